@@ -173,12 +173,13 @@ PUBLIC cufence_status cufence_stream_gone(cufence_stream stream)
 /* Forgets the context unless work may still be running in it: then its buffers must stay mapped. */
 static cufence_status give_up(CUcontext context)
 {
-    CUresult result = settle_before_end(context);
+    struct books *held;
+    CUresult result = settle_before_end(context, &held);
     int is_over = result == CUDA_SUCCESS || driver_has_faulted(result) || result == CUDA_ERROR_INVALID_CONTEXT ||
                   result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (is_over)
         context_given_up(context);
-    heap_go_on();
+    heap_go_on(held);
     return is_over ? CUFENCE_OK : driver_check(result, "cuCtxSynchronize");
 }
 

@@ -287,6 +287,7 @@ static void context_begun(struct context *context)
     on_exit(at_exit, NULL);
     wait_before_exit();
     monitor_add_context(context);
+    heap_context_begun(context);
     if (lens_now())
         lens_now()->context_begun(context);
 }

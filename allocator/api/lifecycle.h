@@ -48,9 +48,9 @@ void settle_check(struct context *only);
 const char *settle_unchecked(void); /* why some could not be checked; "": all were */
 
 /* Call before a context ends: waits for its work, checks its buffers, reports what is found, and then keeps our threads away
- * from it, as heap_hold() does, also if it fails: the caller ends this with heap_go_on(). Returns the wait's result;
+ * from it, as heap_hold() does, also if it fails: the caller ends this with heap_go_on(*held). Returns the wait's result;
  * CUDA_SUCCESS if the context had faulted before. */
-CUresult settle_before_end(CUcontext context);
+CUresult settle_before_end(CUcontext context, struct books **held);
 
 /* slack.c: reports what the heap finds in the slack of a buffer, with the launches that may have written it. Takes
  * milliseconds. */

@@ -96,10 +96,10 @@ static void await_end(void *argument)
     end->result = result;
 }
 
-CUresult settle_before_end(CUcontext context)
+CUresult settle_before_end(CUcontext context, struct books **held)
 {
     struct end end = {.context = context};
     aside_call(await_end, &end);
-    heap_hold(context_known(context));
+    *held = heap_hold(context_known(context), 1);
     return end.result;
 }

@@ -102,6 +102,7 @@ static struct context *add_entry(int device, struct context *stands_for)
     context->stands_for = stands_for;
     context->legacy.context = stands_for ? stands_for : context;
     context->legacy.within = context;
+    lock_init(&context->legacy.touch, RANK_TOUCH);
     context->next = registry;
     __atomic_store_n(&registry, context, __ATOMIC_RELEASE);
     return context;
@@ -129,6 +130,7 @@ static struct context *begin(CUcontext handle, int device, int is_primary)
     __atomic_store_n(&context->generation, ++generations, __ATOMIC_RELAXED);
     context->is_primary = is_primary;
     __atomic_store_n(&context->is_held, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&context->attached, 0, __ATOMIC_RELAXED);
     struct scope scope = scope_enter(context);
     contexts_events->begun(context);
     scope_leave(scope);

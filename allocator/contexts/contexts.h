@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include "base/lock.h"
 #include "base/thread.h"
 #include "driver/driver.h"
 
@@ -32,6 +33,7 @@ struct stream {
     void *books;             /* atomic; its free list in heap/ */
     unsigned tracked;        /* atomic; 1 + its index in order/, 0: none yet */
     uint64_t behind_ns;      /* atomic; see stream_used_behind() */
+    struct lock touch;       /* see stream_touch_begin() */
 };
 
 enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_VALUES, CONTEXT_REGIONS, CONTEXT_ROOMS };
@@ -44,6 +46,7 @@ struct context {
     int is_primary;             /* of its device */
     int is_held;                /* atomic; retained by us, so it lasts until we release it */
     int is_alive;               /* atomic */
+    int attached;               /* atomic; how often the program has attached to it and not detached */
     CUresult fault;             /* atomic; after a kernel fault: the error that every call returns; else CUDA_SUCCESS */
     struct context *stands_for; /* a green context: its device's primary context; else NULL. Constant */
     struct stream legacy;       /* its legacy default stream */
@@ -160,8 +163,8 @@ static inline void scope_end(struct scope *scope)
 
 /* ---- streams ---- */
 
-/* Returns the stream that the calling thread means by `handle`. NULL: no context is current, the driver can't tell, or out of
- * host memory. */
+/* Returns the stream that the calling thread means by `handle`. NULL: a default stream without a current context, the driver
+ * can't tell, or out of host memory. */
 struct stream *stream_resolve(CUstream handle);
 
 /* The same, but default streams are those of `context`, or of a green context that stands for it if that one is current. */
@@ -213,11 +216,14 @@ static inline int stream_is_default(CUstream handle)
 /* Call right before destroying a stream. Calls events.stream_ends() if it was registered. */
 void stream_ended(CUstream handle);
 
-/* Bracket calls that make a stream begin or join a capture (ends of captures need none), and every use of a stream by one of
- * our own threads, which first checks that the stream is not capturing. This keeps our threads from using a destroyed stream
- * and from invalidating a capture. */
-void stream_touch_begin(void);
-void stream_touch_end(void);
+/* Bracket calls that make this stream begin or join a capture (ends of captures need none), and every use of it by another
+ * thread than the one that has named it, which first checks that the stream is not capturing. So no thread of ours uses a
+ * destroyed stream, or invalidates a capture. Each stream has a lock of its own: a submission to a stream whose queue is full
+ * waits in the driver, and others must not wait for it. One stream at a time. Entries are never freed: whoever comes late finds
+ * another stream in it, or none. stream_touch_try(): 0, at once, if another thread has it. */
+void stream_touch_begin(struct stream *stream);
+int stream_touch_try(struct stream *stream);
+void stream_touch_end(struct stream *stream);
 
 /* stream_used_behind(): call before the background thread gives the stream work of ours. stream_behind_ns(): when that was last
  * (of the monotonic clock, 0: never), to this stream or, for the legacy stream, to any of its context. Shortly after it the

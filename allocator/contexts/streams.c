@@ -17,7 +17,6 @@ struct entry {
 
 static struct lock lock = LOCK(RANK_STREAMS); /* guards all of this */
 static struct entry *all, *spares, *by_handle;
-static struct lock touch = LOCK(RANK_TOUCH);
 
 static uint64_t threads; /* atomic: number of threads that have used a per-thread stream */
 static int is_closed;    /* atomic: set by contexts_close() */
@@ -31,14 +30,19 @@ static HOT_TLS struct own own;
 extern int __cxa_thread_atexit_impl(void (*function)(void *), void *argument, void *object); /* of the C library */
 extern char __dso_handle;
 
-void stream_touch_begin(void)
+void stream_touch_begin(struct stream *stream)
 {
-    lock_take(&touch);
+    lock_take(&stream->touch);
 }
 
-void stream_touch_end(void)
+int stream_touch_try(struct stream *stream)
 {
-    lock_release(&touch);
+    return lock_try(&stream->touch);
+}
+
+void stream_touch_end(struct stream *stream)
+{
+    lock_release(&stream->touch);
 }
 
 void stream_used_behind(struct stream *stream)
@@ -106,6 +110,7 @@ static struct entry *take_spare(void)
     if (entry) {
         spares = entry->chain;
     } else if ((entry = calloc(1, sizeof *entry)) != NULL) {
+        lock_init(&entry->stream.touch, RANK_TOUCH);
         entry->next = all;
         all = entry;
     }
@@ -173,25 +178,31 @@ static struct entry *find(CUstream handle)
 /* Tells the other rooms that a stream ends, then forgets it. */
 static void end(struct entry *entry)
 {
-    lock_take(&touch);
+    stream_touch_begin(&entry->stream);
     contexts_events->stream_ends(&entry->stream);
     lock_take(&lock);
     if (__atomic_load_n(&entry->is_used, __ATOMIC_RELAXED))
         retire(entry);
     lock_release(&lock);
-    lock_release(&touch);
+    stream_touch_end(&entry->stream);
     contexts_changed();
 }
 
-/* `near`: the context to make current for the query, since some drivers only answer then; NULL: the caller's current one. */
+static CUresult ask_context(CUstream handle, CUcontext *context)
+{
+    return driver->cuStreamGetCtx ? driver->cuStreamGetCtx(handle, context) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* `near`: the context to make current for the query, since some drivers only answer then; NULL: the caller's current one, or
+ * none, as where a program frees on a stream without one. */
 static struct context *within_which(CUstream handle, struct context *near)
 {
     CUcontext context = NULL;
     struct context *here = near ? near : context_entry();
     if (!here)
-        return NULL;
+        return ask_context(handle, &context) == CUDA_SUCCESS ? context_entry_of(context) : NULL;
     struct scope scope = scope_enter(here); /* also valid while the program captures */
-    CUresult result = driver->cuStreamGetCtx ? driver->cuStreamGetCtx(handle, &context) : CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = ask_context(handle, &context);
     scope_leave(scope);
     if (result == CUDA_SUCCESS)
         return context_entry_of(context);
@@ -262,10 +273,10 @@ void stream_ended(CUstream handle)
 void streams_end_within(struct context *within)
 {
     struct entry *entry;
-    lock_take(&touch);
+    stream_touch_begin(&within->legacy);
     contexts_events->stream_ends(&within->legacy);
     forget(&within->legacy);
-    lock_release(&touch);
+    stream_touch_end(&within->legacy);
     do { /* one at a time: end() takes the lock itself */
         lock_take(&lock);
         for (entry = all; entry && !(entry->is_used && entry->stream.within == within && stream_is_named_here(&entry->stream));)

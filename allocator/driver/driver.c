@@ -1,5 +1,7 @@
 #include "driver.h"
 
+#include "checked.h"
+
 #include "base/lock.h"
 #include "base/files.h"
 #include "base/env.h"
@@ -148,9 +150,10 @@ static cufence_status load(void)
                                name ? name : "unknown error", (int)result, table.path);
         }
     }
-    if (status == CUFENCE_OK)
+    if (status == CUFENCE_OK) {
         table.cuDriverGetVersion(&table.version);
-    else if (table.library) {
+        driver_check_calls(&table);
+    } else if (table.library) {
         dlclose(table.library);
         memset(&table, 0, sizeof table);
     }

@@ -1,7 +1,16 @@
-/* The end of streams and contexts. */
+/* The beginning of contexts, and the end of streams and contexts. */
 #include "internal.h"
 
 #include "base/options.h"
+
+void heap_context_begun(struct context *context)
+{
+    struct books *books = books_make(context);
+    if (!books)
+        return;
+    events_fill(books);
+    slack_context_begun(books);
+}
 
 void heap_stream_ends(struct stream *stream)
 {

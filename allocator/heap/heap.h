@@ -272,10 +272,14 @@ void heap_executable_gone(CUgraphExec executable);
  * work is done. */
 void heap_stream_ends(struct stream *stream);
 
-/* Bracket the destruction of a context (NULL: unknown which one, or none). In between, threads enter only the contexts
- * that they work in, and query no event of the ending one. */
-void heap_hold(struct context *ending);
-void heap_go_on(void);
+/* Bracket the destruction of a context. In between, no thread enters it that does not work in it, or queries one of its events.
+ * is_certain: it will be destroyed; else a thread of ours in it is not waited for for long. NULL: none ends. heap_hold() returns
+ * what heap_go_on() takes, which may be NULL. */
+struct books *heap_hold(struct context *ending, int is_certain);
+void heap_go_on(struct books *held);
+
+/* Call when a context begins, before others see it: makes ready what would wait for its streams later. In a scope. */
+void heap_context_begun(struct context *context);
 
 /* The context was destroyed or reset, and its buffers with it. */
 void heap_context_gone(struct context *context);

@@ -73,11 +73,11 @@ cufence_status memory_still_full(int device, uint64_t size)
                      (unsigned long long)size, device);
 }
 
-/* Returns when the background thread has released what it was working on. */
-static void await_worker(void)
+/* Returns when the background thread has released what it was working on in the context. */
+static void await_worker(struct books *books)
 {
-    visit_begin();
-    visit_end();
+    if (visit_begin(books, VISIT_MS))
+        visit_end(books);
 }
 
 static int is_nearly_full(const struct books *books)
@@ -106,7 +106,7 @@ void memory_release(const struct books *books, int device, int level)
 /* Whether memory is scarce also when what can be released has been. With uaf=strict most of what was freed waits for work that
  * is not over, which is given some time, but is not synchronised with: it may be waiting for the caller. Other threads may take
  * what this one releases. */
-static int stays_scarce(const struct books *books, const struct heap_request *wanted, unsigned reserve)
+static int stays_scarce(struct books *books, const struct heap_request *wanted, unsigned reserve)
 {
     const uint64_t began = now_ns();
     uint64_t retired = __atomic_load_n(&books->shared.retired, __ATOMIC_RELAXED), before;
@@ -114,7 +114,7 @@ static int stays_scarce(const struct books *books, const struct heap_request *wa
     if (was_just_full(wanted->device))
         return 1;
     for (;;) {
-        await_worker();
+        worker_look(VISIT_MS);
         memory_release(books, wanted->device, 1);
         if (!memory_is_scarce(books, wanted, reserve))
             return 0;
@@ -156,13 +156,13 @@ struct block *memory_map(struct books *books, const struct heap_request *wanted,
     for (int level = 0; !block && level <= hardest; level++) {
         if (!heap_lacks_room(*status))
             return NULL;
-        if (level >= 1)
-            await_worker();
-        if (level >= 1)
+        if (level >= 1) {
+            worker_look(VISIT_MS);
             pools_lend(books);
+        }
         memory_release(books, device, level);
         if (level >= 1) { /* it may have had the second mapping of what was released just now */
-            await_worker();
+            await_worker(books);
             memory_release(books, device, 0);
         }
         block = map_within(books, device, layout, is_alone, status);

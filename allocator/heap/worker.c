@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define POLL_NS 200000ul    /* while freed buffers wait to be retired: two to three times the driver time of a mapping */
-#define YIELD_NS 20000ul    /* after some were: others are waiting meanwhile, for what it holds (visit_begin()) */
+#define YIELD_NS 20000ul    /* after some were: others are waiting meanwhile, for what it has in hand */
 #define REST_NS 100000000ul /* otherwise, while the device works on what there is to do: how often to look */
 #define PACE_NS 1000000ul   /* uaf=adaptive, while the program frees buffers: nothing waits for what is retired */
 #define WATCH_NS 20000000ul /* uaf=adaptive, otherwise: how soon to notice that it does */
@@ -39,20 +39,26 @@ struct agenda {
     uint64_t due_ns; /* when there will be although neither device nor program do anything; UINT64_MAX: never */
 };
 
-static void visit(struct books *books, int is_time_to_trim, int has_gone, struct agenda *agenda)
+/* Why the thread looks. ASKED: somebody needs memory, and wants to know what has passed. */
+enum cause { FOR_WORK, TO_TRIM, ASKED };
+
+static void visit(struct books *books, enum cause cause, int has_gone, struct agenda *agenda)
 {
     if (__atomic_load_n(&books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return;
     SCOPE scope = scope_visit(books->context);
     if (scope.pushed) {
-        if (has_gone || is_time_to_trim)
+        events_fill(books);
+        if (has_gone || cause != FOR_WORK)
             captures_collect(books);
         if (heap_options->uaf == UAF_ADAPTIVE)
             agenda->is_active |= adaptive_work(books);
         else
             agenda->is_active |= reclaim_retired(books);
-        if (is_time_to_trim)
+        if (cause == TO_TRIM)
             reclaim_old(books);
+        else if (cause == ASKED)
+            reclaim_look(books, 0);
     }
 }
 
@@ -68,14 +74,15 @@ int heap_collect(void)
 }
 
 /* One look at everything. */
-static struct agenda look_around(int is_time_to_trim)
+static struct agenda look_around(enum cause cause)
 {
     struct agenda agenda = {.due_ns = UINT64_MAX};
     int has_gone = captures_are_gone();
     for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
-        visit_begin();
-        visit(books, is_time_to_trim, has_gone, &agenda);
-        visit_end();
+        if (visit_begin(books, 0)) {
+            visit(books, cause, has_gone, &agenda);
+            visit_end(books);
+        }
         agenda.is_pending |= reclaim_is_pending(books, &agenda.due_ns);
     }
     agenda.is_pending |= heap_collect();
@@ -119,10 +126,12 @@ static void *run(void *unused)
     enum wake_end end;
     pthread_setname_np(pthread_self(), "cufence-worker");
     while ((end = wake_wait(rest.until_ns, rest.depth)) != WAKE_STOPPED) {
-        int is_time_to_trim = now_ns() - trimmed_ns > REST_NS;
-        if (is_time_to_trim)
+        enum cause cause = wake_is_asked() ? ASKED : now_ns() - trimmed_ns > REST_NS ? TO_TRIM : FOR_WORK;
+        if (cause == TO_TRIM)
             trimmed_ns = now_ns();
-        agenda = look_around(is_time_to_trim);
+        agenda = look_around(cause);
+        if (cause == ASKED)
+            wake_answer();
         quiet = agenda.is_active || end == WAKE_WOKEN ? 0 : quiet + (quiet < 7 * PATIENCE);
         rest = choose_rest(&agenda, quiet, end == WAKE_TIMED_OUT && rest.depth == WAKE_SLEEPING);
     }

@@ -2,6 +2,7 @@
 
 #include "base/aside.h"
 #include "base/clock.h"
+#include "driver/checked.h"
 
 #include <link.h>
 #include <stdlib.h>
@@ -149,6 +150,7 @@ void kernels_prepare(struct context *context)
     if (!kernels_load(image, names, functions, 2) ||
         driver->cuStreamCreate(&entry->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         return;
+    driver_owns(entry->stream);
     if (driver->cuMemHostAlloc(&entry->pinned, PINNED_BYTES, 0) != CUDA_SUCCESS)
         entry->pinned = NULL;
     entry->fence = functions[0];
@@ -298,8 +300,10 @@ int kernels_only_device(void)
 void kernels_forget(const struct context *context)
 {
     struct prepared *prepared = context->books[CONTEXT_KERNELS];
-    if (prepared)
-        __atomic_store_n(&prepared->is_ready, 0, __ATOMIC_RELEASE);
+    if (!prepared)
+        return;
+    driver_disowns(prepared->stream);
+    __atomic_store_n(&prepared->is_ready, 0, __ATOMIC_RELEASE);
 }
 
 int kernels_have_failed(int device)

@@ -24,7 +24,7 @@ struct stream *capture_begins(CUstream handle)
     if (stream) {
         heap_prepare_capture(stream->context);
         heap_count_captures(1);
-        stream_touch_begin();
+        stream_touch_begin(stream);
     }
     return stream;
 }
@@ -33,7 +33,7 @@ CUresult capture_begun(CUresult result, struct stream *stream)
 {
     if (!stream)
         return result;
-    stream_touch_end();
+    stream_touch_end(stream);
     if (result == CUDA_SUCCESS)
         heap_follow_capture(stream);
     else
@@ -65,12 +65,12 @@ END(cuStreamEndCapture_ptsz, own_default)
 #define WAIT(symbol, stream_meant)                                                                                             \
     CUresult hook_##symbol(CUstream stream, CUevent event, unsigned flags)                                                     \
     {                                                                                                                          \
-        int may_join = is_active() && heap_captures();                                                                         \
-        if (may_join)                                                                                                          \
-            stream_touch_begin();                                                                                              \
+        struct stream *joining = is_active() && heap_captures() ? stream_resolve(stream_meant(stream)) : NULL;                 \
+        if (joining)                                                                                                           \
+            stream_touch_begin(joining);                                                                                       \
         CUresult result = real.symbol(stream, event, flags);                                                                   \
-        if (may_join)                                                                                                          \
-            stream_touch_end();                                                                                                \
+        if (joining)                                                                                                           \
+            stream_touch_end(joining);                                                                                         \
         if (order_is_wanted() && result == CUDA_SUCCESS)                                                                       \
             order_event_waited(stream_meant(stream), event, flags);                                                            \
         return result;                                                                                                         \

@@ -28,28 +28,58 @@ CUresult synchronised(struct context *context, CUresult (*function)(void))
     return settled(result, context != NULL);
 }
 
-static void after_end(CUcontext context)
+static void after_end(CUcontext context, struct books *held)
 {
     context_ended(context);
     pools_changed();
-    heap_go_on();
+    heap_go_on(held);
 }
 
 /* ---- contexts created by the program ---- */
 
-/* Programs and the CUDA runtime call both the old and the new forms. */
-
-CUresult context_destroy(CUresult (*function)(CUcontext), CUcontext context)
+/* Calls a function that destroys the context, unless it fails. */
+static CUresult end(CUresult (*function)(CUcontext), CUcontext context)
 {
-    if (!is_active() || !context)
-        return function(context);
-    settle_before_end(context);
+    struct books *held;
+    settle_before_end(context, &held);
     CUresult result = function(context);
     if (result == CUDA_SUCCESS || driver_has_faulted(result))
-        after_end(context);
+        after_end(context, held);
     else
-        heap_go_on();
+        heap_go_on(held);
     return result;
+}
+
+/* A primary or green context is not destroyed so: the call fails, and must not wait. One that the program has never used may be
+ * unknown; there is nothing to wait for in it. */
+static struct context *destroyable(CUcontext context)
+{
+    struct context *known = is_active() && context ? context_known(context) : NULL;
+    return known && !known->is_primary && known->handle == context ? known : NULL;
+}
+
+/* Programs and the CUDA runtime call both the old and the new forms. */
+CUresult context_destroy(CUresult (*function)(CUcontext), CUcontext context)
+{
+    return destroyable(context) ? end(function, context) : function(context);
+}
+
+void context_attached(CUcontext context)
+{
+    struct context *known = is_active() ? context_of(context) : NULL;
+    if (known)
+        __atomic_add_fetch(&known->attached, 1, __ATOMIC_RELAXED);
+}
+
+/* Destroys a context that nobody else has attached to. */
+CUresult context_detach(CUresult (*function)(CUcontext), CUcontext context)
+{
+    struct context *known = destroyable(context);
+    if (known && __atomic_fetch_sub(&known->attached, 1, __ATOMIC_RELAXED) <= 0) {
+        __atomic_store_n(&known->attached, 0, __ATOMIC_RELAXED);
+        return end(function, context);
+    }
+    return function(context);
 }
 
 /* ---- primary contexts: they end when nobody retains them any more ---- */
@@ -85,54 +115,67 @@ void primary_retained(CUdevice device)
     count_hold(device, 1);
 }
 
-/* Bracket a call that may end a device's primary context. `primary`: that context if it is expected to end, else NULL. */
-static void before_release(CUcontext primary)
-{
-    if (primary)
-        settle_before_end(primary);
-    else
-        heap_hold(NULL);
-}
+/* A call that may end the primary context of a device. */
+struct release {
+    CUdevice device;
+    CUcontext primary; /* NULL: none is known */
+    struct books *held;
+};
 
-static void after_release(CUdevice device, CUcontext primary)
+static struct context *known_primary(CUdevice device)
 {
-    const struct context *context = primary ? NULL : context_next(NULL);
+    struct context *context = context_next(NULL);
     while (context && !(context->is_primary && context->device == device))
         context = context_next(context);
-    if (context) /* there was a retain that we did not see */
-        primary = context->handle;
-    if (primary && !is_active_primary(device))
-        after_end(primary);
-    else
-        heap_go_on();
+    return context;
 }
 
 /* A release that ends nothing must not wait: running work may be waiting for the caller, and a wait would invalidate a
  * capture. */
+static struct release before_release(CUdevice device)
+{
+    struct release release = {.device = device};
+    if (may_be_last(device)) {
+        if ((release.primary = context_primary_of(device)) != NULL)
+            settle_before_end(release.primary, &release.held);
+        return release;
+    }
+    struct context *known = known_primary(device);
+    release.primary = known ? known->handle : NULL;
+    release.held = heap_hold(known, 0);
+    return release;
+}
+
+static void after_release(struct release release)
+{
+    if (release.primary && !is_active_primary(release.device))
+        after_end(release.primary, release.held);
+    else
+        heap_go_on(release.held);
+}
+
+
 CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device)
 {
     if (!is_active())
         return function(device);
-    CUcontext primary = may_be_last(device) ? context_primary_of(device) : NULL;
-    before_release(primary);
+    struct release release = before_release(device);
     CUresult result = function(device);
     if (result == CUDA_SUCCESS)
         count_hold(device, -1);
-    after_release(device, primary);
+    after_release(release);
     return result;
 }
 
-/* A reset ends the primary context even if it is retained. Whether it remains retained afterwards is undocumented. */
+/* A reset ends the primary context even if it is retained, as it remains. */
 CUresult primary_reset(CUresult (*function)(CUdevice), CUdevice device)
 {
-    CUcontext context = is_active() ? context_primary_of(device) : NULL;
-    if (context)
-        settle_before_end(context);
+    struct release release = {.device = device, .primary = is_active() ? context_primary_of(device) : NULL};
+    if (release.primary)
+        settle_before_end(release.primary, &release.held);
     CUresult result = function(device);
-    if (context)
-        after_end(context);
-    if (is_active() && device >= 0 && device < preload_devices)
-        __atomic_store_n(&holds[device], 0, __ATOMIC_RELAXED);
+    if (release.primary)
+        after_release(release);
     return result;
 }
 
@@ -152,14 +195,13 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
     if (!is_active() || !driver->cuCtxFromGreenCtx || driver->cuCtxFromGreenCtx(&own, green) != CUDA_SUCCESS)
         return real.cuGreenCtxDestroy(green);
     CUdevice device = context_device_of(own);
-    CUcontext primary = may_be_last(device) ? context_primary_of(device) : NULL;
-    before_release(primary);
+    struct release release = before_release(device);
     context_green_ends(own);
     CUresult result = real.cuGreenCtxDestroy(green);
     if (result == CUDA_SUCCESS) {
         context_ended(own);
         count_hold(device, -1);
     }
-    after_release(device, primary);
+    after_release(release);
     return result;
 }

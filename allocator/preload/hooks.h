@@ -222,6 +222,9 @@ typedef int map_class; /* an enum of that size */
     /* lifetimes of streams, contexts, captures and graphs */                                                                  \
     HOOK_RENEWED(HOOK, cuStreamDestroy, 2000, 4000, BEFORE, stream_ended(stream), (CUstream stream), (stream))                 \
     HOOK_RENEWED(HOOK, cuCtxDestroy, 2000, 4000, INSTEAD, context_destroy, (CUcontext context), (context))                     \
+    HOOK(cuCtxAttach, "cuCtxAttach", 2000, 0, AFTER, context_attached(*context), (CUcontext *context, unsigned flags),         \
+         (context, flags))                                                                                                     \
+    HOOK(cuCtxDetach, "cuCtxDetach", 2000, 0, INSTEAD, context_detach, (CUcontext context), (context))                         \
     HOOK_RENEWED(HOOK, cuDevicePrimaryCtxReset, 7000, 11000, INSTEAD, primary_reset, (CUdevice device), (device))              \
     HOOK_RENEWED(HOOK, cuDevicePrimaryCtxRelease, 7000, 11000, INSTEAD, primary_release, (CUdevice device), (device))          \
     HOOK_TWINS(HOOK, cuStreamBeginCapture, "cuStreamBeginCapture", 10000, _ptsz, 10000, BEGINS, 1, (CUstream stream),          \

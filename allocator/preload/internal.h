@@ -96,7 +96,9 @@ void pool_created(CUmemoryPool pool, const CUmemPoolProps *properties); /* pools
 void pool_shared(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count);
 void pools_changed(void); /* a device has another pool, or a context is destroyed */
 void peer_enabled(CUcontext owner);
-CUresult context_destroy(CUresult (*function)(CUcontext), CUcontext context); /* contexts.c, as the next four */
+CUresult context_destroy(CUresult (*function)(CUcontext), CUcontext context); /* contexts.c, as the next six */
+void context_attached(CUcontext context);
+CUresult context_detach(CUresult (*function)(CUcontext), CUcontext context);
 CUresult primary_reset(CUresult (*function)(CUdevice), CUdevice device);
 CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device);
 void primary_retained(CUdevice device);

@@ -1,6 +1,7 @@
 #include "internal.h"
 
 #include "api/lifecycle.h"
+#include "base/aside.h"
 #include "base/output.h"
 #include "base/tally.h"
 
@@ -43,9 +44,23 @@ void table_open(void)
     pthread_once(&once, find_all);
 }
 
-void *cufence_preload_hook(const char *symbol, const void *found)
+struct found {
+    const void *address;
+    int is_driver;
+};
+
+static void look(void *argument)
 {
-    if (found && !driver_contains(found))
+    struct found *found = argument;
+    found->is_driver = driver_contains(found->address);
+}
+
+void *cufence_preload_hook(const char *symbol, const void *address)
+{
+    struct found found = {address, 1};
+    if (address)
+        aside_call(look, &found);
+    if (!found.is_driver)
         return NULL;
     lifecycle_needs_no_rest(); /* interpose.c is loaded, and takes care of the debugger library */
     table_open();

@@ -211,9 +211,7 @@ int work_is_over(const struct region_at *row)
 static int follow(struct stream *stream, const struct region_at *row, struct stream_ref *on)
 {
     struct books *books = books_of(row->context);
-    stream_touch_begin();
     int is_ordered = books && stream_waits_for(books, stream, &row->region.on);
-    stream_touch_end();
     if (is_ordered)
         *on = row->region.on;
     uint64_t until = monotonic_ms() + FOLLOW_MS;

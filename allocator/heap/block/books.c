@@ -1,8 +1,14 @@
 #include "books.h"
 
+#include "base/aside.h"
+#include "base/clock.h"
 #include "base/error.h"
+#include "driver/checked.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+
+#define VISIT_PAUSE_US 50
 
 const struct options *heap_options;
 
@@ -24,11 +30,13 @@ struct books *books_make(struct context *context)
         return NULL;
     books->context = context;
     lock_init(&books->lock, RANK_BOOKS);
+    lock_init(&books->visit, RANK_VISIT);
     lock_init(&books->events_lock, RANK_EVENTS);
     lock_init(&books->pack_lock, RANK_PACK);
     books->packing = heap_options->small == SMALL_PACK ? PACKING_ALL : PACKING_NONE;
     books->shared.books = books;
     books->own.context = books->own.within = context;
+    lock_init(&books->own.touch, RANK_TOUCH);
     books->shared.passed = UINT64_MAX; /* blocks in the shared list have always passed */
     if (__atomic_compare_exchange_n((struct books **)&context->books[CONTEXT_HEAP], &none, books, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
@@ -57,15 +65,35 @@ struct stream *books_stream(struct books *books)
         return own;
     if (driver->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         return NULL;
-    if (!__atomic_compare_exchange_n(&own->handle, &none, made, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    driver_owns(made);
+    if (!__atomic_compare_exchange_n(&own->handle, &none, made, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        driver_disowns(made);
         driver->cuStreamDestroy(made);
+    }
     return own;
 }
 
 void books_forget_stream(struct books *books)
 {
-    __atomic_store_n(&books->own.handle, NULL, __ATOMIC_RELEASE);
+    driver_disowns(__atomic_exchange_n(&books->own.handle, NULL, __ATOMIC_ACQ_REL));
     __atomic_add_fetch(&books->own.generation, 1, __ATOMIC_RELEASE);
+}
+
+#define EVENTS_STOCK 64u
+#define EVENTS_MOST 4096u
+
+void events_fill(struct books *books)
+{
+    unsigned missed = __atomic_exchange_n(&books->events_missed, 0, __ATOMIC_RELAXED);
+    lock_take(&books->events_lock);
+    size_t count = books->event_count, wanted = count < EVENTS_STOCK / 2 || missed ? EVENTS_STOCK + 2 * missed : 0;
+    lock_release(&books->events_lock);
+    for (wanted = wanted < EVENTS_MOST ? wanted : EVENTS_MOST; count < wanted; count++) {
+        CUevent event;
+        if (driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+            return;
+        event_give(books, event);
+    }
 }
 
 CUevent event_take(struct books *books)
@@ -75,28 +103,59 @@ CUevent event_take(struct books *books)
     if (books->event_count)
         event = books->events[--books->event_count];
     lock_release(&books->events_lock);
-    if (!event && driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-        event = NULL;
+    if (!event) {
+        __atomic_add_fetch(&books->events_missed, 1, __ATOMIC_RELAXED);
+        wake_sleeping_worker();
+    }
     return event;
 }
 
+CUevent event_make(struct books *books)
+{
+    CUevent event = event_take(books);
+    return event || driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? event : NULL;
+}
+
+/* Without host memory to keep it, the event stays unused: to destroy it may wait. */
 void event_give(struct books *books, CUevent event)
 {
-    lock_take(&books->events_lock);
+    HOLD(&books->events_lock);
     if (books->event_count == books->event_capacity) {
-        size_t capacity = books->event_capacity ? books->event_capacity * 2 : 64;
+        size_t capacity = books->event_capacity ? books->event_capacity * 2 : EVENTS_STOCK;
         CUevent *events = realloc(books->events, capacity * sizeof(CUevent));
-        if (events) {
-            books->events = events;
-            books->event_capacity = capacity;
-        }
+        if (!events)
+            return;
+        books->events = events;
+        books->event_capacity = capacity;
     }
-    int kept = books->event_count < books->event_capacity;
-    if (kept)
-        books->events[books->event_count++] = event;
-    lock_release(&books->events_lock);
-    if (!kept)
-        driver->cuEventDestroy(event);
+    books->events[books->event_count++] = event;
+}
+
+/* ---- visits ---- */
+
+/* What the driver does meanwhile may be a cancellation point. */
+int visit_begin(struct books *books, unsigned patience_ms)
+{
+    int cancel_state, is_in = 1;
+    uint64_t until = patience_ms && patience_ms != VISIT_FOR_EVER ? monotonic_ms() + patience_ms : 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    if (patience_ms == VISIT_FOR_EVER)
+        lock_take(&books->visit);
+    else
+        while (!(is_in = lock_try(&books->visit)) && until && monotonic_ms() < until)
+            aside_sleep(VISIT_PAUSE_US);
+    if (is_in)
+        books->visit_cancel = cancel_state;
+    else
+        pthread_setcancelstate(cancel_state, NULL);
+    return is_in;
+}
+
+void visit_end(struct books *books)
+{
+    int cancel_state = books->visit_cancel;
+    lock_release(&books->visit);
+    pthread_setcancelstate(cancel_state, NULL);
 }
 
 cufence_status heap_check_device(int device)

@@ -7,6 +7,8 @@
 #include "index.h"
 #include "base/lock.h"
 
+#include <limits.h>
+
 #include <utlist.h>
 
 #define BINS_EXACT 64 /* page counts up to here have a bin each; above, eight bins per power of two */
@@ -78,6 +80,7 @@ struct freelist {
     uint64_t mark_at, mark_at_ns;     /* a marker is due from this free or time on */
     struct marker markers[MARKERS];   /* a queue; the first `marker_count` are pending */
     unsigned marker_count;
+    uint64_t looked;                  /* sequence of the first of them when freelist_stands() looked last */
     uint64_t idle_pages, idle_cell_bytes;   /* atomic; written under the list lock */
     uint64_t waiting_count, retiring_count; /* atomic */
     uint64_t retired;                       /* atomic: how many freed buffers were unmapped */
@@ -96,6 +99,9 @@ enum packing { PACKING_NONE, PACKING_HALF, PACKING_ALL };
 struct books {
     struct context *context;
     struct lock lock;
+    struct lock visit; /* visit_begin() */
+    int visit_cancel;  /* the visitor's cancel state before; under that lock */
+    int is_ending;     /* waits_set_ending(); under RANK_WAITS */
     struct freelist shared;
     struct freelist *lists;                    /* of existing streams; under lock, like everything to `pools` */
     struct freelist *draining, *draining_last; /* of destroyed streams, until their last marker has passed; oldest first */
@@ -106,6 +112,7 @@ struct books {
     struct lock events_lock;
     CUevent *events; /* unused ones */
     size_t event_count, event_capacity;
+    unsigned events_missed; /* atomic: since the stock was filled */
     uint64_t mapped_bytes, captured_bytes; /* atomic, like everything below */
     uint64_t peak_mapped_bytes;
     uint64_t fresh, fresh_bytes, retired;
@@ -142,8 +149,22 @@ struct books *books_make(struct context *context); /* NULL: out of host memory *
 struct stream *
 books_stream(struct books *books); /* cufence's own, which no other waits for. NULL if the driver fails. In a scope */
 void books_forget_stream(struct books *books); /* the context was destroyed */
-CUevent event_take(struct books *books);       /* NULL if the driver fails. In a scope */
+
+/*
+ * Unused events, made ahead: to create one waits for every stream of the context whose queue is full. events_fill() is called
+ * when the context begins, and by the background thread. event_take(): NULL if there is none. event_make(): creates one then, for
+ * callers that natively create one; NULL if the driver fails. All in a scope.
+ */
+void events_fill(struct books *books);
+CUevent event_take(struct books *books);
+CUevent event_make(struct books *books);
 void event_give(struct books *books, CUevent event);
+
+/* Bracket work in a context other than the caller's own, which may be destroyed at any time (heap_hold()). Gives up after
+ * `patience_ms`, and returns 0: another thread is in the context, or it ends. */
+int visit_begin(struct books *books, unsigned patience_ms);
+void visit_end(struct books *books);
+#define VISIT_FOR_EVER UINT_MAX
 
 /* The bin of mappings of that many pages. */
 static inline unsigned freelist_bin(uint64_t pages)

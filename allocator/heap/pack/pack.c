@@ -126,34 +126,25 @@ static void unmap_page(struct page *page)
 
 /* ---- the pattern of a new page ---- */
 
-/* Whether the kernels are there. */
-static int has_kernels(struct watch *watch)
-{
-    int is_ready = 0;
-    if (watch) {
-        HOLD(&watch->lock);
-        is_ready = watch_begin(watch);
-    }
-    return is_ready;
-}
-
 /* In a scope of the stream's context. */
 static int launch_pattern(const struct page *page, const struct stream *stream)
 {
     const struct slot *slot = &page->block->slot;
     struct watch *watch = watch_of(page->block->books);
-    return has_kernels(watch) && pattern_fill(watch->fill, stream->handle, slot->base, slot->mapped) == CUDA_SUCCESS;
+    return watch && watch_begin(watch) && pattern_fill(watch->fill, stream->handle, slot->base, slot->mapped) == CUDA_SUCCESS;
 }
 
 /* On the stream of the list, if the calling thread may use that now. */
 static int launch_in_order(const struct page *page, struct freelist *list)
 {
-    stream_touch_begin();
-    const struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
-    struct scope scope = scope_enter_stream(stream);
+    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    if (!stream || !stream_touch_try(stream))
+        return 0;
+    int is_there = __atomic_load_n(&list->stream, __ATOMIC_RELAXED) == stream;
+    struct scope scope = scope_enter_stream(is_there ? stream : NULL);
     int is_launched = scope.pushed && launch_pattern(page, stream);
     scope_leave(scope);
-    stream_touch_end();
+    stream_touch_end(stream);
     return is_launched;
 }
 
@@ -200,7 +191,8 @@ static int launch_for_all(struct page *page)
 int pack_may_cut(struct freelist *list)
 {
     const struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
-    return (list == &list->books->shared || (stream && stream_is_named_here(stream))) && has_kernels(watch_of(list->books));
+    struct watch *watch = watch_of(list->books);
+    return (list == &list->books->shared || (stream && stream_is_named_here(stream))) && watch && watch_begin(watch);
 }
 
 /* Returns a cell; or NULL, and whether that is because the pattern of its page is still being written. */

@@ -49,11 +49,22 @@ void freelist_mark_touched(struct freelist *list, struct stream *stream)
 
 void freelist_mark(struct freelist *list)
 {
-    stream_touch_begin(); /* also keeps other threads from adding markers */
     struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
-    if (stream)
+    if (!stream || !stream_touch_try(stream)) /* also keeps other threads from adding markers */
+        return;
+    if (__atomic_load_n(&list->stream, __ATOMIC_RELAXED) == stream)
         freelist_mark_touched(list, stream);
-    stream_touch_end();
+    stream_touch_end(stream);
+}
+
+int freelist_stands(struct freelist *list)
+{
+    list_lock(list);
+    freelist_ask_markers(list);
+    int stands = list->marker_count && list->looked == list->markers[0].sequence;
+    list->looked = list->marker_count ? list->markers[0].sequence : 0;
+    list_unlock(list);
+    return stands;
 }
 
 int freelist_pass_touched(struct freelist *list, struct stream *stream)

@@ -86,9 +86,9 @@ int waits_are_over(struct block *block); /* queries the events; recycles those t
 int waits_synchronised(struct block *block, const struct books *of, uint64_t since);
 void waits_forget(struct block *block);                               /* drops all waits */
 void waits_drop_context(struct block *block, const struct books *of); /* that context was destroyed, and its events with it */
-void waits_set_ending(const struct books *books);                     /* stop querying its events; NULL: none is ending */
-/* Makes the stream wait for what was submitted to another one. Returns 0 if that cannot be done: one of them captures, is
- * another thread's own, or has ended. Caller holds RANK_TOUCH. books: of the other one's context. */
+void waits_set_ending(struct books *books, int is_ending);            /* while it is, none of its events is queried */
+/* Makes the stream, which the caller has named, wait for what was submitted to another one. Returns 0 if that cannot be done: one
+ * of them captures, is another thread's own, or has ended. books: of the other one's context. */
 int stream_waits_for(struct books *books, struct stream *stream, const struct stream_ref *other);
 unsigned waits_foreign(void); /* atomic: nonzero if blocks may be waiting for another context than their own */
 
@@ -96,10 +96,13 @@ unsigned waits_foreign(void); /* atomic: nonzero if blocks may be waiting for an
 
 int freelist_is_unmarked(struct freelist *list); /* there were frees after the last marker */
 void freelist_mark(struct freelist *list);       /* records a marker on the stream, if this thread can name it */
-/* Caller holds RANK_TOUCH, so that the stream does not end. */
+/* Caller has touched the stream, so that it does not end. */
 void freelist_mark_touched(struct freelist *list, struct stream *stream);
 int freelist_pass_touched(struct freelist *list, struct stream *stream); /* if the stream is idle, all frees have passed, and no
                                                                             marker is needed */
+/* Whether the stream has not moved on since the last call. It may be waiting for the host, with a queue that is full: to ask
+ * whether it is idle waits then. Call about as often as such streams should be looked at. */
+int freelist_stands(struct freelist *list);
 void freelist_ask_markers(struct freelist *list);                        /* updates `passed`. In a scope, under the list lock */
 
 /* ---- freelist.c; in a scope, except freelist_of(), freelist_take(), freelist_put() and freelist_count() ---- */

@@ -23,12 +23,11 @@ static uint64_t generation_of(const struct books *books)
 
 /* Guards against a context being destroyed while another thread queries one of its events. */
 static struct lock ending_lock = LOCK(RANK_WAITS);
-static const struct books *ending; /* under ending_lock */
 
-void waits_set_ending(const struct books *books)
+void waits_set_ending(struct books *books, int is_ending)
 {
     HOLD(&ending_lock);
-    ending = books;
+    books->is_ending = is_ending;
 }
 
 /* Whether the context still exists. A buffer kept by a graph may have outlived it; end_foreign_waits() does not find those. */
@@ -44,7 +43,7 @@ static int look_begins(const struct block *block, const struct wait *wait)
     if (wait->of == block->books)
         return 1;
     lock_take(&ending_lock);
-    return wait->of != ending;
+    return !wait->of->is_ending;
 }
 
 static void look_ends(const struct block *block, const struct wait *wait)
@@ -115,20 +114,22 @@ void waits_add_all(struct block *block)
     }
 }
 
-/* Records an event behind the work submitted to the stream. NULL if it can't: the stream was destroyed, is capturing, or is
+/* Records an event behind the work submitted to the stream. may_create: as in event_make(). NULL if it can't: the stream was destroyed, is capturing, or is
  * another thread's own. */
-static CUevent event_behind(struct stream_ref on, struct books *of)
+static CUevent event_behind(struct stream_ref on, struct books *of, int may_create)
 {
     CUevent event = NULL;
-    stream_touch_begin();
+    stream_touch_begin(on.stream);
     /* A green context ends with its streams, and must not be made current after that. */
     struct scope scope = scope_enter_stream(stream_ref_is_there(&on) ? on.stream : NULL);
-    if (scope.pushed && (event = event_take(of)) != NULL && driver->cuEventRecord(event, on.stream->handle) != CUDA_SUCCESS) {
+    if (scope.pushed)
+        event = may_create ? event_make(of) : event_take(of);
+    if (event && driver->cuEventRecord(event, on.stream->handle) != CUDA_SUCCESS) {
         event_give(of, event);
         event = NULL;
     }
     scope_leave(scope);
-    stream_touch_end();
+    stream_touch_end(on.stream);
     return event;
 }
 
@@ -136,7 +137,7 @@ void waits_add(struct block *block, struct stream_ref on)
 {
     struct context *context = on.stream->context;
     struct books *of = context ? books_make(context) : block->books;
-    CUevent event = of ? event_behind(on, of) : NULL;
+    CUevent event = of ? event_behind(on, of, block_may_wait(block)) : NULL;
     if (!of) {
         waits_add_all(block);
     } else if (!event) {
@@ -225,14 +226,16 @@ void waits_drop_context(struct block *block, const struct books *of)
 
 int stream_waits_for(struct books *books, struct stream *stream, const struct stream_ref *other)
 {
-    struct scope scope = scope_enter_stream(stream_ref_is_there(other) ? other->stream : NULL);
-    CUevent event = scope.pushed && driver->cuStreamWaitEvent ? event_take(books) : NULL;
-    int is_recorded = event && driver->cuEventRecord(event, other->stream->handle) == CUDA_SUCCESS;
-    scope_leave(scope);
-    struct scope own = scope_enter_stream(is_recorded ? stream : NULL);
+    if (!other->stream || !driver->cuStreamWaitEvent)
+        return 0;
+    CUevent event = event_behind(*other, books, 1);
+    if (!event)
+        return 0;
+    stream_touch_begin(stream);
+    struct scope own = scope_enter_stream(stream);
     int is_done = own.pushed && driver->cuStreamWaitEvent(stream->handle, event, 0) == CUDA_SUCCESS;
     scope_leave(own);
-    if (event)
-        event_give(books, event);
+    stream_touch_end(stream);
+    event_give(books, event);
     return is_done;
 }

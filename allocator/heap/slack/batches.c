@@ -72,7 +72,10 @@ static CUresult warm_up(struct watch *watch)
     batch->count = 1;
     batch->jobs[0].does = 0;
     CUresult result = pattern_fill(watch->fill, own->handle, 0, 0);
-    return result != CUDA_SUCCESS || batch_launch(watch, batch, NULL, own) ? result : CUDA_ERROR_LAUNCH_FAILED;
+    if (result != CUDA_SUCCESS)
+        return result;
+    HOLD(&watch->lock);
+    return batch_launch(watch, batch) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
 }
 
 static int begin(struct watch *watch)
@@ -94,15 +97,23 @@ static int begin(struct watch *watch)
 
 int watch_begin(struct watch *watch)
 {
-    lock_expect(RANK_SLACK);
-    if (watch->is_ready || watch->is_off)
-        return watch->is_ready;
-    SCOPE scope = scope_enter(watch->books->context);
-    if (scope.pushed) {
-        watch->is_ready = begin(watch);
-        watch->is_off = !watch->is_ready;
-    }
-    return watch->is_ready;
+    enum watch_state state = WATCH_NEW;
+    if (__builtin_expect(watch_is_ready(watch), 1))
+        return 1;
+    if (!__atomic_compare_exchange_n(&watch->state, &state, WATCH_BEGINS, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return state == WATCH_READY;
+    struct scope scope = scope_enter(watch->books->context);
+    state = !scope.pushed ? WATCH_NEW : begin(watch) ? WATCH_READY : WATCH_OFF;
+    scope_leave(scope);
+    __atomic_store_n(&watch->state, state, __ATOMIC_RELEASE);
+    return state == WATCH_READY;
+}
+
+void slack_context_begun(struct books *books)
+{
+    struct watch *watch = watch_of(books);
+    if (watch)
+        watch_begin(watch);
 }
 
 /* ---- batches ---- */
@@ -139,17 +150,32 @@ struct batch *batch_take(struct watch *watch)
     return NULL;
 }
 
-int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream)
+static CUresult submit(const struct watch *watch, const struct batch *batch, const struct stream *stream)
+{
+    return pattern_launch(watch->kernel, stream->handle, batch->device_jobs, batch->device_states, batch->count);
+}
+
+/* The launch has been made, or refused. Returns whether it is under way. */
+static int launched(struct watch *watch, struct batch *batch, CUresult result)
 {
     lock_expect(RANK_SLACK);
-    batch->list = list;
-    flight_begin(&batch->flight, stream, batch->states, batch->count);
-    if (pattern_launch(watch->kernel, stream->handle, batch->device_jobs, batch->device_states, batch->count) == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS)
         watch->launches++;
     else
         flight_end(&batch->flight);
     wake_sleeping_worker(); /* the background thread collects what it finds */
-    return batch->flight.is_begun;
+    return result == CUDA_SUCCESS;
+}
+
+int batch_launch(struct watch *watch, struct batch *batch)
+{
+    lock_expect(RANK_SLACK);
+    struct stream *own = books_stream(watch->books);
+    if (!own)
+        return 0;
+    batch->list = NULL;
+    flight_begin(&batch->flight, own, batch->states, batch->count);
+    return launched(watch, batch, submit(watch, batch, own));
 }
 
 void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack)
@@ -198,33 +224,59 @@ static unsigned hold_back(struct watch *watch, struct freelist *list)
     return jobs;
 }
 
+/* Moves the first of the queue into the batch, as if it was launched. */
+static void fill_batch(struct watch *watch, struct batch *batch, struct freelist *list)
+{
+    lock_expect(RANK_SLACK);
+    uint64_t now = now_ns();
+    for (unsigned jobs = hold_back(watch, list); jobs; jobs--) {
+        struct slack *slack = list->slack_queue->first;
+        batch_add(watch, batch, slack);
+        slack->does = 0; /* so that the pattern is not forgotten with the place in the queue */
+        slack->turn = batch->flight.turn + 1;
+        __atomic_store_n(&slack->batch, batch, __ATOMIC_RELAXED);
+        slack_dequeue(slack);
+        slack_watched(slack, now);
+    }
+}
+
+/* The driver has refused the launch of the batch's latest turn. */
+static void discard_all(struct watch *watch, const struct batch *batch)
+{
+    lock_expect(RANK_SLACK);
+    struct slack *slack;
+    DL_FOREACH(watch->slacks, slack)
+    {
+        if (slack->batch == batch && slack->turn == batch->flight.turn)
+            slack_discard(slack);
+    }
+}
+
 static void launch_some(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream)
 {
-    uint64_t now = now_ns();
-    unsigned jobs = hold_back(watch, list);
-    struct slack *slack = list->slack_queue->first;
-    for (; batch->count < jobs; slack = slack->behind)
-        batch_add(watch, batch, slack);
-    int is_launched = jobs && batch_launch(watch, batch, list, stream);
-    for (; jobs; jobs--) {
-        slack = list->slack_queue->first;
-        slack->does = 0; /* so that the pattern is not forgotten with the place in the queue */
-        slack_dequeue(slack);
-        if (is_launched) {
-            slack->batch = batch;
-            slack->turn = batch->flight.turn;
-            slack_watched(slack, now);
-        } else {
-            slack_discard(slack);
-        }
+    lock_expect(RANK_SLACK);
+    __atomic_store_n(&batch->is_launching, 1, __ATOMIC_RELAXED);
+    fill_batch(watch, batch, list);
+    if (!batch->count) {
+        __atomic_store_n(&batch->is_launching, 0, __ATOMIC_RELAXED);
+        return;
     }
+    batch->list = list;
+    flight_begin(&batch->flight, stream, batch->states, batch->count);
+    lock_release(&watch->lock);
+    CUresult result = submit(watch, batch, stream);
+    lock_take(&watch->lock);
+    __atomic_store_n(&batch->is_launching, 0, __ATOMIC_RELAXED);
+    if (!launched(watch, batch, result))
+        discard_all(watch, batch);
 }
 
 void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream, int is_alone)
 {
-    lock_expect(RANK_SLACK);
+    lock_expect(RANK_TOUCH);
     struct batch *batch;
-    while (watch->is_ready && list->slack_queue->count && (batch = batch_take(watch)) != NULL) {
+    HOLD(&watch->lock);
+    while (watch_is_ready(watch) && list->slack_queue->count && (batch = batch_take(watch)) != NULL) {
         batch->is_alone = is_alone;
         launch_some(watch, batch, list, stream);
     }

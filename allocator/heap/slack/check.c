@@ -14,8 +14,7 @@
 static int run(struct watch *watch, struct batch *batch, uint64_t until)
 {
     lock_expect(RANK_SLACK);
-    struct stream *own = books_stream(watch->books);
-    return own && batch_launch(watch, batch, NULL, own) && pattern_await(&batch->flight, batch->jobs, batch->count, until);
+    return batch_launch(watch, batch) && pattern_await(&batch->flight, batch->jobs, batch->count, until);
 }
 
 /* Checks the buffer. A live one counts from its allocation, and a freed one with those before it. */
@@ -107,7 +106,7 @@ static int check_all(struct watch *watch, uint64_t until, size_t *total)
     struct gathered gathered = {NULL, 0};
     int is_done = 1;
     lock_take(&watch->lock);
-    struct slack *at = watch->is_ready ? watch->slacks : NULL;
+    struct slack *at = watch_is_ready(watch) ? watch->slacks : NULL;
     while (at && is_done)
         is_done = check_some(watch, &at, &gathered, until);
     untold_begin();

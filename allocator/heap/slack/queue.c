@@ -77,7 +77,7 @@ void slack_dequeue(struct slack *slack)
         return;
     DL_DELETE2(queue->first, slack, ahead, behind);
     __atomic_store_n(&queue->count, queue->count - 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&slack->queue, NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&slack->queue, NULL, __ATOMIC_RELEASE);
     if (slack->does & PATTERN_WRITE)
         slack_discard(slack);
 }

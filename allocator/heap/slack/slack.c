@@ -40,10 +40,8 @@ void slack_flush_touched(struct freelist *list, struct stream *stream, int is_id
     if (!watch || __atomic_load_n(&list->books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return;
     SCOPE scope = scope_enter_stream(stream);
-    if (scope.pushed) {
-        HOLD(&watch->lock);
+    if (scope.pushed)
         slack_launch(watch, list, stream, is_idle);
-    }
 }
 
 /* Memory of cuMemAlloc, which any stream may use: its pattern is written on cufence's own stream, which no other waits for. */
@@ -51,9 +49,11 @@ static void flush_own(struct watch *watch, struct freelist *list)
 {
     SCOPE scope = scope_enter(list->books->context);
     struct stream *own = scope.pushed ? books_stream(list->books) : NULL;
-    HOLD(&watch->lock);
-    if (own)
-        slack_launch(watch, list, own, 0);
+    if (!own)
+        return;
+    stream_touch_begin(own);
+    slack_launch(watch, list, own, 0);
+    stream_touch_end(own);
 }
 
 /* Launches what waits in the list's queue, if the calling thread may use its stream now. */
@@ -63,11 +63,12 @@ static void flush(struct watch *watch, struct freelist *list)
         flush_own(watch, list);
         return;
     }
-    stream_touch_begin();
     struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
-    if (stream)
+    if (!stream || !stream_touch_try(stream))
+        return;
+    if (__atomic_load_n(&list->stream, __ATOMIC_RELAXED) == stream)
         slack_flush_touched(list, stream, 0);
-    stream_touch_end();
+    stream_touch_end(stream);
 }
 
 /* ---- a block is handed out ---- */
@@ -109,6 +110,20 @@ static int prepare(struct watch *watch, struct freelist *list, struct slack *sla
     __atomic_store_n(&slack->layout.size, layout.size, __ATOMIC_RELAXED);
     slack_enqueue(queue, slack, is_checked && is_now ? PATTERN_CHECK | PATTERN_WRITE : PATTERN_WRITE);
     return is_now || queue->count >= heap_options->slack_every;
+}
+
+/* If another thread is just launching the block on the stream of the list, waits for that: what the program submits comes behind
+ * it. */
+static void await_submission(struct freelist *list, const struct slack *slack)
+{
+    const struct batch *batch = __atomic_load_n(&slack->batch, __ATOMIC_RELAXED);
+    if (__builtin_expect(!batch || !__atomic_load_n(&batch->is_launching, __ATOMIC_RELAXED), 1))
+        return;
+    struct stream *stream = list == &list->books->shared ? &list->books->own : __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    if (!stream)
+        return;
+    stream_touch_begin(stream);
+    stream_touch_end(stream);
 }
 
 /* The program may write where the last buffer's pattern is as soon as it has the block: what could not be launched by then must
@@ -169,14 +184,16 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
         adopt(list->books, block, (struct slack_layout){address, size});
         return;
     }
-    if (slack && has_layout(slack, address, size) && !__atomic_load_n(&slack->queue, __ATOMIC_RELAXED))
+    if (slack && has_layout(slack, address, size) && !__atomic_load_n(&slack->queue, __ATOMIC_ACQUIRE)) {
+        await_submission(list, slack);
         return;
+    }
     struct watch *watch = watch_of(list->books);
+    int is_begun = watch && watch_begin(watch), is_due = 0;
     if (!watch)
         return;
     lock_take(&watch->lock);
-    int is_due = 0;
-    if (watch_begin(watch) && (slack = slack_of(watch, block)) != NULL) {
+    if (is_begun && (slack = slack_of(watch, block)) != NULL) {
         if (slack->queue && slack->queue != list->slack_queue)
             slack_dequeue(slack); /* of a list that has no work left for it */
         is_due = prepare(watch, list, slack, (struct slack_layout){address, size}, is_fresh);
@@ -187,9 +204,12 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
         slack_discard(block->slack);
     }
     lock_release(&watch->lock);
+    if (is_due)
+        flush(watch, list);
+    if (slack)
+        await_submission(list, slack);
     if (!is_due)
         return;
-    flush(watch, list);
     withdraw_check(watch, slack);
     if (list == &list->books->shared && !await_launch(watch, slack, AWAIT_TIMES))
         __atomic_fetch_add(&watch->late, 1, __ATOMIC_RELAXED);
@@ -254,15 +274,14 @@ int slack_freed(struct freelist *list, struct block *block)
 static void check_idle(struct watch *watch, struct slack **slacks, unsigned count)
 {
     lock_expect(RANK_SLACK);
-    struct stream *own = books_stream(watch->books);
-    struct batch *batch = own && count ? batch_take(watch) : NULL;
+    struct batch *batch = count ? batch_take(watch) : NULL;
     if (!batch)
         return;
     for (unsigned i = 0; i < count; i++) {
         slacks[i]->does = PATTERN_CHECK;
         batch_add(watch, batch, slacks[i]);
     }
-    if (!batch_launch(watch, batch, NULL, own))
+    if (!batch_launch(watch, batch))
         return;
     for (unsigned i = 0; i < count; i++) {
         slacks[i]->batch = batch;
@@ -462,5 +481,5 @@ void slack_context_gone(struct books *books)
         drop(watch, watch->slacks);
     for (unsigned i = 0; i < BATCHES; i++)
         flight_end(&watch->batches[i].flight);
-    watch->is_ready = watch->is_off = 0;
+    __atomic_store_n(&watch->state, WATCH_NEW, __ATOMIC_RELEASE);
 }

@@ -29,6 +29,7 @@ int slack_forget(struct block *block); /* it is not watched any more. Returns 0 
 void slack_flush_touched(struct freelist *list, struct stream *stream, int is_idle);
 int slack_waits(const struct freelist *list); /* something waits to be launched on its stream */
 void slack_list_gone(struct freelist *list);
+void slack_context_begun(struct books *books);
 void slack_context_gone(struct books *books);
 int slack_is_flying(struct books *books);  /* a launch is under way, or has found something that is not collected */
 size_t slack_collect(struct books *books); /* reports what launches have found; returns the number. Not under a lock */

@@ -9,7 +9,8 @@
  * no launch left: its free waits for that (slack_release()), and a launch for idle blocks counts as one more free of their
  * list, which has not passed before the launch has.
  *
- * One lock for each context. In its rank a launch is made: a thread that hands out a block must not overtake it.
+ * One lock for each context. A launch on a stream of the program's is made without it, since the stream may be full, but with the
+ * stream touched: whoever hands out a block that is being launched there waits for that.
  */
 #pragma once
 
@@ -36,7 +37,7 @@ struct slack {
     struct slack_queue *queue; /* atomic; where it waits, or NULL */
     struct slack *ahead, *behind;
     unsigned does;              /* there; PATTERN_CHECK, PATTERN_WRITE or both */
-    struct batch *batch;        /* the last launch for it, ... */
+    struct batch *batch;        /* atomic; the last launch for it, ... */
     uint64_t turn;              /* ... unless the batch is in another flight now */
     uint64_t since_ns;          /* when it was last checked or written */
     uint64_t buffers, first_id; /* that had the memory since then: how many were freed, and the first of them */
@@ -63,15 +64,18 @@ struct batch {
     uint32_t *states;
     CUdeviceptr device_jobs, device_states;
     unsigned count;        /* jobs */
+    int is_launching;      /* atomic */
     int is_alone;          /* nothing else was on the stream */
     struct freelist *list; /* on whose stream; NULL: on the watch's own, or the stream was destroyed */
     struct batch_buffer buffers[SLACK_MOST];
 };
 
+enum watch_state { WATCH_NEW, WATCH_BEGINS, WATCH_READY, WATCH_OFF /* the kernel cannot be loaded */ };
+
 struct watch {
     struct lock lock;
     struct books *books;
-    int is_ready, is_off; /* the kernel is loaded; it cannot be */
+    enum watch_state state; /* atomic */
     CUfunction kernel, fill;
     void *memory;           /* of all batches; registered with the context */
     unsigned next, in_vain; /* waits for a pattern that did not come in time */
@@ -84,12 +88,13 @@ struct watch {
 /* ---- batches.c; caller holds the lock, unless it says otherwise ---- */
 
 struct watch *watch_of(struct books *books);   /* NULL: nothing is to be watched, or out of host memory. Without the lock */
-int watch_begin(struct watch *watch);          /* loads the kernel in the context, once; 0 if that fails */
+/* Loads the kernel in the context, once. Returns 0 if it is not there, or not yet. Without the lock. */
+int watch_begin(struct watch *watch);
 struct batch *batch_take(struct watch *watch); /* one that is not in flight, or NULL */
 void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack); /* what it `does`; there is room */
-/* Launches it. In a scope. list: NULL on the watch's own stream. Returns 0 if the driver refuses. */
-int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream);
-/* Launches what is in the list's queue. is_alone: nothing else is on the stream. In a scope. */
+/* Launches it on the watch's own stream. In a scope. Returns 0 if the driver refuses. */
+int batch_launch(struct watch *watch, struct batch *batch);
+/* Launches what is in the list's queue. is_alone: nothing else is on the stream, which is touched. In a scope. Without the lock */
 void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream, int is_alone);
 /* Copies what the batch has found, at most `max`, and makes it available again. Returns the number. */
 size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max);
@@ -113,6 +118,11 @@ struct batch_buffer slack_described(const struct slack *slack);
 static inline int slack_is_kept(const struct slack *slack)
 {
     return !slack->block->free_sequence;
+}
+
+static inline int watch_is_ready(const struct watch *watch)
+{
+    return __atomic_load_n(&watch->state, __ATOMIC_ACQUIRE) == WATCH_READY;
 }
 
 static inline int slack_is_over(const struct slack *slack)

@@ -13,37 +13,21 @@
 /* One synchronisation at a time: its snapshots are stored in the free lists. */
 static struct lock sync_lock = LOCK(RANK_SYNC);
 
-/* Held while a thread is in a context that may be destroyed meanwhile: any context other than its own. */
-static struct lock visiting = LOCK(RANK_VISIT);
-
-/* What the driver does meanwhile may be a cancellation point. */
-static int cancel_state; /* before; under the lock */
-
-void visit_begin(void)
+struct books *heap_hold(struct context *ending, int is_certain)
 {
-    int state;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    lock_take(&visiting);
-    cancel_state = state;
+    struct books *books = ending ? books_make(ending) : NULL;
+    if (!books || !visit_begin(books, is_certain ? VISIT_FOR_EVER : VISIT_MS))
+        return NULL;
+    waits_set_ending(books, 1);
+    return books;
 }
 
-void visit_end(void)
+void heap_go_on(struct books *held)
 {
-    int state = cancel_state;
-    lock_release(&visiting);
-    pthread_setcancelstate(state, NULL);
-}
-
-void heap_hold(struct context *ending)
-{
-    visit_begin();
-    waits_set_ending(ending ? books_of(ending) : NULL);
-}
-
-void heap_go_on(void)
-{
-    waits_set_ending(NULL);
-    visit_end();
+    if (!held)
+        return;
+    waits_set_ending(held, 0);
+    visit_end(held);
 }
 
 /* With uaf=strict each allocation needs a mapping. The background thread makes them ahead, from the memory of the blocks that
@@ -155,32 +139,40 @@ static uint64_t idle_limit(struct books *books)
     return driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS ? total / 4 * 3 : UINT64_MAX;
 }
 
-void reclaim_mark(struct books *books, int checks)
+static void mark(struct freelist *list, struct stream *stream, int checks)
+{
+    int is_idle = freelist_pass_touched(list, stream);
+    int has_checks = checks && slack_waits(list);
+    if (has_checks || freelist_is_unmarked(list))
+        stream_used_behind(stream);
+    if (has_checks)
+        slack_flush_touched(list, stream, is_idle);
+    if (freelist_is_unmarked(list))
+        freelist_mark_touched(list, stream);
+}
+
+/* is_own: only the calling thread's per-thread streams, which no other thread can name. */
+static void mark_all(struct books *books, int checks, int is_own)
 {
     struct freelist *unmarked[MARKED_AT_ONCE];
     unsigned count = 0;
     lock_take(&books->lock);
     for (struct freelist *list = books->lists; list && count < MARKED_AT_ONCE; list = list->next) {
         int has_rest = freelist_is_unmarked(list) || (checks && slack_waits(list));
-        if ((contexts_are_watched() || list->stream == &books->context->legacy) && has_rest)
+        if ((contexts_are_watched() || list->stream == &books->context->legacy) && has_rest &&
+            (!is_own || (list->stream->thread && stream_is_named_here(list->stream))))
             unmarked[count++] = list;
     }
     lock_release(&books->lock);
     for (unsigned i = 0; i < count; i++) {
         struct freelist *list = unmarked[i];
-        stream_touch_begin(); /* no stream ends meanwhile. Since then, the list may have been given to another one */
         struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_ACQUIRE);
-        if (stream && !list->pool) {
-            int is_idle = freelist_pass_touched(list, stream);
-            int has_checks = checks && slack_waits(list);
-            if (has_checks || freelist_is_unmarked(list))
-                stream_used_behind(stream);
-            if (has_checks)
-                slack_flush_touched(list, stream, is_idle);
-            if (freelist_is_unmarked(list))
-                freelist_mark_touched(list, stream);
-        }
-        stream_touch_end();
+        if (!stream || !stream_touch_try(stream))
+            continue;
+        /* It does not end meanwhile. Since then, the list may have been given to another one. */
+        if (__atomic_load_n(&list->stream, __ATOMIC_ACQUIRE) == stream && !list->pool && !freelist_stands(list))
+            mark(list, stream, checks);
+        stream_touch_end(stream);
     }
 }
 
@@ -261,12 +253,22 @@ static void ask_all_markers(struct books *books)
     }
 }
 
+void reclaim_mark(struct books *books, int checks)
+{
+    mark_all(books, checks, 0);
+}
+
+void reclaim_look(struct books *books, int checks)
+{
+    reclaim_mark(books, checks);
+    advance(books);
+    ask_all_markers(books);
+}
+
 void reclaim_old(struct books *books)
 {
     uint64_t now = now_ns(), age = heap_options->idle_age * 1000000ull;
-    reclaim_mark(books, 1);
-    advance(books);
-    ask_all_markers(books);
+    reclaim_look(books, 1);
     uint64_t idle = idle_bytes(books), limit = idle ? idle_limit(books) : UINT64_MAX;
     if (idle && age && now > age)
         idle -= unmap_old(books, now - age, UINT64_MAX);
@@ -291,7 +293,7 @@ static void reclaim(struct books *books, void *user)
         synchronise(books);
     if (level >= 1) {
         captures_collect(books);
-        reclaim_mark(books, 0);
+        mark_all(books, 0, 1);
         advance(books);
         reclaim_retired(books);
         unmap_old(books, UINT64_MAX, UINT64_MAX);
@@ -300,23 +302,24 @@ static void reclaim(struct books *books, void *user)
     physical_trim(books->context->device);
 }
 
-void reclaim_visit(const struct context *own, struct books *books, void (*work)(struct books *books, void *user), void *user)
+void reclaim_visit(const struct context *own, struct books *books, unsigned patience_ms,
+                   void (*work)(struct books *books, void *user), void *user)
 {
     int is_own = books->context == own;
-    if (!is_own)
-        visit_begin();
+    if (!is_own && !visit_begin(books, patience_ms))
+        return;
     struct scope scope = is_own ? scope_enter(own) : scope_visit(books->context);
     if (scope.pushed)
         work(books, user);
     scope_leave(scope);
     if (!is_own)
-        visit_end();
+        visit_end(books);
 }
 
 void reclaim_device(const struct context *own, int device, int level)
 {
     for (struct books *books = books_next(NULL, device); books; books = books_next(books, device))
-        reclaim_visit(own, books, reclaim, &level);
+        reclaim_visit(own, books, VISIT_MS, reclaim, &level);
     physical_trim(device);
 }
 
@@ -363,15 +366,18 @@ static int is_sync_wanted(struct books *books, enum heap_waits waits)
                                    : waits == WAITS_FOR_POOLS && has_waiting_memory(books);
 }
 
+#define PATIENCE_MS 2000
+
 void reclaim_unused(int device, enum heap_waits waits)
 {
     const struct context *own = context_known_current();
     int synchronises = 2, releases = 1;
+    worker_look(VISIT_MS);
     for (struct books *books = books_next(NULL, device); books; books = books_next(books, device)) {
         if (is_sync_wanted(books, waits))
-            reclaim_visit(own, books, reclaim, &synchronises);
-        reclaim_visit(NULL, books, reclaim,
-                      &releases); /* never at the same time as the background thread, which may just have some of it in hand */
+            reclaim_visit(own, books, VISIT_MS, reclaim, &synchronises);
+        /* Never at the same time as the background thread, which may just have some of it in hand. */
+        reclaim_visit(NULL, books, waits == WAITS_FOR_NOTHING ? VISIT_MS : PATIENCE_MS, reclaim, &releases);
     }
 }
 

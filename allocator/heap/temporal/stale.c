@@ -64,7 +64,7 @@ static void advance(struct books *books, void *user)
     if (stale->state == BLOCK_IDLE && freelists_replace(books, stale->block, stale->pages, stale->id, 0))
         block_unmap(stale->block);
     else if (stale->state == BLOCK_IDLE && stale->may_wait)
-        reclaim_mark(books, 0);
+        worker_look(0);
     else if (stale->state == BLOCK_WAITING)
         freelist_advance(&books->shared);
     else if (stale->state == BLOCK_RETIRING)
@@ -97,7 +97,7 @@ static void retire(void *user)
     int64_t spent = 0;
     int is_there = 1;
     for (unsigned tries = 0; spent < left && (is_there = find(stale)) && (stale->may_wait || !tries); tries++) {
-        reclaim_visit(own, stale->books, advance, stale);
+        reclaim_visit(own, stale->books, 0, advance, stale);
         pause_after(tries);
         spent = (int64_t)(monotonic_ns() - began);
     }

@@ -36,11 +36,12 @@ void reclaim_unused(int device, enum heap_waits waits);
  * they have passed. checks: also checks what was freed and still waits for that, or it could be neither retired nor released.
  * If ends of streams are not seen, only the legacy stream is certain to exist. In a scope. */
 void reclaim_mark(struct books *books, int checks);
-/* Calls `work` in the scope of a context, unless it has ended. own: the caller's context. Any other may end at any time. */
-void reclaim_visit(const struct context *own, struct books *books, void (*work)(struct books *books, void *user), void *user);
-/* Bracket work in a context other than the caller's own, which may be destroyed at any time (heap_hold()). */
-void visit_begin(void);
-void visit_end(void);
+void reclaim_look(struct books *books, int checks); /* the same, and finds what has passed by now */
+/* Calls `work` in the scope of a context, unless it has ended. own: the caller's context. Any other may end at any time, and is
+ * left out if another thread is in it for longer than `patience_ms`. */
+void reclaim_visit(const struct context *own, struct books *books, unsigned patience_ms,
+                   void (*work)(struct books *books, void *user), void *user);
+#define VISIT_MS 100 /* many times what the background thread takes, unless it waits for a stream whose queue is full */
 /* Unmaps the retiring blocks that have passed, of those that are waiting now: others may add some for ever. Returns whether
  * there were any. */
 int reclaim_retired(struct books *books);

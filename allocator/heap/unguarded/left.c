@@ -44,15 +44,17 @@ static CUresult ask_driver(CUdeviceptr *out, const struct heap_request *wanted, 
 static int synchronise_all(void)
 {
     int is_done = !heap_captures();
-    visit_begin();
     for (struct context *context = context_next(NULL); context && is_done; context = context_next(context)) {
-        const struct books *books = books_of(context);
-        SCOPE scope = scope_visit(context);
+        struct books *books = books_make(context);
+        if (!books || !visit_begin(books, VISIT_MS))
+            return 0;
+        struct scope scope = scope_visit(context);
         if (scope.hold != CONTEXT_HAS_ENDED)
-            is_done = !(books && __atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE)) && scope.pushed &&
+            is_done = !__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) && scope.pushed &&
                       driver->cuCtxSynchronize() == CUDA_SUCCESS;
+        scope_leave(scope);
+        visit_end(books);
     }
-    visit_end();
     return is_done;
 }
 
@@ -155,32 +157,34 @@ void passed_context_gone(const struct context *context)
     }
 }
 
-/* Whether the stream can be named to the driver. Caller holds RANK_TOUCH, or it may end. */
+/* Whether the stream can be named to the driver. Caller has touched it, or it may end. */
 static int is_nameable(const struct stream_ref *use)
 {
     lock_expect(RANK_TOUCH);
     return stream_ref_is_there(use) && stream_is_named_here(use->stream);
 }
 
-/* Caller holds RANK_TOUCH. */
 static int is_capturing(const struct stream_ref *use)
 {
-    if (!is_nameable(use))
+    int is = 0;
+    if (!use->stream)
         return 0;
-    struct scope scope = scope_enter(use->stream->within); /* a green context has default streams of its own */
-    int is = scope.pushed && !stream_is_open(use->stream->handle);
-    scope_leave(scope);
+    if (!stream_touch_try(use->stream))
+        return 1; /* it is being destroyed, or full: not now either */
+    if (is_nameable(use)) {
+        SCOPE scope = scope_enter(use->stream->within); /* a green context has default streams of its own */
+        is = scope.pushed && !stream_is_open(use->stream->handle);
+    }
+    stream_touch_end(use->stream);
     return is;
 }
 
 /* A capture takes no free of memory that was allocated outside of it, and an event would tie other streams to it. */
 static int is_in_capture(const struct passed *passed)
 {
-    stream_touch_begin();
     int is = is_capturing(&passed->freed_on);
     for (size_t i = 0; i < passed->recorded_count && !is; i++)
         is = is_capturing(&passed->recorded[i]);
-    stream_touch_end();
     return is;
 }
 
@@ -196,17 +200,17 @@ static int wait_for(struct stream *stream, const struct stream_ref *other)
 static int free_in_order(const struct passed *passed)
 {
     struct stream *stream = passed->freed_on.stream;
-    stream_touch_begin();
-    int is_done = passed->is_async && is_nameable(&passed->freed_on) && stream->context == passed->context;
-    if (is_done) {
+    int is_done = passed->is_async && stream && stream->context == passed->context;
+    for (size_t i = 0; i < passed->recorded_count && is_done; i++)
+        is_done = wait_for(stream, &passed->recorded[i]);
+    if (!is_done)
+        return 0;
+    stream_touch_begin(stream);
+    if ((is_done = is_nameable(&passed->freed_on)) != 0) {
         SCOPE scope = scope_enter(stream->within);
-        is_done = scope.pushed;
-        for (size_t i = 0; i < passed->recorded_count && is_done; i++)
-            is_done = wait_for(stream, &passed->recorded[i]);
-        if (is_done)
-            is_done = driver->cuMemFreeAsync((CUdeviceptr)passed->address, stream->handle) == CUDA_SUCCESS;
+        is_done = scope.pushed && driver->cuMemFreeAsync((CUdeviceptr)passed->address, stream->handle) == CUDA_SUCCESS;
     }
-    stream_touch_end();
+    stream_touch_end(stream);
     return is_done;
 }
 
