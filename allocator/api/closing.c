@@ -96,7 +96,8 @@ static void say_unchecked_rows(void)
 void closing_say_unguarded(void)
 {
     static const char *const names[] = {"of managed memory (cuMemAllocManaged)",
-                                        "of physical memory that the program maps itself (cuMemCreate)"};
+                                        "of physical memory that the program maps itself (cuMemCreate)",
+                                        "of nodes that the program adds to graphs (cuGraphAddMemAllocNode)"};
     for (int kind = 0; kind < UNGUARDED_KINDS; kind++) {
         uint64_t count = __atomic_load_n(&unguarded[kind].count, __ATOMIC_RELAXED);
         if (count)

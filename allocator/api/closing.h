@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Device memory that is left to the driver. */
-enum unguarded { UNGUARDED_MANAGED, UNGUARDED_MAPPED, UNGUARDED_KINDS };
+enum unguarded { UNGUARDED_MANAGED, UNGUARDED_MAPPED, UNGUARDED_NODE, UNGUARDED_KINDS };
 
 /* Counts an allocation of `bytes` that cufence has let pass. */
 void closing_unguarded(enum unguarded kind, uint64_t bytes);

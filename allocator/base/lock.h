@@ -17,7 +17,6 @@ enum lock_rank {
     RANK_NVTX,        /* one's own: what pools tell through NVTX; held across synchronisations of cufence's own */
     RANK_VISIT,       /* one's own: the background thread works in this context, or it is being destroyed. Who only wants to know
                          what the thread has in hand tries, and gives up */
-    RANK_SYNC,        /* one's own: serialises cufence's own synchronisations; held across them */
     RANK_SPACE,       /* one's own: address space is reserved, if not at the start; held across that */
     RANK_CONTEXTS,    /* one's own: a context begins or ends; held while the other rooms load their parts into a new one */
     RANK_FILTER,      /* a pool's filter, a callback into the program, is running */

@@ -104,6 +104,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
         return status;
     block_join(block, list->pool);
     block->owner = wanted->owner;
+    block->node = wanted->node;
     block->is_counted = 1;
     int is_fresh = !block->facts.id; /* mapped for this buffer */
     int is_cell = block_is_cell(block);
@@ -124,6 +125,8 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
         slack_hand_out(list, block, facts.address, size, is_fresh);
     if (__builtin_expect(heap_options->fill != FILL_OFF, 0))
         fill_fresh(list, facts.address, size);
+    if (__builtin_expect(list->pool != NULL, 0))
+        capture_hold(block);
     *pointer = (void *)(uintptr_t)facts.address; /* before index_add(): another thread may free it after that */
     index_add(block);
     return CUFENCE_OK;
@@ -168,6 +171,7 @@ cufence_status heap_revive(int device, const uint64_t id[2], const cufence_buffe
     freelist_count(from, was->size);
     block->is_counted = 1;
     block->owner = HEAP_TORCH;
+    block->node = 0;
     struct facts facts = {.id = facts_next_id(),
                           .address = was->address,
                           .size = was->size,

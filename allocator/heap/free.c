@@ -37,7 +37,15 @@ cufence_status heap_claim(void *pointer, struct heap_claim *claim)
         return refuse((uint64_t)(uintptr_t)pointer, &claim->where);
     }
     claim->context = block->books->context;
+    claim->owner = block->owner;
+    claim->node = block->node;
     return CUFENCE_OK;
+}
+
+void heap_unclaim(const struct heap_claim *claim)
+{
+    block_expect(claim->block, BLOCK_HELD);
+    index_add(claim->block);
 }
 
 void heap_claimed(const struct heap_claim *claim, struct heap_range *out)

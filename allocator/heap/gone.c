@@ -18,6 +18,7 @@ void heap_stream_ends(struct stream *stream)
     struct context *context = stream->context;
     struct books *books = context ? books_of(context) : NULL;
     struct pool *pool;
+    heap_capture_ends(stream);
     if (!books)
         return;
     if (list) {

@@ -31,7 +31,15 @@ struct heap_request {
     uint8_t owner;           /* the caller's own tag, returned at the free; 0 if unused; HEAP_TORCH: PyTorch's class */
     int is_last_try;         /* 1: release whatever can be, even if the device was full a moment ago */
     uint32_t align;          /* minimum alignment, a power of two; 0: the option `align` alone decides */
+    CUdeviceptr node;        /* of a capture: what stands for the buffer in the driver's own graph; 0: nothing does */
 };
+
+/* Whether the caller may wait as the driver would for what the heap does: the C API and PyTorch's class. The program's own calls must
+ * not where they natively don't. */
+static inline int may_wait(const struct heap_request *wanted)
+{
+    return !wanted->owner || wanted->owner == HEAP_TORCH;
+}
 
 /* mapped   receives the number of bytes mapped for it, as in heap_freed.mapped; may be NULL */
 cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, uint64_t *mapped);
@@ -50,11 +58,14 @@ static inline int heap_lacks_room(cufence_status status)
 struct heap_claim {
     struct block *block;
     struct context *context;   /* whose memory it is */
+    unsigned owner;            /* from heap_request, like the next */
+    CUdeviceptr node;
     cufence_description where; /* after a failure: what is at the address */
 };
 
-/* Errors: DOUBLE_FREE, INVALID_FREE. Every claim must be passed to heap_free(). */
+/* Errors: DOUBLE_FREE, INVALID_FREE. Every claim must be passed to heap_free(), or to heap_unclaim(): it is not freed after all. */
 cufence_status heap_claim(void *pointer, struct heap_claim *claim);
+void heap_unclaim(const struct heap_claim *claim);
 
 /* Like heap_record_stream(), for a claimed buffer. */
 cufence_status heap_claim_record(const struct heap_claim *claim, struct stream *stream);
@@ -213,15 +224,26 @@ struct heap_slack_figures {
 };
 struct heap_slack_figures heap_slack_figures(void);
 
+/*
+ * What the program has freed is kept for its next allocations, but it is the device's (shed.c), in bytes:
+ *   heap_kept()       how much of a device's memory another could have at once if the heap gave it back
+ *   heap_shed()       after cuMemFree: releases what goes beyond a share of what the context uses
+ *   heap_give_back()  releases everything, because somebody is about to be refused. Returns whether there was anything
+ * The others bracket a synchronisation of a stream or a context that succeeds: what was freed before is done, and what goes beyond
+ * that share, and `may_keep` on top of it, is released.
+ */
+uint64_t heap_kept(int device);
+void heap_shed(struct context *context);
+int heap_give_back(void);
+uint64_t heap_stream_sync_begins(struct stream *stream);
+void heap_stream_sync_ended(struct stream *stream, uint64_t since, uint64_t may_keep);
+uint64_t heap_sync_begins(struct context *context);
+void heap_sync_ended(struct context *context, uint64_t since, uint64_t may_keep);
+
 /* Releases memory that is no longer used. WAITS_FOR_POOLS: synchronises contexts in which blocks wait for that, unless a stream
  * is capturing; WAITS_FOR_WORK: also those in which freed memory only waits for its streams. */
 enum heap_waits { WAITS_FOR_NOTHING, WAITS_FOR_POOLS, WAITS_FOR_WORK };
 cufence_status heap_trim(int device, enum heap_waits waits);
-
-/* Bracket a synchronisation of a context by the program, after which waiting blocks can be released. heap_sync_begins() returns
- * 0 if no blocks are waiting; otherwise call heap_sync_ended() with its result after a success. */
-uint64_t heap_sync_begins(struct context *context);
-void heap_sync_ended(struct context *context, uint64_t since);
 
 /* Physical memory of a context's buffers, in bytes. */
 struct heap_figures {
@@ -237,10 +259,20 @@ void heap_reset_peak(struct context *context);
 /* From now on the context's mappings may take no more than that; 0: no limit. */
 cufence_status heap_limit(struct context *context, uint64_t bytes);
 
-/* Counts captures that begin (1) and end (-1). While one is in progress, the heap never synchronises. */
-void heap_count_captures(int change);
+/*
+ * Captures in progress (progress.c), during which the heap never synchronises. heap_capture_begins(): call before a stream begins
+ * one. heap_capture_may_end(): call on the thread that has tried to begin or to end one, which asks the driver whether the stream
+ * captures. heap_capture_ends(): the stream certainly does not any more.
+ *
+ * heap_captures(): whether one is in progress; asks the driver. heap_may_capture(): costs a load, and is also 1 for a while after
+ * a capture whose end was not seen.
+ */
+void heap_capture_begins(struct stream *stream);
+void heap_capture_may_end(struct stream *stream);
+void heap_capture_ends(struct stream *stream);
 int heap_captures(void);
-void heap_captures_are_counted(void); /* from now on every capture is counted: with none, no stream is queried */
+int heap_may_capture(void);
+void heap_captures_are_seen(void); /* every capture that begins from now on: with none, no stream is queried */
 
 /*
  * Memory that is allocated or freed during a stream capture stays mapped, because each launch of the graph uses the same
@@ -257,8 +289,13 @@ void heap_reordered(struct stream *stream);
 /* Call right before a capture begins: puts markers on the streams, so that memory idle by then can be released during the
  * capture. */
 void heap_prepare_capture(struct context *context);
-/* Keeps the memory of all captures for good: graphs are being built in ways that may hide what still holds their memory. */
-void heap_keep_captures(void);
+/* What stands for the live buffer of a capture in the driver's graph (heap_request.node), and the buffer that it stands for; 0: none.
+ * heap_graph_frees(): another graph has a node that frees the buffer. */
+CUdeviceptr heap_node_of(uint64_t address);
+uint64_t heap_at_node(CUdeviceptr node);
+void heap_graph_frees(uint64_t address, CUgraph graph);
+/* Whether graphs may have that much more of the device. Their memory stays mapped, which the driver's own graphs share. */
+int heap_has_room_for_graph(const struct heap_request *wanted);
 /*
  * A graph launch re-allocates those of its buffers that the program has freed. Call heap_graph_launch() before each launch. The
  * other two identify the graph: call one after a successful instantiation, the other before an executable is destroyed.

@@ -147,7 +147,8 @@ struct block *memory_map(struct books *books, const struct heap_request *wanted,
 {
     int device = wanted->device, is_brief = !wanted->is_last_try && heap_options->fallback && was_just_full(device);
     int is_alone = reserve == RESERVE && heap_options->small != SMALL_MAP && wanted->size <= CELLS_SIZE_MOST;
-    int hardest = is_brief ? -1 : is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
+    /* A synchronisation would invalidate a capture, and the program's own calls don't wait natively. */
+    int hardest = is_brief ? -1 : is_captured || !may_wait(wanted) ? 1 : 2;
     if (!is_captured && memory_is_scarce(books, wanted, reserve) && stays_scarce(books, wanted, reserve)) {
         *status = memory_still_full(device, wanted->size);
         return NULL;

@@ -2,6 +2,7 @@
 #include "internal.h"
 
 #include "base/aside.h"
+#include "base/clock.h"
 #include "base/options.h"
 
 #include <sched.h>
@@ -78,6 +79,54 @@ static int begins_packing(struct books *books, const struct heap_request *wanted
     return packing_begin_half(books);
 }
 
+/* The device is full, and what was freed last is still in use: memory that comes before the caller's own work on its stream will do,
+ * as it does for the driver's pools. In a scope. */
+static struct block *borrow(struct freelist *list, uint64_t pages)
+{
+    struct books *books = list->books;
+    CUevent event = NULL;
+    lock_take(&books->lock);
+    struct block *block = freelist_borrow(books, list, pages, &event);
+    lock_release(&books->lock);
+    if (!block || !event)
+        return block;
+    SCOPE scope = scope_enter_stream(list->stream);
+    if (scope.pushed && driver->cuStreamWaitEvent(list->stream->handle, event, 0) == CUDA_SUCCESS)
+        return block;
+    waits_add_context(block, books);
+    freelist_move(&books->shared, block, BLOCK_WAITING);
+    return NULL;
+}
+
+#define PENDING_MOST_MS 1000
+#define PENDING_PAUSE_US 5000
+
+/* Memory that was freed in the order of streams, and is still in use, may be of any size; the driver would cut it to fit. Ours is
+ * mapped anew once its streams have passed, for which it is given some time. */
+static struct block *await_pending(struct books *books, const struct heap_request *wanted, const struct layout *layout,
+                                   cufence_status *status)
+{
+    const uint64_t until = monotonic_ms() + PENDING_MOST_MS;
+    struct block *block = NULL;
+    while (!block && heap_lacks_room(*status) && reclaim_pending_bytes(wanted->device) >= layout->mapped && monotonic_ms() < until) {
+        aside_sleep(PENDING_PAUSE_US);
+        block = memory_map(books, wanted, layout, 0, RESERVE, status);
+    }
+    return block;
+}
+
+/* What a stream can have that no other memory can be found for. In a scope. */
+static struct block *find_pending(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
+                                  cufence_status *status)
+{
+    if (list->pool || list == &list->books->shared || wanted->device != list->books->context->device)
+        return NULL;
+    struct block *block = borrow(list, layout->pages);
+    if (block || (heap_options->fallback && !wanted->is_last_try)) /* the driver is asked first */
+        return block;
+    return await_pending(list->books, wanted, layout, status);
+}
+
 /* The list itself has no idle block. Tries blocks that have passed meanwhile, then those of other streams, then a new
  * mapping. */
 static struct block *find_or_map(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
@@ -100,6 +149,8 @@ static struct block *find_or_map(struct freelist *list, const struct heap_reques
         block = obtain_cell(list, wanted, layout, &cells, status);
     if (!block)
         block = memory_map(books, wanted, layout, list->pool != NULL, RESERVE, status);
+    if (!block && heap_lacks_room(*status) && !may_wait(wanted))
+        block = find_pending(list, wanted, layout, status);
     if (!block && may_pack && heap_lacks_room(*status)) {
         packing_begin(books, *status == CUFENCE_ERROR_OUT_OF_MEMORY ? PACKING_SCARCE : PACKING_SPACE);
         block = obtain_cell(list, wanted, layout, &cells, status);

@@ -60,7 +60,7 @@ enum followed follow(struct stream *stream)
         lose();
         return LOST;
     }
-    if (heap_captures())
+    if (heap_may_capture())
         is = ask_captured(stream);
     if (is == FOLLOWED && __builtin_expect(!__atomic_load_n(&stream->tracked, __ATOMIC_RELAXED), 0))
         track(stream);

@@ -1,4 +1,4 @@
-/* Counts captures in progress, during which cufence must not synchronise a context, and has their memory followed. */
+/* Notes captures in progress, during which cufence must not synchronise a context, and has their memory followed. */
 #include "base/output.h"
 #include "launch/lens_table.h"
 
@@ -15,6 +15,23 @@ __attribute__((noinline)) static void tell_of_graphs(void)
                     "as a whole; in PyTorch, leave out torch.cuda.graph (`cufence docs values`)");
 }
 
+/* The driver's cuMemFree of nothing does nothing else than to say so. */
+CUresult capture_forbids(void)
+{
+    if (__builtin_expect(!heap_may_capture(), 1))
+        return CUDA_SUCCESS;
+    CUresult result = real.cuMemFree_v2(0);
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD ? result
+                                                                                                                : CUDA_SUCCESS;
+}
+
+int capture_is_on(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return __builtin_expect(heap_may_capture(), 0) && driver->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 /* Prepares the capture's context before the capture begins, and keeps our threads from using the stream meanwhile. */
 struct stream *capture_begins(CUstream handle)
 {
@@ -23,7 +40,7 @@ struct stream *capture_begins(CUstream handle)
         tell_of_graphs();
     if (stream) {
         heap_prepare_capture(stream->context);
-        heap_count_captures(1);
+        heap_capture_begins(stream);
         stream_touch_begin(stream);
     }
     return stream;
@@ -37,25 +54,18 @@ CUresult capture_begun(CUresult result, struct stream *stream)
     if (result == CUDA_SUCCESS)
         heap_follow_capture(stream);
     else
-        heap_count_captures(-1);
+        heap_capture_may_end(stream);
     return result;
 }
 
-static int is_captured(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return driver->stream_capture_info(stream, &status, NULL, NULL, NULL, NULL) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-/* Some errors end the capture, others don't: query the stream. */
+/* Some errors end the capture, others don't. */
 #define END(symbol, stream_meant)                                                                                              \
     CUresult hook_##symbol(CUstream stream, CUgraph *graph)                                                                    \
     {                                                                                                                          \
-        int was_captured = is_active() && is_captured(stream_meant(stream));                                                   \
+        struct stream *ending = is_active() && heap_may_capture() ? stream_resolve(stream_meant(stream)) : NULL;               \
         CUresult result = real.symbol(stream, graph);                                                                          \
-        if (was_captured && !is_captured(stream_meant(stream)))                                                                \
-            heap_count_captures(-1);                                                                                           \
+        if (ending)                                                                                                            \
+            heap_capture_may_end(ending);                                                                                      \
         return result;                                                                                                         \
     }
 END(cuStreamEndCapture, as_it_is)
@@ -65,7 +75,7 @@ END(cuStreamEndCapture_ptsz, own_default)
 #define WAIT(symbol, stream_meant)                                                                                             \
     CUresult hook_##symbol(CUstream stream, CUevent event, unsigned flags)                                                     \
     {                                                                                                                          \
-        struct stream *joining = is_active() && heap_captures() ? stream_resolve(stream_meant(stream)) : NULL;                 \
+        struct stream *joining = is_active() && heap_may_capture() ? stream_resolve(stream_meant(stream)) : NULL;                 \
         if (joining)                                                                                                           \
             stream_touch_begin(joining);                                                                                       \
         CUresult result = real.symbol(stream, event, flags);                                                                   \

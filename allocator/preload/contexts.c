@@ -24,7 +24,7 @@ CUresult synchronised(struct context *context, CUresult (*function)(void))
     if (order_is_wanted() && result == CUDA_SUCCESS)
         order_host_knows(&seen), races_learned(HOST_CALL("cuCtxSynchronize"));
     if (since && result == CUDA_SUCCESS)
-        heap_sync_ended(context, since);
+        heap_sync_ended(context, since, pools_keep(context->device));
     return settled(result, context != NULL);
 }
 

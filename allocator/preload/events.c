@@ -26,8 +26,20 @@
     {                                                                                                                          \
         FOLLOWED(#name, result, order_sees_stream(&seen, stream_meant(stream)));                                               \
     }
-OF_STREAM(cuStreamSynchronize, cuStreamSynchronize, as_it_is, settled(real.cuStreamSynchronize(stream), 0))
-OF_STREAM(cuStreamSynchronize_ptsz, cuStreamSynchronize, own_default, settled(real.cuStreamSynchronize_ptsz(stream), 0))
+/* Synchronises: frees on the stream before this are done after it. */
+static CUresult awaited(CUresult (*wait)(CUstream stream), CUstream handle, CUstream meant)
+{
+    struct stream *stream = is_active() ? stream_resolve(meant) : NULL;
+    uint64_t since = stream ? heap_stream_sync_begins(stream) : 0;
+    CUresult result = wait(handle);
+    if (since && result == CUDA_SUCCESS)
+        heap_stream_sync_ended(stream, since, pools_keep(stream->context->device));
+    return settled(result, 0);
+}
+
+OF_STREAM(cuStreamSynchronize, cuStreamSynchronize, as_it_is, awaited(real.cuStreamSynchronize, stream, stream))
+OF_STREAM(cuStreamSynchronize_ptsz, cuStreamSynchronize, own_default,
+          awaited(real.cuStreamSynchronize_ptsz, stream, own_default(stream)))
 
 /* A stream that the program has synchronised with is not busy because the background thread uses it. */
 static CUresult asked(CUresult (*query)(CUstream stream), CUstream handle, CUstream meant)

@@ -15,6 +15,7 @@
  *                 ORDERS      the same, for order/ alone
  *                 INSTEAD     calls the function `what` instead, with the driver's function in front of the arguments
  *                 BEGINS      begins a capture of `stream`
+ *                 ADDS_NODE   adds a node of any kind to `graph`; `what` are its parameters
  *                 UNLOADS     unloads the code `what`, unless after a fault
  *                 COPIES      a copy or set on `stream`; returns at once; fails after an earlier fault, and if `what` is 0: the
  *                             call exceeds one of our buffers (bounds.h)
@@ -33,6 +34,7 @@
 #undef cuDevicePrimaryCtxReset
 #undef cuStreamBeginCapture
 #undef cuStreamBeginCaptureToGraph
+#undef cuStreamBeginRecaptureToGraph
 #undef cuStreamUpdateCaptureDependencies
 #undef cuStreamWaitEvent
 #undef cuStreamDestroy
@@ -241,6 +243,9 @@ typedef int map_class; /* an enum of that size */
     HOOK_TWINS(HOOK, cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, _ptsz, 12030, BEGINS, 1,               \
          (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,                \
           CUstreamCaptureMode mode), (stream, graph, nodes, edges, count, mode))                                               \
+    HOOK_TWINS(HOOK, cuStreamBeginRecaptureToGraph, "cuStreamBeginRecaptureToGraph", 13030, _ptsz, 13030, BEGINS, 1,           \
+         (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void (*callback)(void), void *user),                       \
+         (stream, mode, graph, callback, user))                                                                                \
     HOOK_TWINS(HOOK, cuStreamWaitEvent, "cuStreamWaitEvent", 3020, _ptsz, 7000, BY_HAND, 1,                                    \
          (CUstream stream, CUevent event, unsigned flags), (stream, event, flags))                                             \
     HOOK_TWINS(HOOK, cuStreamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies", 11030, _ptsz, 11030, AFTER,       \
@@ -260,10 +265,7 @@ typedef int map_class; /* an enum of that size */
          (CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), (executable, graph, parameters)) \
     HOOK(cuGraphExecDestroy, "cuGraphExecDestroy", 10000, 0, BEFORE, executable_ends(executable), (CUgraphExec executable),    \
          (executable))                                                                                                         \
-    HOOK(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate", 12030, 0, BEFORE, heap_keep_captures(),             \
-         (CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, unsigned initial, unsigned flags),               \
-         (handle, graph, context, initial, flags))                                                                             \
-    /* kernels in graphs */                                                                                                    \
+    /* what programs put into graphs themselves */                                                                           \
     HOOK_NODE(HOOK, cuGraphAddKernelNode, "cuGraphAddKernelNode", 10000, AFTER, KERNEL_NODE(added, NULL),                      \
          const CUDA_KERNEL_NODE_PARAMS_v1 *)                                                                                   \
     HOOK_NODE(HOOK, cuGraphAddKernelNode_v2, "cuGraphAddKernelNode", 12000, AFTER, KERNEL_NODE(added, added->kern),            \
@@ -277,17 +279,29 @@ typedef int map_class; /* an enum of that size */
     HOOK(cuGraphExecKernelNodeSetParams_v2, "cuGraphExecKernelNodeSetParams", 12000, 0, AFTER,                                 \
          KERNEL_NODE(kernel, kernel->kern),                                                                                    \
          (CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel), (executable, node, kernel))     \
-    HOOK_NODE(HOOK, cuGraphAddNode, "cuGraphAddNode", 12020, AFTER, ANY_NODE(added), CUgraphNodeParams *)                      \
-    HOOK(cuGraphAddNode_v2, "cuGraphAddNode", 12030, 0, AFTER, ANY_NODE(parameters),                                           \
+    HOOK_NODE(HOOK, cuGraphAddNode, "cuGraphAddNode", 12020, ADDS_NODE, added, CUgraphNodeParams *)                            \
+    HOOK(cuGraphAddNode_v2, "cuGraphAddNode", 12030, 0, ADDS_NODE, parameters,                                                 \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,              \
           CUgraphNodeParams *parameters), (node, graph, nodes, edges, count, parameters))                                      \
-    HOOK(cuGraphAddNode_v3, "cuGraphAddNode", 13040, 0, AFTER, ANY_NODE(parameters),                                           \
+    HOOK(cuGraphAddNode_v3, "cuGraphAddNode", 13040, 0, ADDS_NODE, parameters,                                                 \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,              \
           CUgraphNodeParams *parameters), (node, graph, nodes, edges, count, parameters))                                      \
     HOOK_RENEWED(HOOK, cuGraphNodeSetParams, 12020, 13040, AFTER, ANY_NODE(parameters),                                        \
                  (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                        \
     HOOK(cuGraphExecNodeSetParams, "cuGraphExecNodeSetParams", 12020, 0, AFTER, ANY_NODE(parameters),                          \
          (CUgraphExec executable, CUgraphNode node, CUgraphNodeParams *parameters), (executable, node, parameters))            \
+    HOOK(cuGraphAddMemAllocNode, "cuGraphAddMemAllocNode", 11040, 0, AFTER,                                                    \
+         closing_unguarded(UNGUARDED_NODE, wanted->bytesize),                                                                  \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *wanted),       \
+         (node, graph, nodes, count, wanted))                                                                                  \
+    HOOK(cuGraphAddMemFreeNode, "cuGraphAddMemFreeNode", 11040, 0, INSTEAD, free_node_added,                                   \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer),                      \
+         (node, graph, nodes, count, pointer))                                                                                 \
+    HOOK(cuGraphMemFreeNodeGetParams, "cuGraphMemFreeNodeGetParams", 11040, 0, AFTER, freed_by_node(pointer),                  \
+         (CUgraphNode node, CUdeviceptr *pointer), (node, pointer))                                                            \
+    HOOK(cuGraphNodeGetParams, "cuGraphNodeGetParams", 13020, 0, AFTER,                                                        \
+         parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE ? freed_by_node(&parameters->free.dptr) : (void)0,                    \
+         (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                                \
     /* events, and what else orders streams; followed with streams=on */                                                       \
     HOOK(cuEventCreate, "cuEventCreate", 2000, 0, ORDERS, order_event_made(*event, flags), (CUevent *event, unsigned flags),   \
          (event, flags))                                                                                                       \

@@ -49,6 +49,12 @@ static inline CUresult failure(void)
     return fault;
 }
 
+/* memory.c: gives back all memory that is kept, because the driver has none left. Returns whether there was any. */
+int relieve(void);
+/* Evaluates a call of the driver, and once more behind that. The caller has a variable `CUresult tried`. */
+#define RELIEVED(call)                                                                                                         \
+    (__builtin_expect((tried = (call)) == CUDA_ERROR_OUT_OF_MEMORY, 0) && relieve() ? (call) : tried)
+
 /* Whether the address is in our address space: in a live or freed buffer of ours, or a guard. */
 static inline int is_ours(CUdeviceptr pointer)
 {
@@ -103,9 +109,18 @@ CUresult primary_reset(CUresult (*function)(CUdevice), CUdevice device);
 CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device);
 void primary_retained(CUdevice device);
 void green_created(CUgreenCtx green, CUdevice device);
+CUresult capture_forbids(void);       /* captures.c: the error of a call that a capture in progress does not allow; CUDA_SUCCESS: it may
+                                         be made. Some such calls end the capture, as they do natively */
+int capture_is_on(CUstream stream);   /* whether this stream captures */
 struct stream *capture_begins(CUstream stream); /* captures.c, as the next four: NULL if it is not followed */
 CUresult capture_begun(CUresult result, struct stream *stream);
 void capture_reordered(CUstream stream, unsigned flags);
+/* nodes.c: around the addition of a node of any kind to a graph. node_begins() returns what node_ends() takes. */
+CUdeviceptr node_begins(CUgraphNodeParams *node);
+void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresult result);
+CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr), CUgraphNode *node,
+                         CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer);
+void freed_by_node(CUdeviceptr *pointer); /* translates what a node tells that it frees */
 void graph_instantiated(CUgraphExec executable, CUgraph graph, unsigned long long flags);
 void executable_ends(CUgraphExec executable);
 
@@ -123,15 +138,17 @@ void note_pinned(CUdeviceptr address, size_t size, enum pinned_kind kind);
 
 /* pools.c: accounts of the program's memory pools. An owner is heap_request.owner: 1 and above here. */
 #define OWNER_NO_POOL 1u                              /* cuMemAlloc and the like */
+#define OWNER_GRAPH 2u                                /* a graph: its memory is in no pool's figures */
 unsigned pool_current(const struct context *context); /* of its device; 0: left to the driver */
 unsigned pool_of_handle(CUmemoryPool handle);         /* 0: left to the driver */
 int pool_reserve(unsigned owner, size_t size);        /* counts it; 0: beyond the pool's limit */
 void pool_cancel(unsigned owner, size_t size);        /* the allocation failed */
 void pool_mapped(unsigned owner, size_t mapped);      /* the allocation mapped this much */
 void pool_freed(const struct heap_freed *freed);      /* the buffer was freed */
-int pools_are_used(void);                             /* some buffer was allocated from a pool */
-CUmemoryPool pool_handle(unsigned owner);             /* NULL for OWNER_NO_POOL */
-int pool_device(unsigned owner);                      /* device of its memory; not for OWNER_NO_POOL */
+uint64_t pools_keep(int device);                      /* freed memory that the program wants its pools to keep, in bytes */
+void pools_relieved(void);                            /* whatever was kept has been released */
+CUmemoryPool pool_handle(unsigned owner);             /* NULL: it is no pool */
+int pool_device(unsigned owner, const struct context *context); /* device of its memory: the pool's, or the context's */
 
 /* maps.c: after a tensor map was encoded. stride: of the dimensions from 1 on. box: NULL if it is no tiled map. */
 struct map_shape {

@@ -66,7 +66,7 @@ static struct launch_event begun(const struct launch_call *call)
     struct launch_call captured;
     if (!event.context)
         return event;
-    if (__builtin_expect(heap_captures(), 0)) {
+    if (__builtin_expect(heap_may_capture(), 0)) {
         captured = *call;
         captured.node = node_of(call->stream);
         call = &captured;
@@ -82,7 +82,7 @@ static inline CUresult refused(void)
 {
     return __builtin_expect(launch_observer_count() != 0, 0) ? failure() : CUDA_SUCCESS;
 }
-#define UNLESS_REFUSED(call) (refused() == CUDA_SUCCESS ? (call) : failure())
+#define UNLESS_REFUSED(call) (refused() == CUDA_SUCCESS ? RELIEVED(call) : failure())
 
 struct end {
     const struct launch_event *event;
@@ -108,6 +108,7 @@ static CUresult done(const struct launch_event *event, CUresult result)
     CUresult hook_##symbol(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,         \
                            unsigned shared, CUstream stream, void **parameters __VA_ARGS__)                                    \
     {                                                                                                                          \
+        CUresult tried;                                                                                                        \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
         const struct launch_event event = begun(&(struct launch_call){.function = f,                                           \
@@ -166,6 +167,7 @@ static void note_events(const CUlaunchConfig *config, CUstream stream)
 #define CONFIGURED(symbol, stream_meant)                                                                                       \
     CUresult hook_##symbol(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra)                        \
     {                                                                                                                          \
+        CUresult tried;                                                                                                        \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
         if (!config)                                                                                                           \
@@ -195,6 +197,7 @@ static struct launch_event graph_begun(CUgraphExec graph, CUstream stream, const
 #define GRAPH(symbol, stream_meant)                                                                                            \
     CUresult hook_##symbol(CUgraphExec graph, CUstream stream)                                                                 \
     {                                                                                                                          \
+        CUresult tried;                                                                                                        \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
         const struct launch_event event = graph_begun(graph, stream_meant(stream), __builtin_frame_address(0));                \

@@ -2,8 +2,8 @@
  * The program's memory pools. The driver's own pools stay empty; their handles identify our pools. Those have no memory of
  * their own either: buffers come from the heap, and a pool only counts what was allocated in its name.
  *
- * A pool's RESERVED memory is what its buffers map and, for the default pool of a device, what the heap keeps for reuse. That
- * matches the driver's pools, which keep freed memory until they are trimmed. It is told in the driver's steps.
+ * A pool's RESERVED memory is what its buffers map, and what the program wants the pool to keep of what they have mapped (its
+ * release threshold). It is told in the driver's steps.
  */
 #include "internal.h"
 
@@ -17,7 +17,7 @@
 #include <stdio.h>
 
 #define POOLS 255     /* below HEAP_TORCH */
-#define FIRST_POOL 2u /* 0: not ours; 1: OWNER_NO_POOL */
+#define FIRST_POOL 3u /* 0: not ours; below: OWNER_NO_POOL, OWNER_GRAPH */
 
 /* The driver's pools reserve memory in such steps (H100, driver 580.159), so a small allocation usually leaves the figure as it
  * is, and programs count on that. */
@@ -30,14 +30,16 @@ struct pool_account {
     uint64_t limit;           /* bytes, 0: none */
     uint64_t used, used_high; /* atomic, like everything below */
     uint64_t mapped, mapped_high;
+    uint64_t peak;      /* of mapped, since memory was last taken from the pool */
+    uint64_t threshold; /* how much the program wants it to keep, in bytes, freed memory included */
     uint64_t live;
     int is_destroyed; /* atomic; the entry becomes unused once nothing is live */
 };
 
 static struct pool_account pools[POOLS];
+static unsigned pools_end = FIRST_POOL; /* atomic: no entry from here on was ever used */
 static struct lock lock = LOCK(RANK_POOLS); /* for creating and destroying pools */
 static unsigned generation = 1;             /* atomic: a change invalidates what threads have cached */
-static uint64_t without_pool_mapped;        /* atomic: bytes mapped for OWNER_NO_POOL */
 
 void pools_changed(void)
 {
@@ -46,7 +48,7 @@ void pools_changed(void)
 
 static unsigned lookup(CUmemoryPool handle)
 {
-    for (unsigned i = FIRST_POOL; handle && i < POOLS; i++) {
+    for (unsigned i = FIRST_POOL; handle && i < __atomic_load_n(&pools_end, __ATOMIC_RELAXED); i++) {
         if (__atomic_load_n(&pools[i].handle, __ATOMIC_ACQUIRE) == handle &&
             !__atomic_load_n(&pools[i].is_destroyed, __ATOMIC_RELAXED))
             return i;
@@ -65,12 +67,16 @@ static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t li
         pools[i].is_default = is_default;
         pools[i].limit = limit;
         pools[i].live = 0;
-        uint64_t *const figures[] = {&pools[i].used, &pools[i].used_high, &pools[i].mapped, &pools[i].mapped_high};
+        uint64_t *const figures[] = {&pools[i].used,        &pools[i].used_high, &pools[i].mapped,
+                                     &pools[i].mapped_high, &pools[i].peak,      &pools[i].threshold};
         for (size_t k = 0; k < sizeof figures / sizeof *figures; k++)
             __atomic_store_n(figures[k], 0, __ATOMIC_RELAXED);
+        real.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &pools[i].threshold);
         __atomic_store_n(&pools[i].is_destroyed, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&pools[i].handle, handle, __ATOMIC_RELEASE);
         owner = i;
+        if (i >= pools_end)
+            __atomic_store_n(&pools_end, i + 1, __ATOMIC_RELAXED);
     }
     lock_release(&lock);
     if (!owner)
@@ -123,9 +129,9 @@ CUmemoryPool pool_handle(unsigned owner)
     return owner >= FIRST_POOL && owner < POOLS ? pools[owner].handle : NULL;
 }
 
-int pool_device(unsigned owner)
+int pool_device(unsigned owner, const struct context *context)
 {
-    return pools[owner].device;
+    return owner >= FIRST_POOL ? pools[owner].device : context->device;
 }
 
 static void raise_to(uint64_t *high, uint64_t value)
@@ -169,61 +175,54 @@ void pool_cancel(unsigned owner, size_t size)
 
 void pool_mapped(unsigned owner, size_t mapped)
 {
-    if (owner == OWNER_NO_POOL) {
-        __atomic_add_fetch(&without_pool_mapped, mapped, __ATOMIC_RELAXED);
-    } else if (owner >= FIRST_POOL) {
-        raise_to(&pools[owner].used_high, __atomic_load_n(&pools[owner].used, __ATOMIC_RELAXED));
-        raise_to(&pools[owner].mapped_high, __atomic_add_fetch(&pools[owner].mapped, mapped, __ATOMIC_RELAXED));
-    }
+    if (owner < FIRST_POOL)
+        return;
+    raise_to(&pools[owner].used_high, __atomic_load_n(&pools[owner].used, __ATOMIC_RELAXED));
+    uint64_t all = __atomic_add_fetch(&pools[owner].mapped, mapped, __ATOMIC_RELAXED);
+    raise_to(&pools[owner].mapped_high, all);
+    raise_to(&pools[owner].peak, all);
 }
 
 void pool_freed(const struct heap_freed *freed)
 {
-    if (freed->owner == OWNER_NO_POOL) {
-        __atomic_sub_fetch(&without_pool_mapped, freed->mapped, __ATOMIC_RELAXED);
-    } else if (freed->owner >= FIRST_POOL && freed->owner < POOLS) {
-        struct pool_account *pool = &pools[freed->owner];
-        __atomic_sub_fetch(&pool->used, freed->size, __ATOMIC_RELAXED);
-        __atomic_sub_fetch(&pool->mapped, freed->mapped, __ATOMIC_RELAXED);
-        release_if_done(pool);
-    }
+    if (freed->owner < FIRST_POOL || freed->owner >= POOLS)
+        return;
+    struct pool_account *pool = &pools[freed->owner];
+    __atomic_sub_fetch(&pool->used, freed->size, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&pool->mapped, freed->mapped, __ATOMIC_RELAXED);
+    release_if_done(pool);
 }
 
-static uint64_t without_pools(void)
+/* Freed memory that the pool keeps, because the program wants it to. */
+static uint64_t kept(const struct pool_account *pool)
 {
-    return __atomic_load_n(&without_pool_mapped, __ATOMIC_RELAXED);
+    uint64_t own = __atomic_load_n(&pool->mapped, __ATOMIC_RELAXED), peak = __atomic_load_n(&pool->peak, __ATOMIC_RELAXED);
+    uint64_t threshold = __atomic_load_n(&pool->threshold, __ATOMIC_RELAXED), most = threshold < peak ? threshold : peak;
+    return most > own ? most - own : 0;
 }
 
-int pools_are_used(void)
+uint64_t pools_keep(int device)
 {
-    for (unsigned i = FIRST_POOL; i < POOLS; i++) {
-        if (__atomic_load_n(&pools[i].used_high, __ATOMIC_RELAXED))
-            return 1;
-    }
-    return 0;
+    uint64_t sum = 0;
+    for (unsigned i = FIRST_POOL; i < __atomic_load_n(&pools_end, __ATOMIC_RELAXED); i++)
+        sum += pools[i].device == device ? kept(&pools[i]) : 0;
+    return sum;
 }
 
-static struct heap_figures figures_of(const struct pool_account *pool)
+void pools_relieved(void)
 {
-    return heap_figures(context_for_pool(pool->device, context_current()));
+    for (unsigned i = FIRST_POOL; i < __atomic_load_n(&pools_end, __ATOMIC_RELAXED); i++)
+        __atomic_store_n(&pools[i].peak, __atomic_load_n(&pools[i].mapped, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
 
 static uint64_t reserved(struct pool_account *pool)
 {
-    uint64_t all = figures_of(pool).mapped, others = without_pools();
-    uint64_t own = __atomic_load_n(&pool->mapped, __ATOMIC_RELAXED);
-    if (!pool->is_default || all < others + own)
-        return own;
-    return all - others;
+    return __atomic_load_n(&pool->mapped, __ATOMIC_RELAXED) + kept(pool);
 }
 
 static uint64_t reserved_high(struct pool_account *pool)
 {
-    uint64_t most = __atomic_load_n(&pool->mapped_high, __ATOMIC_RELAXED), others = without_pools();
-    uint64_t peak = figures_of(pool).peak;
-    if (pool->is_default && peak > others && peak - others > most)
-        most = peak - others;
-    uint64_t now = reserved(pool);
+    uint64_t most = __atomic_load_n(&pool->mapped_high, __ATOMIC_RELAXED), now = reserved(pool);
     return most > now ? most : now;
 }
 
@@ -269,8 +268,8 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute att
         __atomic_store_n(&pool->used_high, __atomic_load_n(&pool->used, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
     } else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
         __atomic_store_n(&pool->mapped_high, __atomic_load_n(&pool->mapped, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
-        if (pool->is_default)
-            heap_reset_peak(context_for_pool(pool->device, context_current()));
+    } else if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+        __atomic_store_n(&pool->threshold, *(const cuuint64_t *)value, __ATOMIC_RELAXED);
     }
     return result;
 }
@@ -282,10 +281,14 @@ static void trim(void *device)
 
 CUresult hook_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
-    unsigned owner = is_active() ? pool_of_handle(handle) : 0;
-    if (owner && reserved(&pools[owner]) > keep)
+    CUresult result = real.cuMemPoolTrimTo(handle, keep);
+    unsigned owner = result == CUDA_SUCCESS && is_active() ? pool_of_handle(handle) : 0;
+    if (owner && reserved(&pools[owner]) > keep) {
+        uint64_t own = __atomic_load_n(&pools[owner].mapped, __ATOMIC_RELAXED);
+        __atomic_store_n(&pools[owner].peak, keep > own ? keep : own, __ATOMIC_RELAXED);
         aside_call(trim, &pools[owner].device);
-    return real.cuMemPoolTrimTo(handle, keep);
+    }
+    return result;
 }
 
 /* We take over pools of plain device memory that are not shared with other processes. */

@@ -48,8 +48,7 @@ static void start_aside(void *unused)
         return;
     if (cufence_init(NULL) == CUFENCE_OK && driver->cuDeviceGetCount(&preload_devices) == CUDA_SUCCESS &&
         contexts_count_devices(preload_devices)) {
-        if (!driver_symbol("cuStreamBeginRecaptureToGraph")) /* with this function, captures can begin without a hook */
-            heap_captures_are_counted();
+        heap_captures_are_seen();
         contexts_watch();
         preload_options = lifecycle_options();
         preload_pid = getpid();

@@ -63,7 +63,7 @@ static void show(const struct host_call *call, CUstream stream)
             if (!(check))                                                                                                      \
                 return CUDA_ERROR_INVALID_VALUE;                                                                               \
         }                                                                                                                      \
-        CUresult answer = result;                                                                                              \
+        CUresult tried, answer = RELIEVED(result);                                                                             \
         if (call->copy && answer == CUDA_SUCCESS)                                                                              \
             races_copied(call), races_learned(call);                                                                           \
         if (call->access && answer == CUDA_SUCCESS)                                                                            \
@@ -76,7 +76,7 @@ static void show(const struct host_call *call, CUstream stream)
     {                                                                                                                          \
         CUstream (*const meant)(CUstream) = MEANT_##thread;                                                                    \
         (void)meant;                                                                                                           \
-        CUresult result = real.symbol arguments;                                                                               \
+        CUresult tried, result = RELIEVED(real.symbol arguments);                                                              \
         if (result == CUDA_SUCCESS)                                                                                            \
             what;                                                                                                              \
         return result;                                                                                                         \
@@ -89,7 +89,8 @@ static void show(const struct host_call *call, CUstream stream)
     {                                                                                                                          \
         if (is_active())                                                                                                       \
             what;                                                                                                              \
-        return real.symbol arguments;                                                                                          \
+        CUresult tried;                                                                                                        \
+        return RELIEVED(real.symbol arguments);                                                                                \
     }
 
 #define BEGINS(symbol, base, thread, what, parameters, arguments)                                                              \
@@ -148,6 +149,17 @@ static void note_node(const struct launch_call *call)
     (WHERE_WANTED(order_node_added(node)), (node) && (node)->type == CU_GRAPH_NODE_TYPE_KERNEL                                 \
                                                ? note_node(&(struct launch_call)CALL_OF(&(node)->kernel, (node)->kernel.kern)) \
                                                : (void)0)
+
+#define ADDS_NODE(symbol, base, thread, what, parameters, arguments)                                                           \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        CUdeviceptr freed = node_begins(what);                                                                                 \
+        CUresult tried, result = RELIEVED(real.symbol arguments);                                                              \
+        node_ends(what, freed, graph, result);                                                                                 \
+        if (result == CUDA_SUCCESS)                                                                                            \
+            ANY_NODE(what);                                                                                                    \
+        return result;                                                                                                         \
+    }
 
 #define HOOK(symbol, base, version, thread, how, what, parameters, arguments)                                                  \
     how(symbol, base, thread, what, parameters, arguments)

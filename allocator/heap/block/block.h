@@ -94,6 +94,7 @@ struct block {
     uint32_t returned;          /* enum returned; LISTED under RANK_BOOKS */
     uint32_t awaits_context;    /* enum awaits: what it waits for besides events */
     uint64_t returned_launches; /* launches of its graph at its latest return */
+    CUdeviceptr node;           /* heap_request.node of its buffer */
 
     struct block *twin;      /* the next of its twins; see twins.c. Under RANK_TWINS, like the count */
     uint32_t twin_count;     /* how many it has */

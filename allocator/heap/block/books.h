@@ -75,7 +75,8 @@ struct freelist {
     struct block *waiting, *retiring; /* in the order of their frees */
     uint64_t freed;                   /* sequence number of the last free */
     uint64_t passed;                  /* frees up to this sequence number have passed */
-    uint64_t snapshot;                /* `freed` when a synchronisation of the context began */
+    uint64_t freed_at;                /* waits_clock at the last free */
+    int is_launching;                 /* freelist_launches() */
     uint64_t marked;                  /* sequence of the last marker */
     uint64_t mark_at, mark_at_ns;     /* a marker is due from this free or time on */
     struct marker markers[MARKERS];   /* a queue; the first `marker_count` are pending */

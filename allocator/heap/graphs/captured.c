@@ -9,13 +9,17 @@
 
 #include <stdlib.h>
 
-static int is_keeping;    /* atomic: set by heap_keep_captures() */
 static int has_gone;      /* atomic: a graph was destroyed since captures_are_gone() */
 static unsigned returned; /* atomic: number of blocks in lists of returned ones */
 
-void heap_keep_captures(void)
+#define GRAPHS_PART 4 /* of the device's memory */
+
+int heap_has_room_for_graph(const struct heap_request *wanted)
 {
-    __atomic_store_n(&is_keeping, 1, __ATOMIC_RELAXED);
+    size_t total = 0;
+    const struct books *books = books_of(wanted->context);
+    uint64_t captured = books ? __atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED) : 0;
+    return driver->cuDeviceTotalMem(&total, wanted->device) != CUDA_SUCCESS || captured + wanted->size <= total / GRAPHS_PART;
 }
 
 int captures_are_gone(void)
@@ -32,8 +36,6 @@ static int is_gone(const struct pool *pool)
 static void CUDA_CB graph_gone(void *user)
 {
     struct pool *pool = user;
-    if (__atomic_load_n(&is_keeping, __ATOMIC_RELAXED))
-        return;
     __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&has_gone, 1, __ATOMIC_RELEASE);
     wake_worker();
@@ -124,24 +126,74 @@ static uint64_t launches_of(const struct pool *pool)
     return __atomic_load_n(&pool->launches, __ATOMIC_RELAXED) + __atomic_load_n(&other_launches, __ATOMIC_RELAXED);
 }
 
+/* The graph holds the pool until it is gone. Returns 0 if that cannot be followed: it holds it for good. */
+static int hold_by_graph(struct pool *pool, CUgraph graph)
+{
+    CUuserObject object;
+    __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED);
+    if (!driver->cuUserObjectCreate || !driver->cuUserObjectRelease || !driver->cuGraphRetainUserObject ||
+        driver->cuUserObjectCreate(&object, pool, graph_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS)
+        return 0;
+    if (driver->cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) == CUDA_SUCCESS)
+        return 1;
+    __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED); /* for good; the object's own ends with it */
+    driver->cuUserObjectRelease(object, 1);
+    return 0;
+}
+
 void heap_follow_capture(struct stream *stream)
 {
     CUgraph graph = NULL;
-    CUuserObject object;
     struct books *books = books_make(stream->context);
-    if (!books || !driver->cuUserObjectCreate || !driver->cuUserObjectRelease || !driver->cuGraphRetainUserObject)
-        return;
-    struct pool *pool = pool_of_capture(books, stream->handle, &graph);
+    struct pool *pool = books ? pool_of_capture(books, stream->handle, &graph) : NULL;
     if (!pool)
         return;
     name_graph(pool, graph);
-    __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED); /* taken first: after a failure the pool stays for good */
-    if (driver->cuUserObjectCreate(&object, pool, graph_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS)
+    if (hold_by_graph(pool, graph))
+        __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE); /* the capture's own */
+}
+
+/* ---- nodes that the program adds ---- */
+
+CUdeviceptr heap_node_of(uint64_t address)
+{
+    const struct block *block = index_find(address);
+    return block ? block->node : 0;
+}
+
+struct standing {
+    CUdeviceptr node;
+    uint64_t address;
+};
+
+static int seek_node(struct slot *slot, void *user)
+{
+    struct standing *standing = user;
+    const struct block *block = (struct block *)slot;
+    if (!slot->is_mapped || block->node != standing->node || !__atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+        return 0;
+    standing->address = __atomic_load_n(&block->facts.address, __ATOMIC_RELAXED);
+    return 1;
+}
+
+uint64_t heap_at_node(CUdeviceptr node)
+{
+    struct standing standing = {.node = node};
+    if (node)
+        blocks_each(seek_node, &standing);
+    return standing.address;
+}
+
+void heap_graph_frees(uint64_t address, CUgraph graph)
+{
+    struct block *block = index_find(address);
+    struct pool *pool = block ? __atomic_load_n(&block->pool, __ATOMIC_RELAXED) : NULL;
+    if (!pool)
         return;
-    if (driver->cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) == CUDA_SUCCESS)
-        __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE);
-    else
-        driver->cuUserObjectRelease(object, 1);
+    hold_by_graph(pool, graph);
+    HOLD(&pool->books->lock);
+    if (block->returned & RETURNED_LISTED)
+        block->returned |= RETURNED_CAPTURED;
 }
 
 void heap_reordered(struct stream *stream)
@@ -170,19 +222,33 @@ static void hold(struct pool *holder, struct pool *held)
     holder->held = grown;
 }
 
+/* Caller holds books->lock. */
+static void list_returned(struct block *block, unsigned how)
+{
+    lock_expect(RANK_BOOKS);
+    if (!(block->returned & RETURNED_LISTED)) {
+        DL_APPEND(block->pool->returned, block);
+        __atomic_add_fetch(&returned, 1, __ATOMIC_RELAXED);
+    }
+    block->returned = RETURNED | RETURNED_LISTED | how;
+    block->returned_launches = launches_of(block->pool);
+}
+
+void capture_hold(struct block *block)
+{
+    block_expect(block, BLOCK_HELD);
+    HOLD(&block->books->lock);
+    if (block->pool->is_capture)
+        list_returned(block, RETURNED_IDLE);
+}
+
 void capture_return(struct block *block, struct pool *capture, int is_idle)
 {
     block_expect(block, BLOCK_HELD);
-    struct pool *pool = block->pool;
     lock_take(&block->books->lock);
-    if (!(block->returned & RETURNED_LISTED)) {
-        DL_APPEND(pool->returned, block);
-        __atomic_add_fetch(&returned, 1, __ATOMIC_RELAXED);
-    }
-    block->returned = RETURNED | RETURNED_LISTED | (is_idle ? RETURNED_IDLE : 0u) | (capture ? RETURNED_CAPTURED : 0u);
-    block->returned_launches = launches_of(pool);
+    list_returned(block, (is_idle ? RETURNED_IDLE : 0u) | (capture ? RETURNED_CAPTURED : 0u));
     if (capture)
-        hold(capture, pool);
+        hold(capture, block->pool);
     lock_release(&block->books->lock);
     index_add(block);
 }

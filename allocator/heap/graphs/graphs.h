@@ -20,7 +20,7 @@ static inline int pool_is_spent(const struct pool *pool)
 
 struct pool *pool_of(struct books *books, struct stream *stream); /* the pool from which `stream` allocates now, or NULL */
 struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph); /* of a capturing stream, or NULL */
-int pools_may_be_captured(void);                                                    /* some stream may be capturing */
+int pools_may_be_captured(void); /* progress.c: some stream may be capturing, also one whose begin was not seen */
 struct pool *pool_named(int device, const uint64_t id[2], cufence_status *status);  /* NULL: see *status */
 void pools_lend(struct books *books); /* gives up what pools keep that may lend; it waits for a synchronisation. In a scope */
 int pool_has_memory(const struct pool *pool); /* caller holds RANK_BOOKS */
@@ -28,6 +28,8 @@ void pools_drop_lists(struct pool *pool);     /* moves its unused blocks to the 
 
 /* ---- captured.c ---- */
 
+/* A held block becomes a buffer of a capture: until the graph is launched, nobody has its memory. */
+void capture_hold(struct block *block);
 /* Takes a held block that was freed outside of its capture, with its waits, and puts it back into the index. `capture`: the
  * capture that frees it, or NULL. */
 void capture_return(struct block *block, struct pool *capture, int is_idle);

@@ -75,30 +75,6 @@ static struct pool *claimed(struct books *books, CUstream stream)
 
 /* ---- captures without a named pool ---- */
 
-static int captures;        /* atomic: captures in progress */
-static int are_all_counted; /* atomic */
-
-void heap_captures_are_counted(void)
-{
-    __atomic_store_n(&are_all_counted, 1, __ATOMIC_RELAXED);
-}
-
-int pools_may_be_captured(void)
-{
-    return __atomic_load_n(&captures, __ATOMIC_RELAXED) || !__atomic_load_n(&are_all_counted, __ATOMIC_RELAXED);
-}
-
-void heap_count_captures(int change)
-{
-    if (__atomic_add_fetch(&captures, change, __ATOMIC_RELAXED) < 0)
-        __atomic_store_n(&captures, 0, __ATOMIC_RELAXED); /* a capture that began before cufence counted */
-}
-
-int heap_captures(void)
-{
-    return __atomic_load_n(&captures, __ATOMIC_RELAXED);
-}
-
 /* Finds or creates the pool of a capture, reusing one whose graph and memory no longer exist. Caller holds books->lock. */
 static struct pool *obtain_capture(struct books *books, uint64_t capture)
 {

@@ -12,7 +12,7 @@
 int packing_may(const struct freelist *list, const struct heap_request *wanted, uint64_t align, struct cells *out)
 {
     return heap_options->small != SMALL_MAP && wanted->size <= CELLS_SIZE_MOST && !list->pool &&
-           wanted->device == list->books->context->device && !heap_captures() &&
+           wanted->device == list->books->context->device && !heap_may_capture() &&
            cells_for(heap_granularity, wanted->size, align, out);
 }
 

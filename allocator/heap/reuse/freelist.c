@@ -38,6 +38,11 @@ static inline struct block *take(struct freelist *list, struct block *block)
     return block;
 }
 
+void freelist_pick(struct freelist *list, struct block *idle)
+{
+    take(list, idle);
+}
+
 /* Of watched blocks: the first whose last buffer was of the same size, because its pattern fits. */
 static struct block *search_same(struct freelist *list, uint64_t pages, uint64_t size)
 {
@@ -172,6 +177,7 @@ static inline void put(struct freelist *list, struct block *block, enum block_st
 {
     list_expect(list);
     block->free_sequence = ++list->freed;
+    list->freed_at = __atomic_load_n(&waits_clock, __ATOMIC_RELAXED);
     if (state == BLOCK_IDLE) {
         put_idle(list, block);
     } else if (state != BLOCK_PAST) {
@@ -349,6 +355,27 @@ uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t b
         remove_idle(list, oldest);
         taken += oldest->slot.mapped;
         DL_APPEND(*gone, oldest);
+    }
+    list_unlock(list);
+    return taken;
+}
+
+uint64_t freelist_take_large(struct freelist *list, uint64_t pages, uint64_t bytes, struct block **gone)
+{
+    struct block *block, *next;
+    uint64_t taken = 0;
+    list_lock(list);
+    for (unsigned bin = BINS_PAGES; bin-- > freelist_bin(pages) && taken < bytes;) {
+        DL_FOREACH_SAFE(list->bins[bin], block, next)
+        {
+            if (taken >= bytes)
+                break;
+            if (block->free_sequence > list->passed || block_may_wait(block))
+                continue;
+            remove_idle(list, block);
+            taken += block->slot.mapped;
+            DL_APPEND(*gone, block);
+        }
     }
     list_unlock(list);
     return taken;

@@ -5,36 +5,105 @@
 
 /* ---- synchronisations ---- */
 
-void freelists_begin_sync(struct books *books)
+static void pass_before(struct freelist *list, uint64_t since)
 {
-    HOLD(&books->lock);
-    for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list)) {
-        list_lock(list);
-        list->snapshot = list->freed;
-        list_unlock(list);
-    }
+    list_lock(list);
+    if (list->freed_at < since && !list->is_launching && list->freed > list->passed)
+        list->passed = list->freed;
+    list_unlock(list);
 }
 
-void freelists_end_sync(struct books *books, uint64_t since)
+void freelists_synchronised(struct books *books, uint64_t since)
 {
     lock_take(&books->lock);
-    for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list)) {
-        list_lock(list);
-        if (list->snapshot > list->passed)
-            list->passed = list->snapshot;
-        list_unlock(list);
-    }
+    for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list))
+        pass_before(list, since);
     lock_release(&books->lock);
-    freelists_end_waits(books, since);
-}
-
-void freelists_end_waits(struct books *books, uint64_t since)
-{
     freelist_end_waits(&books->shared, books, since);
     for (struct books *others = waits_foreign() ? books_next(NULL, -1) : NULL; others; others = books_next(others, -1)) {
         if (others != books)
             freelist_end_waits(&others->shared, books, since);
     }
+}
+
+uint64_t freelist_to_pass(struct freelist *list)
+{
+    list_lock(list);
+    uint64_t sequence = list->is_launching ? 0 : list->freed;
+    list_unlock(list);
+    return sequence;
+}
+
+int freelist_synchronised(struct freelist *list, struct stream *stream, uint64_t sequence)
+{
+    list_lock(list);
+    int is_same = __atomic_load_n(&list->stream, __ATOMIC_RELAXED) == stream;
+    if (is_same && sequence > list->passed && sequence <= list->freed)
+        list->passed = sequence;
+    list_unlock(list);
+    return is_same;
+}
+
+uint64_t freelist_launches(struct freelist *list)
+{
+    list_expect(list);
+    list->is_launching = 1;
+    return ++list->freed;
+}
+
+void freelist_launched(struct freelist *list)
+{
+    list_lock(list);
+    list->is_launching = 0;
+    list->freed_at = __atomic_load_n(&waits_clock, __ATOMIC_RELAXED);
+    list_unlock(list);
+}
+
+/* ---- for a stream that finds no other memory ---- */
+
+/* The first event behind a free; NULL: there is none yet. Caller holds the list lock. */
+static CUevent event_after(const struct freelist *list, uint64_t sequence)
+{
+    list_expect(list);
+    for (unsigned i = 0; i < list->marker_count; i++) {
+        if (list->markers[i].sequence >= sequence)
+            return list->markers[i].event;
+    }
+    return NULL;
+}
+
+/* Caller holds the list lock. */
+static struct block *smallest(struct freelist *list, uint64_t pages, int is_own, CUevent *event)
+{
+    list_expect(list);
+    struct block *block;
+    for (unsigned bin = freelist_bin(pages); bin < BINS_PAGES; bin++) {
+        DL_FOREACH(list->bins[bin], block)
+        {
+            if (block->pages < pages)
+                continue;
+            *event = is_own || block->free_sequence <= list->passed ? NULL : event_after(list, block->free_sequence);
+            if (*event || is_own || block->free_sequence <= list->passed)
+                return block;
+        }
+    }
+    return NULL;
+}
+
+struct block *freelist_borrow(struct books *books, struct freelist *list, uint64_t pages, CUevent *event)
+{
+    lock_expect(RANK_BOOKS);
+    struct block *found = NULL;
+    for (struct freelist *from = list; from && !found;) {
+        list_lock(from);
+        if ((found = smallest(from, pages, from == list, event)) != NULL)
+            freelist_pick(from, found);
+        list_unlock(from);
+        from = freelist_next(books, from == list ? NULL : from);
+        if (from == list)
+            from = freelist_next(books, from);
+    }
+    return found;
 }
 
 /* ---- creating and giving up lists ---- */

@@ -72,7 +72,9 @@ enum awaits {
     AWAITS_FOR_EVER = 2 /* out of host memory to note the use: unusable until the context is destroyed */
 };
 
+/* Orders frees, added waits and synchronisations: what has an earlier number than a synchronisation's was before it. */
 uint64_t waits_now(void);
+extern uint64_t waits_clock; /* atomic: the latest number */
 /* Adds the work submitted to the stream so far: as an event if one can be recorded, else as a synchronisation of its context.
  */
 void waits_add(struct block *block, struct stream_ref on);
@@ -130,6 +132,7 @@ void freelist_remember(struct freelist *list, const struct facts *facts);
 size_t freelist_learn(struct freelist *list, struct facts *out, size_t most, uint64_t *freed);
 /* Finds the newest buffer in the history that contains (exact: starts at) the address, if it is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
+void freelist_pick(struct freelist *list, struct block *idle); /* takes this one out. Caller holds the list lock */
 void freelist_advance(struct freelist *list); /* checks markers and waiting blocks for completion */
 /* Takes this block out of the list; 0: it is not in it, idle or waiting. */
 int freelist_take_this(struct freelist *list, struct block *block);
@@ -138,6 +141,9 @@ struct block *freelist_steal(struct books *books, const struct freelist *thief, 
 /* Moves idle blocks that have passed and were freed before `before_ns` into *gone, oldest first, up to `bytes`. Returns the
  * number of bytes taken. */
 uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t bytes, struct block **gone);
+/* The same for blocks of at least `pages`, largest first, that the program's own calls have freed: PyTorch's class keeps what it
+ * frees. */
+uint64_t freelist_take_large(struct freelist *list, uint64_t pages, uint64_t bytes, struct block **gone);
 /* A retiring block that is no longer in use, or NULL. Counts as coming until freelist_retired(). */
 struct block *freelist_take_retired(struct freelist *list);
 void freelist_retired(struct books *books, uint64_t pages);
@@ -154,13 +160,22 @@ void freelist_take_all(struct freelist *list, struct block **gone);  /* idle, wa
 
 /* ---- lists.c; in a scope, except freelist_make() ---- */
 
+/* Takes an idle block of at least `pages`, however much larger, that the stream of `list` may use: one of its own, or one of another
+ * stream once its own has waited for *event (NULL: it need not). Caller holds books->lock. */
+struct block *freelist_borrow(struct books *books, struct freelist *list, uint64_t pages, CUevent *event);
+
 /* Moves all blocks to the shared list. Blocks that have not passed, and those of pools, wait there for a synchronisation.
  * Caller holds books->lock, also for the next two. */
 void freelist_give_up(struct freelist *list);
 void freelist_recycle(struct freelist *list); /* makes an empty list, in no other list, available to another stream */
 void freelist_drain(struct books *books);     /* gives up the lists of destroyed streams that have passed */
 void freelist_end(struct freelist *list);     /* its stream is being destroyed */
-/* Bracket a synchronisation of the context: what was freed before the first call has passed at the second. */
-void freelists_begin_sync(struct books *books);
-void freelists_end_sync(struct books *books, uint64_t since);
-void freelists_end_waits(struct books *books, uint64_t since); /* the same for waiting blocks only; needs no first call */
+/* A synchronisation of the context that began at `since` (waits_now()) has ended: what was freed before it has passed. */
+void freelists_synchronised(struct books *books, uint64_t since);
+/* The same for one stream: the frees up to a number that freelist_to_pass() returned before have passed. 0: none. */
+uint64_t freelist_to_pass(struct freelist *list);
+int freelist_synchronised(struct freelist *list, struct stream *stream, uint64_t sequence); /* 0: the stream has ended */
+/* Bracket a launch on the stream of the list for blocks that are idle in it: it counts as one more free, which has not passed before
+ * the launch has. freelist_launches(): caller holds the list lock; returns the number of that free. */
+uint64_t freelist_launches(struct freelist *list);
+void freelist_launched(struct freelist *list);

@@ -3,12 +3,12 @@
 
 #include <stdlib.h>
 
-static uint64_t clock_ticks = 1; /* atomic: orders added waits and synchronisations */
+uint64_t waits_clock = 1;
 static unsigned foreign;         /* atomic: number of waits for another context than the block's */
 
 uint64_t waits_now(void)
 {
-    return __atomic_add_fetch(&clock_ticks, 1, __ATOMIC_ACQ_REL);
+    return __atomic_add_fetch(&waits_clock, 1, __ATOMIC_ACQ_REL);
 }
 
 unsigned waits_foreign(void)

@@ -205,7 +205,7 @@ static unsigned hold_back(struct watch *watch, struct freelist *list)
     struct slack *slack, *next;
     unsigned jobs = 0;
     list_lock(list);
-    uint64_t sequence = ++list->freed;
+    uint64_t sequence = freelist_launches(list);
     DL_FOREACH_SAFE2(list->slack_queue->first, slack, next, behind)
     {
         enum block_state state = block_state_now(slack->block);
@@ -259,6 +259,7 @@ static void launch_some(struct watch *watch, struct batch *batch, struct freelis
     fill_batch(watch, batch, list);
     if (!batch->count) {
         __atomic_store_n(&batch->is_launching, 0, __ATOMIC_RELAXED);
+        freelist_launched(list);
         return;
     }
     batch->list = list;
@@ -267,6 +268,7 @@ static void launch_some(struct watch *watch, struct batch *batch, struct freelis
     CUresult result = submit(watch, batch, stream);
     lock_take(&watch->lock);
     __atomic_store_n(&batch->is_launching, 0, __ATOMIC_RELAXED);
+    freelist_launched(list);
     if (!launched(watch, batch, result))
         discard_all(watch, batch);
 }

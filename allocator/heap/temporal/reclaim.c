@@ -10,9 +10,6 @@
 
 #define MARKED_AT_ONCE 64
 
-/* One synchronisation at a time: its snapshots are stored in the free lists. */
-static struct lock sync_lock = LOCK(RANK_SYNC);
-
 struct books *heap_hold(struct context *ending, int is_certain)
 {
     struct books *books = ending ? books_make(ending) : NULL;
@@ -127,6 +124,14 @@ static uint64_t idle_bytes(struct books *books)
     HOLD(&books->lock);
     for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list))
         bytes += list_idle_bytes(list);
+    return bytes;
+}
+
+uint64_t reclaim_pending_bytes(int device)
+{
+    uint64_t bytes = 0;
+    for (struct books *books = books_next(NULL, device); books; books = books_next(books, device))
+        bytes += idle_bytes(books);
     return bytes;
 }
 
@@ -278,11 +283,9 @@ void reclaim_old(struct books *books)
 
 static void synchronise(struct books *books)
 {
-    HOLD(&sync_lock);
     uint64_t since = waits_now();
-    freelists_begin_sync(books);
     if (driver->cuCtxSynchronize() == CUDA_SUCCESS)
-        freelists_end_sync(books, since);
+        freelists_synchronised(books, since);
 }
 
 /* Releases memory of one context: a `const int *level`. In a scope. */
@@ -379,21 +382,4 @@ void reclaim_unused(int device, enum heap_waits waits)
         /* Never at the same time as the background thread, which may just have some of it in hand. */
         reclaim_visit(NULL, books, waits == WAITS_FOR_NOTHING ? VISIT_MS : PATIENCE_MS, reclaim, &releases);
     }
-}
-
-uint64_t heap_sync_begins(struct context *context)
-{
-    struct books *books = books_of(context);
-    return books && (has_waiting(books) || waits_foreign()) ? waits_now() : 0;
-}
-
-void heap_sync_ended(struct context *context, uint64_t since)
-{
-    struct books *books = books_of(context);
-    if (!books)
-        return;
-    struct scope scope = scope_enter(context);
-    freelists_end_waits(books, since);
-    scope_leave(scope);
-    wake_worker();
 }

@@ -28,6 +28,7 @@ const char *passed_word(enum passed_reason why)
         [PASSED_LIMIT] = "beyond max_guarded",
         [PASSED_SKIPPED] = "that skip names",
         [PASSED_NOT_NAMED] = "that only does not name",
+        [PASSED_GRAPH] = "of graphs, beyond a quarter of the device",
         [PASSED_EXPORTED] = "that other processes may open (NCCL, NVSHMEM, ipc=driver)",
     };
     return words[why];

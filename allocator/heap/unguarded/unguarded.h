@@ -20,6 +20,7 @@ enum passed_reason {
     PASSED_SKIPPED,   /* skip */
     PASSED_NOT_NAMED, /* only */
     PASSED_EXPORTED,  /* ipc=driver, or a library that exports it to other processes */
+    PASSED_GRAPH,     /* of a graph, beyond the part of the device that graphs may have */
     PASSED_REASONS
 };
 

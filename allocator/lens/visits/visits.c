@@ -261,7 +261,7 @@ static void note_captured(const struct launch_event *event, uint32_t users)
 /* Out of line, so that a launch that nobody wants costs little. */
 __attribute__((noinline)) static void begin(const struct launch_event *event, uint64_t number, uint32_t users)
 {
-    int may_capture = heap_captures();
+    int may_capture = heap_may_capture();
     if (!may_capture && event->call)
         users = users_of_number(functions_find(event->call->function), event->call, number, users);
     if (users && !stream_is_open(event->stream)) {

@@ -1,0 +1,101 @@
+/*
+ * Which captures are in progress. A capture ends in more ways than by cuStreamEndCapture: with its stream, its context or a reset.
+ * So those that have begun are a set of streams, and each is asked of the driver where it matters.
+ */
+#include "graphs.h"
+
+#include <stdlib.h>
+
+static struct lock lock = LOCK(RANK_CAPTURES);
+static struct stream_ref *begun; /* under the lock */
+static size_t count;             /* atomic; written under the lock */
+static int are_seen;             /* atomic: every capture that begins is noted */
+static int has_lost;             /* atomic: one could not be noted, for want of host memory */
+
+void heap_captures_are_seen(void)
+{
+    __atomic_store_n(&are_seen, 1, __ATOMIC_RELAXED);
+}
+
+int heap_may_capture(void)
+{
+    return __atomic_load_n(&count, __ATOMIC_RELAXED) != 0 || __atomic_load_n(&has_lost, __ATOMIC_RELAXED);
+}
+
+int pools_may_be_captured(void)
+{
+    return heap_may_capture() || !__atomic_load_n(&are_seen, __ATOMIC_RELAXED);
+}
+
+void heap_capture_begins(struct stream *stream)
+{
+    HOLD(&lock);
+    size_t grown = stream_refs_add(&begun, count, SIZE_MAX, stream);
+    if (grown)
+        __atomic_store_n(&count, grown, __ATOMIC_RELAXED);
+    else
+        __atomic_store_n(&has_lost, 1, __ATOMIC_RELAXED);
+}
+
+static void forget(const struct stream_ref *ended)
+{
+    size_t i = 0;
+    HOLD(&lock);
+    while (i < count && !stream_ref_is(&begun[i], ended))
+        i++;
+    if (i == count)
+        return;
+    begun[i] = begun[count - 1];
+    __atomic_store_n(&count, count - 1, __ATOMIC_RELAXED);
+}
+
+void heap_capture_ends(struct stream *stream)
+{
+    struct stream_ref ref = stream_ref(stream);
+    if (heap_may_capture())
+        forget(&ref);
+}
+
+/* By a thread that can name the stream, which does not end meanwhile. */
+static int captures(CUstream handle)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return driver->cuStreamIsCapturing(handle, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void heap_capture_may_end(struct stream *stream)
+{
+    if (!captures(stream->handle))
+        heap_capture_ends(stream);
+}
+
+/* A stream that another thread is at, or that only its own thread can name, counts as capturing. */
+static int goes_on(const struct stream_ref *ref)
+{
+    if (!stream_ref_is_there(ref) || !context_is_alive(ref->stream->context))
+        return 0;
+    if (!stream_is_named_here(ref->stream) || !stream_touch_try(ref->stream))
+        return 1;
+    struct scope scope = scope_enter(ref->stream->within);
+    int is = stream_ref_is_there(ref) && (!scope.pushed || captures(ref->stream->handle));
+    scope_leave(scope);
+    stream_touch_end(ref->stream);
+    return is;
+}
+
+int heap_captures(void)
+{
+    struct stream_ref latest;
+    while (heap_may_capture()) {
+        lock_take(&lock);
+        int is_empty = count == 0;
+        latest = is_empty ? stream_ref(NULL) : begun[count - 1];
+        lock_release(&lock);
+        if (is_empty)
+            return __atomic_load_n(&has_lost, __ATOMIC_RELAXED);
+        if (goes_on(&latest))
+            return 1;
+        forget(&latest);
+    }
+    return 0;
+}

@@ -1,0 +1,184 @@
+/*
+ * Memory that the program has freed is kept to be used again, but it is the device's: what is kept beyond a share of what the
+ * program uses goes back where the driver would give it back, and all of it before anybody is refused.
+ */
+#include "temporal.h"
+
+#include "heap/pack/pack.h"
+
+#include "base/aside.h"
+#include "vmm/physical.h"
+
+#define KEPT_ANYWAY (UINT64_C(256) << 20) /* of a context */
+
+/* Smaller mappings cost more to make again than the driver's pools ask for as much memory (H200: 100 us for 2 MiB, 7 us there; from
+ * here on less than there). The background thread releases them when they are old. */
+#define SHED_PAGES 16
+
+/* Of a list: what could be used by others at once, in bytes. */
+static uint64_t passed_bytes(struct freelist *list)
+{
+    list_lock(list);
+    freelist_ask_markers(list);
+    uint64_t bytes = list->passed >= list->freed ? list_idle_bytes(list) : 0;
+    list_unlock(list);
+    return bytes;
+}
+
+/* In a scope. */
+static uint64_t kept_of(struct books *books)
+{
+    uint64_t sum = 0;
+    HOLD(&books->lock);
+    for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list))
+        sum += passed_bytes(list);
+    return sum;
+}
+
+struct kept {
+    int device;
+    uint64_t bytes;
+};
+
+static void add_kept(struct books *books, void *user)
+{
+    *(uint64_t *)user += kept_of(books);
+}
+
+static void sum_up(void *argument)
+{
+    struct kept *kept = argument;
+    const struct context *own = context_known_current();
+    kept->bytes = physical_cached_bytes(kept->device);
+    for (struct books *books = books_next(NULL, kept->device); books; books = books_next(books, kept->device))
+        reclaim_visit(own, books, 0, add_kept, &kept->bytes);
+}
+
+uint64_t heap_kept(int device)
+{
+    struct kept kept = {.device = device};
+    aside_call(sum_up, &kept);
+    return kept.bytes;
+}
+
+/* ---- beyond a share of what is used ---- */
+
+struct shedding {
+    struct books *books;
+    struct freelist *list; /* NULL: all */
+    uint64_t may_keep;     /* on top of that share */
+};
+
+static uint64_t idle_of(const struct shedding *shedding)
+{
+    uint64_t bytes = 0;
+    if (shedding->list)
+        return list_idle_bytes(shedding->list);
+    HOLD(&shedding->books->lock);
+    for (struct freelist *list = freelist_next(shedding->books, NULL); list; list = freelist_next(shedding->books, list))
+        bytes += list_idle_bytes(list);
+    return bytes;
+}
+
+static struct block *take_large(const struct shedding *shedding, uint64_t bytes)
+{
+    struct block *gone = NULL;
+    uint64_t taken = 0;
+    if (shedding->list) {
+        freelist_take_large(shedding->list, SHED_PAGES, bytes, &gone);
+        return gone;
+    }
+    HOLD(&shedding->books->lock);
+    struct freelist *list = freelist_next(shedding->books, NULL);
+    for (; list && taken < bytes; list = freelist_next(shedding->books, list))
+        taken += freelist_take_large(list, SHED_PAGES, bytes - taken, &gone);
+    return gone;
+}
+
+static void shed(void *argument)
+{
+    const struct shedding *shedding = argument;
+    struct books *books = shedding->books;
+    uint64_t mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), idle = idle_of(shedding);
+    uint64_t used = mapped > idle ? mapped - idle : 0, most = (used > KEPT_ANYWAY ? used : KEPT_ANYWAY) + shedding->may_keep;
+    SCOPE scope = scope_enter(books->context);
+    struct block *gone = scope.pushed && idle > most ? take_large(shedding, idle - most) : NULL;
+    if (!gone)
+        return;
+    blocks_unmap(gone);
+    physical_trim(books->context->device);
+}
+
+static void shed_if_much(struct books *books, struct freelist *list, uint64_t may_keep)
+{
+    struct shedding shedding = {books, list, may_keep};
+    if (idle_of(&shedding) > KEPT_ANYWAY + may_keep)
+        aside_call(shed, &shedding);
+}
+
+void heap_shed(struct context *context)
+{
+    struct books *books = books_of(context);
+    if (books)
+        shed_if_much(books, &books->shared, 0);
+}
+
+uint64_t heap_stream_sync_begins(struct stream *stream)
+{
+    struct freelist *list = __atomic_load_n((struct freelist **)&stream->books, __ATOMIC_ACQUIRE);
+    return list ? freelist_to_pass(list) : 0;
+}
+
+void heap_stream_sync_ended(struct stream *stream, uint64_t since, uint64_t may_keep)
+{
+    struct freelist *list = __atomic_load_n((struct freelist **)&stream->books, __ATOMIC_ACQUIRE);
+    if (list && since && freelist_synchronised(list, stream, since))
+        shed_if_much(list->books, list, may_keep);
+}
+
+uint64_t heap_sync_begins(struct context *context)
+{
+    return books_of(context) ? waits_now() : 0;
+}
+
+void heap_sync_ended(struct context *context, uint64_t since, uint64_t may_keep)
+{
+    struct books *books = books_of(context);
+    if (!books)
+        return;
+    struct scope scope = scope_enter(context);
+    freelists_synchronised(books, since);
+    scope_leave(scope);
+    if (__atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
+        __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED))
+        wake_worker();
+    shed_if_much(books, NULL, may_keep);
+}
+
+/* ---- before somebody is refused ---- */
+
+static uint64_t held(void)
+{
+    uint64_t bytes = 0;
+    int devices = 0;
+    driver->cuDeviceGetCount(&devices);
+    for (int device = 0; device < devices; device++)
+        bytes += physical_cached_bytes(device);
+    for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1))
+        bytes += __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED);
+    return bytes;
+}
+
+static void give_back(void *is_some)
+{
+    uint64_t before = held();
+    reclaim_unused(-1, WAITS_FOR_NOTHING);
+    *(int *)is_some = held() < before;
+}
+
+int heap_give_back(void)
+{
+    int is_some = 0;
+    aside_call(give_back, &is_some);
+    return is_some;
+}
