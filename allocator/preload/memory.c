@@ -261,7 +261,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
         struct passed *passed = before_free(pointer);
         CUresult result = after_free(real.cuMemFree_v2(pointer), passed);
         if (result == CUDA_SUCCESS)
-            pinned_remove(pinned);
+            pinned_remove(pointer, pinned);
         return result;
     }
     if (order_is_wanted())
@@ -416,6 +416,6 @@ CUresult host_free(CUresult (*function)(void *), void *pointer)
         races_before_host_free(HOST_CALL(function == real.cuMemFreeHost ? "cuMemFreeHost" : "cuMemHostUnregister"), pointer);
     CUresult result = function(pointer);
     if (result == CUDA_SUCCESS)
-        pinned_remove(number);
+        pinned_remove((uint64_t)(uintptr_t)pointer, number);
     return result;
 }
