@@ -273,7 +273,8 @@ void heap_executable_gone(CUgraphExec executable);
 void heap_stream_ends(struct stream *stream);
 
 /* Bracket the destruction of a context (NULL: unknown which one, or none). In between, threads enter only the contexts
- * that they work in, and query no event of the ending one. */
+ * that they work in, and query no event of the ending one. heap_go_on(): without a lock; tells the users of pools that have
+ * ended with the context (destroy() of pool_begin()). */
 void heap_hold(struct context *ending);
 void heap_go_on(void);
 

@@ -44,6 +44,7 @@ void heap_go_on(void)
 {
     waits_set_ending(NULL);
     visit_end();
+    pools_tell_users();
 }
 
 /* With uaf=strict each allocation needs a mapping. The background thread makes them ahead, from the memory of the blocks that
