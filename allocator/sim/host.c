@@ -43,7 +43,7 @@ int host_find(CUdeviceptr address, struct host_range *range)
 static void release_locked(struct host_block *block)
 {
     tdelete(block, &tree, order_of);
-    DL_DELETE(blocks, block);
+    DL_DELETE(blocks, block); /* NOLINT(clang-analyzer-core.NullDereference): the block is in the list */
     if (block->range.kind != HOST_REGISTERED)
         free((void *)(uintptr_t)block->range.start);
     free(block);

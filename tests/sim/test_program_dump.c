@@ -21,7 +21,6 @@ static int tear_down(void **state)
     char command[sizeof folder + 32];
     snprintf(command, sizeof command, "rm -r %s", folder);
     int failed = system(command) != 0 || chdir(before) != 0;
-    memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
     return finish(state) != 0 || failed ? -1 : 0;
 }
 

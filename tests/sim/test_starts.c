@@ -55,7 +55,8 @@ static void variables_before_cuda(void)
 {
     want_dump();
     start("exitcode=0");
-    CHECK(strcmp(getenv("CUDA_COREDUMP_FILE"), own_dump) == 0);
+    const char *kept = getenv("CUDA_COREDUMP_FILE");
+    CHECK(kept && strcmp(kept, own_dump) == 0);
     fault();
     CHECK(cufence_fault_count() == 1);
     expect_own_dump();
