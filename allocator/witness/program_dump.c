@@ -99,6 +99,14 @@ static void hide(const char *name, CUcoredumpSettings attribute)
     }
 }
 
+static int are_set(void)
+{
+    size_t i = 0;
+    while (i < VARIABLES && !env_get(variables[i].name))
+        i++;
+    return i < VARIABLES;
+}
+
 /* Whether the driver is yet to read its variables, and can be armed without them. */
 static int is_in_time(void)
 {
@@ -109,13 +117,13 @@ static int is_in_time(void)
 
 void program_dump_hide(void)
 {
-    int hides = is_in_time();
+    int hides = are_set() && is_in_time();
     HOLD(&program.lock);
-    if (program.hidings++ || !hides)
+    if (program.hidings++ || program.is_learned)
         return;
-    program.all = (struct wishes){0};
+    program.all = (struct wishes){0}; /* of a start that has failed */
     program.fixed = 0;
-    for (size_t i = 0; i < VARIABLES; i++)
+    for (size_t i = 0; hides && i < VARIABLES; i++)
         hide(variables[i].name, variables[i].attribute);
 }
 
@@ -158,7 +166,8 @@ void program_dump_learn(void)
 {
     struct wishes found = {0};
     bool has_trigger = false;
-    int has_file = ask(CU_COREDUMP_FILE, found.file, sizeof found.file);
+    char file[FILE_BYTES + 1] = "";
+    int has_file = ask(CU_COREDUMP_FILE, file, FILE_BYTES);
     int has_flags = ask(CU_COREDUMP_GENERATION_FLAGS, &found.flags, sizeof found.flags);
     ask(CU_COREDUMP_ENABLE_ON_EXCEPTION, &found.is_enabled, sizeof found.is_enabled);
     ask(CU_COREDUMP_ENABLE_USER_TRIGGER, &has_trigger, sizeof has_trigger);
@@ -170,7 +179,7 @@ void program_dump_learn(void)
     if (!(program.fixed >> CU_COREDUMP_ENABLE_ON_EXCEPTION & 1))
         program.all.is_enabled = found.is_enabled;
     if (has_file && !(program.fixed >> CU_COREDUMP_FILE & 1))
-        memcpy(program.all.file, found.file, sizeof found.file);
+        snprintf(program.all.file, sizeof program.all.file, "%.*s", FILE_BYTES - 1, file);
     if (has_flags)
         program.all.flags |= found.flags;
 }
