@@ -364,8 +364,11 @@ cufence_status cufence_wait_reports(unsigned timeout_ms);
  *   id        two numbers that identify the pool (PyTorch's MempoolId_t)
  *   contains  returns whether a stream allocates from the pool. Called on the allocating thread; must not call cufence.
  *             NULL means every stream that is capturing
- *   user, destroy   `user` is passed to `contains`; destroy(user) is called once it is not needed any more. destroy may be NULL
- * Errors: NOT_INITIALIZED, INVALID_ARGUMENT, NOT_FOUND (end or release of a pool that was not begun).
+ *   user, destroy   `user` is passed to `contains`. destroy(user) is called once for each begin that succeeds, as soon as it is
+ *             not needed any more: by cufence_pool_end(), or if the context ends first, by the call that ends it or tells of
+ *             that (cufence_context_gone()); where nobody tells, by a later pool function. No lock is held: it may call
+ *             cufence. It is not called if the begin fails, nor by the end of the process. destroy may be NULL
+ * Errors: NOT_INITIALIZED, INVALID_ARGUMENT, OUT_OF_MEMORY, NOT_FOUND (end or release of a pool that was not begun).
  */
 typedef int (*cufence_pool_filter)(cufence_stream stream, void *user);
 cufence_status cufence_pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user,

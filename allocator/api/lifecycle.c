@@ -26,6 +26,7 @@
 #include "witness/delivery.h"
 #include "witness/arming.h"
 #include "witness/monitor.h"
+#include "witness/program_dump.h"
 #include "witness/saving.h"
 #include "witness/tell.h"
 
@@ -341,6 +342,9 @@ static cufence_status start(const char *options)
                                 ?: options_parse(&process.options, options, "cufence_init");
     if (status == CUFENCE_OK && process.options.estimate)
         status = error_set(CUFENCE_ERROR_UNSUPPORTED, "estimate=on guards nothing: it is for `cufence run --estimate`");
+    int hides = status == CUFENCE_OK && process.options.explain != EXPLAIN_OFF;
+    if (hides)
+        program_dump_hide();
     status = status ?: driver_load();
     if (status == CUFENCE_OK)
         writable_check(&process.options, 1, warn);
@@ -349,8 +353,12 @@ static cufence_status start(const char *options)
     tell_rows(region_name);
     if (status == CUFENCE_OK)
         status = monitor_start(&process.options);
-    if (status != CUFENCE_OK)
+    if (hides)
+        program_dump_show();
+    if (status != CUFENCE_OK) {
+        program_dump_hand_back();
         return status;
+    }
     /* An entry with a native stack is four times as large, and the ring is cheap only if it stays in the CPU cache. */
     launch_open(stack_has_python() ? process.options.launches : (process.options.launches + 3) / 4);
     static const struct context_events events = {context_begun, context_gone, stream_ends};

@@ -21,7 +21,6 @@
 
 /* ---- variables ---- */
 
-#define DUMPS "unset it: it wins over what cufence asks the driver for"
 #define SANITIZER                                                                                                              \
     "unset it while you look for a GPU bug: a sanitizer has to be loaded first, and AddressSanitizer lets CUDA start only "    \
     "with "                                                                                                                    \
@@ -33,10 +32,6 @@ static const struct row {
     enum verdict_mark mark;
     const char *harm, *remedy;
 } rows[] = {
-    {"environment", "CUDA_ENABLE_COREDUMP_ON_EXCEPTION", NULL, NULL, FOUND_NO, " is set", DUMPS},
-    {"environment", "CUDA_COREDUMP_FILE", NULL, NULL, FOUND_NO, " is set", DUMPS},
-    {"environment", "CUDA_COREDUMP_GENERATION_FLAGS", NULL, NULL, FOUND_NO, " is set", DUMPS},
-    {"environment", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", NULL, NULL, FOUND_NO, " is set", DUMPS},
     {"LD_PRELOAD", "LD_PRELOAD", NULL, "libcufence_preload.so", FOUND_YES, ": every program started here runs under cufence",
      NULL},
     {"LD_PRELOAD", "LD_PRELOAD", NULL, "libasan", FOUND_NO, "", SANITIZER},
@@ -73,8 +68,7 @@ void judge_environment(struct findings *findings, environment_lookup environment
             found(findings, row->mark, row->check, row->remedy, "%s=%s%s", row->variable, value, row->harm);
     }
     if (findings->count[FOUND_NO] == limits)
-        found(findings, FOUND_YES, "environment", NULL,
-              "no variable is in the way of core dumps, launches or the preload library");
+        found(findings, FOUND_YES, "environment", NULL, "no variable is in the way of launches or the preload library");
     judge_options(findings, environment);
 }
 

@@ -173,14 +173,6 @@ cufence_status environment_nvtx(const char *preload, FILE *words)
     return status;
 }
 
-void environment_coredumps(FILE *words)
-{
-    static const char *const names[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE",
-                                        "CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        unset(names[i], "because the driver prefers it to what cufence asks for; explain=off leaves it", words);
-}
-
 /* ---- what nothing reads ---- */
 
 #define PREFIX "CUFENCE_"

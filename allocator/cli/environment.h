@@ -41,9 +41,6 @@ cufence_status environment_frameworks(FILE *words);
  * chosen another one. */
 cufence_status environment_nvtx(const char *preload, FILE *words);
 
-/* Unsets the variables that override the core-dump settings which cufence makes in the driver. */
-void environment_coredumps(FILE *words);
-
 /* ---- variables named CUFENCE_* that nothing reads: CUFENCE_UAF=strict where CUFENCE_OPTIONS=uaf=strict was meant ---- */
 
 struct variable_note {

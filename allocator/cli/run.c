@@ -163,8 +163,6 @@ static int set_up(struct request *request, const struct alloc_conf confs[ALLOC_C
         (installed_bootstrap(own, bootstrap) && environment_python(bootstrap, words) != CUFENCE_OK))
         return complain(STATUS_UNFIT, "%s", error_detail());
     request->is_estimate = options.estimate;
-    if (options.explain != EXPLAIN_OFF && !options.estimate)
-        environment_coredumps(words);
     return 0;
 }
 

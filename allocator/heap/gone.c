@@ -90,8 +90,7 @@ static void give_up_lists(struct books *books, struct block **gone)
     {
         LL_CONCAT(books->lists, pool->lists);
         pool->lists = NULL;
-        if (!pool->is_capture)
-            pool->active = 0;
+        pool_forget_user(pool);
     }
     LL_FOREACH_SAFE(books->lists, list, next)
     {
@@ -101,7 +100,6 @@ static void give_up_lists(struct books *books, struct block **gone)
         freelist_recycle(list);
     }
     books->event_count = 0;
-    __atomic_store_n(&books->active_pools, 0, __ATOMIC_RELAXED);
 }
 
 static void drop_live(struct books *books)

@@ -311,7 +311,8 @@ void heap_stream_ends(struct stream *stream);
 
 /* Bracket the destruction of a context. In between, no thread enters it that does not work in it, or queries one of its events.
  * is_certain: it will be destroyed; else a thread of ours in it is not waited for for long. NULL: none ends. heap_hold() returns
- * what heap_go_on() takes, which may be NULL. */
+ * what heap_go_on() takes, which may be NULL; call that without a lock, for it tells the users of pools that have ended with the
+ * context (destroy() of pool_begin()). */
 struct books *heap_hold(struct context *ending, int is_certain);
 void heap_go_on(struct books *held);
 

@@ -2,27 +2,61 @@
 
 #include "base/lock.h"
 
+#include <search.h>
 #include <stdlib.h>
+#include <utlist.h>
 
-struct entry {
-    struct entry *next;
-    struct pinned memory;
+struct noted {
+    struct noted *next, *prev; /* in the list of all */
+    struct pinned memory;      /* of which no two overlap: the driver gives out no memory that it has not got back */
     uint64_t number;
     const struct context *context;
 };
 
 static struct lock lock = LOCK(RANK_LEAF); /* a leaf: not held while calling the driver */
-static struct entry *entries; /* the newest first; written under the lock, atomic: a free without such memory takes none */
-static uint64_t last;         /* number that was given; under the lock */
+static struct noted *entries;              /* all; written under the lock, atomic: a free without such memory takes none */
+static void *tree;                         /* of them by address, of the C library; under the lock */
+static uint64_t last;                      /* number that was given; under the lock */
+
+/* Memory that overlaps is the same. */
+static int order_of(const void *one, const void *other)
+{
+    const struct pinned *a = &((const struct noted *)one)->memory, *b = &((const struct noted *)other)->memory;
+    return a->address + a->bytes <= b->address ? -1 : b->address + b->bytes <= a->address;
+}
+
+static struct noted *find(uint64_t address, uint64_t bytes)
+{
+    const struct noted wanted = {.memory = {.address = address, .bytes = bytes}};
+    struct noted *const *node = tfind(&wanted, &tree, order_of);
+    return node ? *node : NULL;
+}
+
+static void forget(struct noted *entry)
+{
+    struct noted *first = entries;
+    tdelete(entry, &tree, order_of);
+    DL_DELETE(first, entry);
+    __atomic_store_n(&entries, first, __ATOMIC_RELAXED);
+    free(entry);
+}
 
 void pinned_add(const struct context *context, uint64_t address, uint64_t bytes, enum pinned_kind kind)
 {
-    struct entry *made = malloc(sizeof *made);
+    struct noted *made = bytes ? malloc(sizeof *made) : NULL, *freed;
     HOLD(&lock);
+    while (bytes && (freed = find(address, bytes)) != NULL) /* pinned_remove() is late */
+        forget(freed);
     if (!made)
         return;
-    *made = (struct entry){entries, {address, bytes, kind}, ++last, context};
-    __atomic_store_n(&entries, made, __ATOMIC_RELAXED);
+    *made = (struct noted){.memory = {address, bytes, kind}, .number = ++last, .context = context};
+    if (!tsearch(made, &tree, order_of)) {
+        free(made);
+        return;
+    }
+    struct noted *first = entries;
+    DL_PREPEND(first, made);
+    __atomic_store_n(&entries, first, __ATOMIC_RELAXED);
 }
 
 uint64_t pinned_number(uint64_t address)
@@ -30,45 +64,36 @@ uint64_t pinned_number(uint64_t address)
     if (!__atomic_load_n(&entries, __ATOMIC_RELAXED))
         return 0;
     HOLD(&lock);
-    for (const struct entry *entry = entries; entry; entry = entry->next)
-        if (entry->memory.address == address)
-            return entry->number;
-    return 0;
+    const struct noted *entry = find(address, 1);
+    return entry && entry->memory.address == address ? entry->number : 0;
 }
 
-/* Forgets the memory of that number; of number 0 all of the context. */
-static void forget(uint64_t number, const struct context *context)
+void pinned_remove(uint64_t address, uint64_t number)
 {
+    if (!number)
+        return;
     HOLD(&lock);
-    for (struct entry **at = &entries, *entry; (entry = *at) != NULL;) {
-        if (number ? entry->number != number : entry->context != context) {
-            at = &entry->next;
-            continue;
-        }
-        __atomic_store_n(at, entry->next, __ATOMIC_RELAXED);
-        free(entry);
-    }
-}
-
-void pinned_remove(uint64_t number)
-{
-    if (number)
-        forget(number, NULL);
+    struct noted *entry = find(address, 1);
+    if (entry && entry->number == number)
+        forget(entry);
 }
 
 void pinned_forget_context(const struct context *context)
 {
-    forget(0, context);
+    struct noted *entry, *next;
+    HOLD(&lock);
+    DL_FOREACH_SAFE(entries, entry, next)
+    {
+        if (entry->context == context)
+            forget(entry);
+    }
 }
 
 int pinned_find(uint64_t address, struct pinned *found)
 {
     HOLD(&lock);
-    for (const struct entry *entry = entries; entry; entry = entry->next) {
-        if (address - entry->memory.address >= entry->memory.bytes)
-            continue;
+    const struct noted *entry = find(address, 1);
+    if (entry)
         *found = entry->memory;
-        return 1;
-    }
-    return 0;
+    return entry != NULL;
 }

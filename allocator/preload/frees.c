@@ -84,7 +84,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
         struct passed *passed = before_free(pointer);
         CUresult result = after_free(real.cuMemFree_v2(pointer), passed);
         if (result == CUDA_SUCCESS)
-            pinned_remove(pinned);
+            pinned_remove(pointer, pinned);
         return result;
     }
     CUresult forbidden = capture_forbids();

@@ -115,6 +115,11 @@ typedef int map_class; /* an enum of that size */
          (CUgraphNode * node, CUgraph graph, const CUgraphNode *nodes, size_t count, type added),                              \
          (node, graph, nodes, count, added))
 
+/* What the program asks of core dumps, or wants to know. */
+#define HOOK_COREDUMP(HOOK, name, what)                                                                                        \
+    HOOK(name, #name, 12010, 0, INSTEAD, what, (CUcoredumpSettings attribute, void *value, size_t *size),                      \
+         (attribute, value, size))
+
 /* clang-format off */
 #define PRELOAD_HOOKS(HOOK)                                                                                                    \
     HOOK(cuInit, "cuInit", 2000, 0, BY_HAND, 1, (unsigned flags), (flags))                                                     \
@@ -126,6 +131,11 @@ typedef int map_class; /* an enum of that size */
     HOOK(cuGetProcAddress_v2_ptsz, "cuGetProcAddress", 12000, 1, AFTER, give_hook(name, out, version),                         \
          (const char *name, void **out, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status),                \
          (name, out, version, flags, status))                                                                                  \
+    /* core dumps */                                                                                                           \
+    HOOK_COREDUMP(HOOK, cuCoredumpSetAttribute, coredump_set)                                                                  \
+    HOOK_COREDUMP(HOOK, cuCoredumpSetAttributeGlobal, coredump_set_global)                                                     \
+    HOOK_COREDUMP(HOOK, cuCoredumpGetAttribute, coredump_get)                                                                  \
+    HOOK_COREDUMP(HOOK, cuCoredumpGetAttributeGlobal, coredump_get_global)                                                     \
     /* memory */                                                                                                               \
     HOOK(cuMemAlloc_v2, "cuMemAlloc", 3020, 0, BY_HAND, 1, (CUdeviceptr *out, size_t size), (out, size))                       \
     HOOK(cuMemAllocPitch_v2, "cuMemAllocPitch", 3020, 0, BY_HAND, 1,                                                           \

@@ -164,6 +164,13 @@ CUresult map_moved(CUresult (*replace)(CUtensorMap *, void *), CUtensorMap *enco
 CUresult map_reencoded(CUresult (*set)(CUtensorMap *, map_class, map_class *), CUtensorMap *encoded, map_class wanted,
                        map_class *effective);
 
+/* coredumps.c: the program's own core dumps. */
+typedef CUresult (*coredump_call)(CUcoredumpSettings attribute, void *value, size_t *size);
+CUresult coredump_set(coredump_call function, CUcoredumpSettings attribute, void *value, size_t *size);
+CUresult coredump_get(coredump_call function, CUcoredumpSettings attribute, void *value, size_t *size);
+CUresult coredump_set_global(coredump_call function, CUcoredumpSettings attribute, void *value, size_t *size);
+CUresult coredump_get_global(coredump_call function, CUcoredumpSettings attribute, void *value, size_t *size);
+
 /* callers.c: special requirements of the code at this address on its allocations. */
 struct needs {
     uint32_t alignment; /* bytes; 0: none */

@@ -255,6 +255,6 @@ CUresult host_free(CUresult (*function)(void *), void *pointer)
         races_before_host_free(HOST_CALL(function == real.cuMemFreeHost ? "cuMemFreeHost" : "cuMemHostUnregister"), pointer);
     CUresult result = function(pointer);
     if (result == CUDA_SUCCESS)
-        pinned_remove(number);
+        pinned_remove((uint64_t)(uintptr_t)pointer, number);
     return result;
 }

@@ -9,6 +9,7 @@
 #include "base/tally.h"
 #include "launch/lens_table.h"
 #include "witness/monitor.h"
+#include "witness/program_dump.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -74,13 +75,33 @@ static void note(void *result)
     tally_note(*(CUresult *)result == CUDA_SUCCESS ? TALLY_STARTED : TALLY_NO_DEVICE);
 }
 
+/* The driver reads the program's variables for core dumps in cuInit. */
+static void hide_variables(void *is_hidden)
+{
+    struct options options;
+    options_default(&options);
+    if (options_parse(&options, env_get("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS") != CUFENCE_OK ||
+        options.explain == EXPLAIN_OFF || options.estimate)
+        return;
+    program_dump_hide();
+    *(int *)is_hidden = 1;
+}
+
 CUresult hook_cuInit(unsigned flags)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static int is_started; /* atomic */
+    int is_hidden = 0;
+    if (!__atomic_load_n(&is_started, __ATOMIC_ACQUIRE))
+        aside_call(hide_variables, &is_hidden);
     CUresult result = real.cuInit(flags);
     aside_call(note, &result);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         pthread_once(&once, start);
+        __atomic_store_n(&is_started, 1, __ATOMIC_RELEASE);
+    }
+    if (is_hidden)
+        program_dump_show();
     return result;
 }
 

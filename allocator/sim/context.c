@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define STACK_DEPTH 32 /* small, because the libraries are dlopened and static thread-local storage is scarce */
 
@@ -87,6 +88,13 @@ void context_dump_settings(CUcontext context, struct dump_settings *settings)
 {
     HOLD(&contexts_lock);
     *settings = context->home->dump;
+}
+
+void context_set_dump(CUcontext context, const struct dump_settings *settings)
+{
+    HOLD(&contexts_lock);
+    context->home->dump.flags = settings->flags;
+    memcpy(context->home->dump.file, settings->file, sizeof settings->file);
 }
 
 static CUcontext take_locked(void)

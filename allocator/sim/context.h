@@ -66,6 +66,8 @@ CUresult context_destroy_green(CUcontext context);
 
 /* Copies the dump settings that currently apply to a fault in the context. */
 void context_dump_settings(CUcontext context, struct dump_settings *settings);
+/* Changes `file` and `flags`. */
+void context_set_dump(CUcontext context, const struct dump_settings *settings);
 
 /* coredump.c: gets the present process-wide settings. */
 void coredump_snapshot(struct dump_settings *settings);

@@ -44,28 +44,37 @@ static unsigned flags_from_text(const char *text)
     return flags;
 }
 
+static const char *fixed_by(const char *variable, CUcoredumpSettings attribute)
+{
+    const char *value = secure_getenv(variable);
+    if (value != NULL)
+        is_fixed[attribute] = 1;
+    return value;
+}
+
 void coredump_load_environment(void)
 {
-    const char *enable = secure_getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION");
-    const char *file = secure_getenv("CUDA_COREDUMP_FILE");
-    const char *flags = secure_getenv("CUDA_COREDUMP_GENERATION_FLAGS");
-    const char *lightweight = secure_getenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP");
     HOLD(&settings_lock);
-    if (enable != NULL) {
-        global.is_enabled = atoi(enable) != 0;
-        is_fixed[CU_COREDUMP_ENABLE_ON_EXCEPTION] = 1;
-    }
-    if (file != NULL) {
+    const char *enable = fixed_by("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", CU_COREDUMP_ENABLE_ON_EXCEPTION);
+    const char *file = fixed_by("CUDA_COREDUMP_FILE", CU_COREDUMP_FILE);
+    const char *trigger = fixed_by("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", CU_COREDUMP_ENABLE_USER_TRIGGER);
+    const char *pipe = fixed_by("CUDA_COREDUMP_PIPE", CU_COREDUMP_PIPE);
+    const char *lightweight = fixed_by("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", CU_COREDUMP_LIGHTWEIGHT);
+    const char *host = fixed_by("CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION", CU_COREDUMP_TRIGGER_HOST);
+    const char *flags = fixed_by("CUDA_COREDUMP_GENERATION_FLAGS", CU_COREDUMP_GENERATION_FLAGS);
+    global.is_enabled = enable != NULL && atoi(enable) != 0;
+    global.is_user_trigger_enabled = trigger != NULL && atoi(trigger) != 0;
+    if (file != NULL)
         snprintf(global.file, sizeof global.file, "%s", file);
-        is_fixed[CU_COREDUMP_FILE] = 1;
-    }
-    if (lightweight != NULL) {
-        global.flags = atoi(lightweight) != 0 ? CU_COREDUMP_LIGHTWEIGHT_FLAGS : 0;
-        is_fixed[CU_COREDUMP_LIGHTWEIGHT] = 1;
-    }
+    if (pipe != NULL)
+        snprintf(global.pipe, sizeof global.pipe, "%s", pipe);
+    if (lightweight != NULL && atoi(lightweight) != 0)
+        global.flags |= CU_COREDUMP_LIGHTWEIGHT_FLAGS;
+    if (host != NULL && atoi(host) == 0)
+        global.flags |= CU_COREDUMP_SKIP_ABORT;
     if (flags != NULL) {
         global.flags |= flags_from_text(flags);
-        is_fixed[CU_COREDUMP_GENERATION_FLAGS] = is_fixed[CU_COREDUMP_LIGHTWEIGHT] = is_fixed[CU_COREDUMP_TRIGGER_HOST] = 1;
+        is_fixed[CU_COREDUMP_LIGHTWEIGHT] = is_fixed[CU_COREDUMP_TRIGGER_HOST] = 1;
     }
 }
 
@@ -150,13 +159,35 @@ SIM_API CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *v
     return set(&global, attrib, value, size);
 }
 
-/* Expands %p, %h and %t. Without a name: core.cuda.HOST.PID in the working folder. */
+SIM_API CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
+{
+    CALL_ENTER("cuCoredumpGetAttribute");
+    CONTEXT_CURRENT(context);
+    struct dump_settings settings;
+    context_dump_settings(context, &settings);
+    return get(&settings, attrib, value, size);
+}
+
+/* Measured (580.159): a context for which dumps were not on when it was created writes none. */
+SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
+{
+    CALL_ENTER("cuCoredumpSetAttribute");
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(attrib == CU_COREDUMP_ENABLE_USER_TRIGGER || attrib == CU_COREDUMP_PIPE, NOT_SUPPORTED);
+    struct dump_settings settings;
+    context_dump_settings(context, &settings);
+    CALL_TRY(set(&settings, attrib, value, size));
+    context_set_dump(context, &settings);
+    return CUDA_SUCCESS;
+}
+
+/* Expands %p, %h and %t. Without a name: core_TIME_HOST_PID.nvcudmp in the working folder. */
 static void expand_name(const char *name, char *out, size_t capacity)
 {
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     size_t used = 0;
-    for (name = name[0] == '\0' ? "core.cuda.%h.%p" : name; *name != '\0' && used + 1 < capacity; name++) {
+    for (name = name[0] == '\0' ? "core_%t_%h_%p.nvcudmp" : name; *name != '\0' && used + 1 < capacity; name++) {
         int added = 0;
         size_t left = capacity - used;
         if (name[0] == '%' && name[1] == 'p')

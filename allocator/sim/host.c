@@ -3,36 +3,47 @@
 #include "capture.h"
 #include "space.h"
 
+#include <search.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <utlist.h>
 
 struct host_block {
-    struct host_block *next;
+    struct host_block *next, *prev;
     struct host_range range;
 };
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct host_block *blocks; /* under host_lock */
+static struct host_block *blocks; /* under host_lock, as is the next */
+static void *tree;                /* of them by address */
 
-static struct host_block **find_locked(CUdeviceptr address)
+/* Memory that overlaps is the same. */
+static int order_of(const void *one, const void *other)
 {
-    struct host_block **link = &blocks;
-    while (*link != NULL && address - (*link)->range.start >= (*link)->range.size)
-        link = &(*link)->next;
-    return link;
+    const struct host_range *a = &((const struct host_block *)one)->range, *b = &((const struct host_block *)other)->range;
+    return a->start + a->size <= b->start ? -1 : b->start + b->size <= a->start;
+}
+
+static struct host_block *find_locked(CUdeviceptr address)
+{
+    const struct host_block wanted = {.range = {.start = address, .size = 1}};
+    struct host_block *const *node = tfind(&wanted, &tree, order_of);
+    return node != NULL ? *node : NULL;
 }
 
 int host_find(CUdeviceptr address, struct host_range *range)
 {
     HOLD(&host_lock);
-    const struct host_block *block = *find_locked(address);
+    const struct host_block *block = find_locked(address);
     if (block != NULL)
         *range = block->range;
     return block != NULL;
 }
 
-static void release(struct host_block *block)
+static void release_locked(struct host_block *block)
 {
+    tdelete(block, &tree, order_of);
+    DL_DELETE(blocks, block); /* NOLINT(clang-analyzer-core.NullDereference): the block is in the list */
     if (block->range.kind != HOST_REGISTERED)
         free((void *)(uintptr_t)block->range.start);
     free(block);
@@ -41,24 +52,20 @@ static void release(struct host_block *block)
 CUresult host_drop(CUdeviceptr address, enum host_kind kind)
 {
     HOLD(&host_lock);
-    struct host_block **link = find_locked(address), *block = *link;
+    struct host_block *block = find_locked(address);
     CALL_REFUSE(block == NULL || block->range.start != address || block->range.kind != kind, INVALID_VALUE);
-    *link = block->next;
-    release(block);
+    release_locked(block);
     return CUDA_SUCCESS;
 }
 
 void host_release_context(CUcontext context)
 {
+    struct host_block *block, *next;
     HOLD(&host_lock);
-    for (struct host_block **link = &blocks; *link != NULL;) {
-        struct host_block *block = *link;
-        if (block->range.context != context) {
-            link = &block->next;
-            continue;
-        }
-        *link = block->next;
-        release(block);
+    DL_FOREACH_SAFE(blocks, block, next)
+    {
+        if (block->range.context == context)
+            release_locked(block);
     }
 }
 
@@ -68,8 +75,12 @@ static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext co
     CALL_REFUSE(block == NULL, OUT_OF_MEMORY);
     block->range = (struct host_range){(CUdeviceptr)(uintptr_t)memory, size, kind, context, space_new_id()};
     HOLD(&host_lock);
-    block->next = blocks;
-    blocks = block;
+    struct host_block *const *node = tsearch(block, &tree, order_of);
+    if (node == NULL || *node != block) {
+        free(block);
+        return node == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    }
+    DL_PREPEND(blocks, block);
     return CUDA_SUCCESS;
 }
 

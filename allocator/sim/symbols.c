@@ -271,6 +271,8 @@ static const struct symbol symbols[] = {
     PLAIN(cuFuncSetAttribute, 9000),
     PLAIN(cuFuncGetName, 12030),
     PLAIN(cuFuncGetParamInfo, 12040),
+    PLAIN(cuCoredumpGetAttribute, 12010),
+    PLAIN(cuCoredumpSetAttribute, 12010),
     PLAIN(cuCoredumpGetAttributeGlobal, 12010),
     PLAIN(cuCoredumpSetAttributeGlobal, 12010)};
 

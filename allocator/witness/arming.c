@@ -4,6 +4,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "hidden.h"
+#include "program_dump.h"
 #include "rerun/dump.h"
 
 #include <dirent.h>
@@ -91,21 +92,44 @@ void dumps_forget_pipe(const struct dump_pipe *pipe)
 }
 
 /* Leaves file and flags as set: without ENABLE_ON_EXCEPTION no dump is written. */
-void dumps_disarm(void)
+static void disarm(void)
 {
     bool off = false;
     size_t size = sizeof off;
     driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &off, &size);
 }
 
-cufence_status dumps_arm(struct dump_pipe *pipe)
+void dumps_disarm(void)
 {
-    static const char *const taken[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE",
-                                        "CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"};
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
-        if (env_get(taken[i]))
-            return error_set(CUFENCE_ERROR_UNSUPPORTED, "%s is set and overrides cufence; unset it", taken[i]);
-    }
+    disarm();
+    program_dump_hand_back();
+}
+
+/* Whether the driver has what was set: one that keeps to its variables might say that it has. */
+static int is_armed(const char *path)
+{
+    bool is_on = false;
+    char file[1024] = "";
+    size_t on_size = sizeof is_on, file_size = sizeof file;
+    return !driver->cuCoredumpGetAttributeGlobal ||
+           (driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &is_on, &on_size) == CUDA_SUCCESS && is_on &&
+            driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, file, &file_size) == CUDA_SUCCESS && !strcmp(file, path));
+}
+
+static cufence_status arm(const char *path)
+{
+    const char *variable = program_dump_variable();
+    cufence_status status = dump_arm(path, CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT);
+    if (!variable || (status == CUFENCE_OK && is_armed(path)))
+        return status;
+    return error_set(CUFENCE_ERROR_UNSUPPORTED,
+                     "%s was set when the program initialised CUDA, before cufence, and overrides it; unset it, or start the "
+                     "program with `cufence run`",
+                     variable);
+}
+
+static cufence_status try_to_arm(struct dump_pipe *pipe)
+{
     if (!driver->cuCoredumpSetAttributeGlobal)
         return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver (CUDA %d.%d) cannot arm core dumps; CUDA 12.1 and later can",
                          driver->version / 1000, driver->version % 1000 / 10);
@@ -126,11 +150,20 @@ cufence_status dumps_arm(struct dump_pipe *pipe)
     cufence_status status = hidden_open(pipe->path, sizeof pipe->path) ? CUFENCE_OK : make_fifo(pipe);
     if (status != CUFENCE_OK)
         return status;
-    status = dump_arm(pipe->path, CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT);
+    program_dump_learn();
+    status = arm(pipe->path);
     if (status != CUFENCE_OK) {
-        dumps_disarm();
+        disarm();
         dumps_forget_pipe(pipe);
     }
+    return status;
+}
+
+cufence_status dumps_arm(struct dump_pipe *pipe)
+{
+    cufence_status status = try_to_arm(pipe);
+    if (status != CUFENCE_OK)
+        program_dump_hand_back();
     return status;
 }
 

@@ -18,9 +18,10 @@ struct dump_pipe {
 };
 
 /*
- * Makes the pipe and arms dumps into it, for contexts created from now on. On error, nothing is left behind.
- * Errors: UNSUPPORTED (a driver older than CUDA 12.1; environment variables that override the API; an existing context), SYSTEM
- * (neither pipe nor FIFO can be made), OUT_OF_MEMORY (no thread, no descriptors), DRIVER.
+ * Makes the pipe and arms dumps into it, for contexts created from now on. On error, nothing is left behind but what the
+ * program itself has asked for (program_dump.h). Errors: UNSUPPORTED (a driver older than CUDA 12.1; variables that the driver
+ * has seen; an existing context), SYSTEM (neither pipe nor FIFO can be made), OUT_OF_MEMORY (no thread, no descriptors),
+ * DRIVER.
  */
 cufence_status dumps_arm(struct dump_pipe *pipe);
 void dumps_disarm(void);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "hidden.h"
 #include "kernels/kernels.h"
+#include "program_dump.h"
 #include "saving.h"
 #include "tell.h"
 #include "vmm/arena.h"
@@ -173,6 +174,12 @@ static void explain(const struct dump *dump)
         evidence_free(evidence);
         return;
     }
+    int is_triggered = status == CUFENCE_OK && !evidence->site_count && program_dump_has_trigger();
+    program_dump_write(dump, device, is_triggered); /* first: who is told may end the process */
+    if (is_triggered) {
+        evidence_free(evidence);
+        return;
+    }
     struct telling *telling = status == CUFENCE_OK ? tell_begin(dump, evidence, device) : NULL;
     int is_known = status == CUFENCE_OK && evidence->site_count > 0;
     CUresult error = is_known ? (CUresult)evidence->sites[0].exception.error : CUDA_ERROR_LAUNCH_FAILED;
@@ -208,11 +215,12 @@ static int is_report_due(void)
     return is_under_way() || monitor_is_busy() || untold_elsewhere();
 }
 
-/* Prints a first line before the dump is complete. Faults that cufence caused itself are not announced. */
+/* Prints a first line before the dump is complete. Faults that cufence caused itself are not announced, nor what may be a dump
+ * that the program has asked for by its trigger pipe. */
 static void announce(void)
 {
     int device = kernels_only_device();
-    if (monitor.is_announced || monitor.poisons)
+    if (monitor.is_announced || monitor.poisons || program_dump_has_trigger())
         return;
     monitor.is_announced = 1;
     if (device >= 0)

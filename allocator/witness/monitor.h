@@ -13,7 +13,7 @@
 
 /*
  * Makes the FIFO, arms the dumps and starts the thread. Call it before the first context exists. `options` must outlive the
- * monitor. If dumps are not available (driver older than CUDA 12.1, environment variables that redirect them, no
+ * monitor. If dumps are not available (driver older than CUDA 12.1, variables that it has seen before, no
  * place for a FIFO), prints that to stderr once and returns OK: faults are still caught, but not explained.
  * Errors: SYSTEM (the thread), OPTION (a file name). A failed start leaves nothing behind and may be repeated.
  */

@@ -82,6 +82,7 @@ case ${1:?"which round? See the top of this file"} in
             part hints 60 python3 tests/gpu/address_hints.py
         } &
         part programs 300 python3 tests/gpu/programs.py --json "$out/programs.json"
+        part program_dump 120 python3 tests/gpu/program_dump.py --json "$out/program_dump.json"
         part bundles 60 bash -c save_bundles
         wait
         ;;

@@ -55,6 +55,11 @@ class GpuScripts(unittest.TestCase):
         done = play("little_space.py", "24")
         self.assertEqual((done.returncode, done.stdout.splitlines()[0]), (0, "ok     24: the same: every buffer was right"), done.stdout)
 
+    def test_program_dump(self) -> None:
+        cases = "when", "permanent", "defaults", "inside", "outside", "attributes"  # nothing reads the trigger pipe here
+        done = play("program_dump.py", *cases, CUSIM_KERNELS=str(BUILD / "lib" / "librerun_kernels.so"))
+        self.assertEqual((done.returncode, done.stdout.count("ok     ")), (0, 6), done.stdout + done.stderr)
+
     def test_seen(self) -> None:
         done = play("seen.py", "busy", "outlives")
         self.assertEqual((done.returncode, done.stdout.count(": alike")), (0, 2), done.stdout + done.stderr)

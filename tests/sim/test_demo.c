@@ -113,7 +113,7 @@ TEST(test_doctor_tries_the_hooks)
 
 TEST(test_doctor_as_json)
 {
-    EXPECT(0, "CUDA_COREDUMP_FILE=elsewhere $CUFENCE doctor --json", "");
+    EXPECT(0, "CUDA_LAUNCH_BLOCKING=1 $CUFENCE doctor --json", "");
     json_t *document = json_loads(text, 0, NULL), *check;
     size_t i;
     int warns = 0, has_device = 0;
@@ -126,7 +126,7 @@ TEST(test_doctor_as_json)
         const char *found = json_string_value(json_object_get(check, "found"));
         assert_true(name && found && json_object_get(check, "section") && json_object_get(check, "detail"));
         has_device |= strcmp(name, "device 0") == 0 && strcmp(found, "yes") == 0;
-        warns |= strcmp(name, "environment") == 0 && strcmp(found, "no") == 0 && json_object_get(check, "remedy");
+        warns |= strcmp(name, "launches") == 0 && strcmp(found, "no") == 0 && json_object_get(check, "remedy");
     }
     assert_true(has_device && warns);
     json_decref(document);

@@ -107,6 +107,53 @@ STORY(waits_for_its_work)
     pthread_join(thread, NULL);
 }
 
+/* ---- pools ---- */
+
+static int filters, forgotten; /* of the user whose number is passed */
+
+static int claims_none(CUstream stream, void *user)
+{
+    (void)stream, (void)user;
+    filters++;
+    return 0;
+}
+
+/* Calls cufence, which may be done where no lock is held. */
+static void forget(void *user)
+{
+    CHECK(user == &filters && cufence_trim(-1) == CUFENCE_OK);
+    forgotten++;
+}
+
+static const uint64_t pool[2] = {1, 2};
+
+static void begin_pool(void)
+{
+    forgotten = filters = 0;
+    CHECK_OK(cufence_pool_begin(-1, pool, claims_none, &filters, forget));
+    CHECK(cufence_pool_begin(-1, pool, claims_none, &filters, forget) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    allocate(100, NULL);
+    CHECK(filters == 1 && !forgotten);
+}
+
+STORY(a_pool_ends_with_its_context)
+{
+    start(NULL);
+    CUcontext own = new_context();
+    begin_pool();
+    CHECK_OK(cufence_context_gone(own));
+    CHECK(forgotten == 1);
+    CHECK_CU(cuCtxDestroy(own));
+    own = new_context();
+    CHECK(cufence_pool_end(-1, pool) == CUFENCE_ERROR_NOT_FOUND && forgotten == 1);
+    begin_pool();
+    CHECK_OK(cufence_pool_end(-1, pool));
+    CHECK(forgotten == 1 && cufence_pool_end(-1, pool) == CUFENCE_ERROR_NOT_FOUND);
+    CHECK_OK(cufence_context_gone(own));
+    CHECK(forgotten == 1);
+    CHECK_CU(cuCtxDestroy(own));
+}
+
 /* While a capture keeps the driver from waiting, the context stays as it is. */
 STORY(a_capture_is_in_the_way)
 {
@@ -186,6 +233,22 @@ STORY(reset_unannounced)
 {
     start(NULL);
     unannounced(reset_and_retain);
+}
+
+/* The end is noticed by a call for the context that has its place. */
+STORY(a_pool_ends_with_its_context_unannounced)
+{
+    start("slack=off"); /* no work of cufence's own is under way at the reset */
+    begin_pool();
+    reset_and_retain();
+    allocate(100, NULL);
+    CHECK(cufence_pool_end(-1, pool) == CUFENCE_ERROR_NOT_FOUND && forgotten == 1);
+    begin_pool();
+    reset_and_retain();
+    CHECK_OK(cufence_pool_begin(-1, pool, claims_none, &filters, forget));
+    CHECK(forgotten == 1);
+    CHECK_OK(cufence_pool_end(-1, pool));
+    CHECK(forgotten == 2);
 }
 
 STORY(reset_of_one_that_is_held)

@@ -2,6 +2,11 @@
 #include "fault_story.h"
 #include "refused.h"
 
+#include "analysis/dump/coredump.h"
+#include "unit/coredump_builder.h"
+
+#include <fcntl.h>
+
 #include <sys/resource.h>
 
 static void too_late(void)
@@ -20,13 +25,116 @@ static void no_place_for_the_fifo(void)
     start(NULL);
 }
 
-static void variables_in_the_way(void)
+static char folder[] = "/tmp/cufence-traces-XXXXXX";
+
+/* ---- core dumps that the program wants for itself ---- */
+
+static char own_dump[64];
+
+static void want_dump(void)
 {
-    setenv("CUDA_COREDUMP_FILE", "/tmp/somewhere", 1);
-    start(NULL);
+    snprintf(own_dump, sizeof own_dump, "%s/own-dump", folder);
+    setenv("CUDA_COREDUMP_FILE", own_dump, 1);
+    setenv("CUDA_COREDUMP_GENERATION_FLAGS", "skip_abort", 1);
+    setenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1", 1);
 }
 
-static char folder[] = "/tmp/cufence-traces-XXXXXX";
+static void expect_own_dump(void)
+{
+    CHECK(unlink(own_dump) == 0);
+}
+
+static void fault(void)
+{
+    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
+    settle();
+}
+
+/* cufence initialises CUDA itself, so the variables are in nobody's way. */
+static void variables_before_cuda(void)
+{
+    want_dump();
+    start("exitcode=0");
+    const char *kept = getenv("CUDA_COREDUMP_FILE");
+    CHECK(kept && strcmp(kept, own_dump) == 0);
+    fault();
+    CHECK(cufence_fault_count() == 1);
+    expect_own_dump();
+}
+
+/* The driver has seen them: the dump is its own. */
+static void variables_with_cuda(void)
+{
+    want_dump();
+    CHECK_CU(cuInit(0));
+    start("exitcode=0");
+    fault();
+    CHECK(cufence_fault_count() == 0);
+    expect_own_dump();
+}
+
+/* The driver has not seen them: nobody writes the file, as without cufence. */
+static void variables_after_cuda(void)
+{
+    CHECK_CU(cuInit(0));
+    want_dump();
+    start("exitcode=0");
+    fault();
+    CHECK(cufence_fault_count() == 1 && access(own_dump, F_OK) != 0);
+}
+
+static void attributes_before_cufence(void)
+{
+    unsigned char yes = 1;
+    size_t size = sizeof own_dump, one = 1;
+    snprintf(own_dump, sizeof own_dump, "%s/own-dump", folder);
+    CHECK_CU(cuInit(0));
+    CHECK_CU(cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, own_dump, &size));
+    CHECK_CU(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &yes, &one));
+    start("exitcode=0");
+    fault();
+    CHECK(cufence_fault_count() == 1);
+    expect_own_dump();
+}
+
+/* cufence cannot arm its dumps, and gives the driver what it has kept from it. */
+static void variables_are_handed_back(void)
+{
+    want_dump();
+    cusim_fail_call("cuCoredumpSetAttributeGlobal", 3, CUDA_ERROR_NOT_PERMITTED);
+    start("exitcode=0");
+    fault();
+    expect_own_dump();
+}
+
+/* What the driver writes into cufence's pipe when somebody has written into the program's: no warp has an exception. */
+static void write_requested_dump(void)
+{
+    char pipe[1024] = "";
+    size_t size = sizeof pipe;
+    struct dump_builder builder;
+    CHECK_CU(cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, pipe, &size));
+    builder_start(&builder);
+    builder_add(&builder, COREDUMP_DEVICES, 96, 96, 0, 0);
+    const uint8_t *bytes = builder_finish(&builder, COREDUMP_MACHINE, &size);
+    int fd = open(pipe, O_WRONLY);
+    CHECK(write(fd, bytes, size) == (ssize_t)size);
+    close(fd);
+    builder_end(&builder);
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
+}
+
+static void a_requested_dump(void)
+{
+    snprintf(own_dump, sizeof own_dump, "%s/own-dump", folder);
+    setenv("CUDA_COREDUMP_FILE", own_dump, 1);
+    setenv("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", "1", 1);
+    start(NULL);
+    write_requested_dump();
+    expect_own_dump();
+    CHECK(cufence_fault_count() == 0);
+    CHECK_CU(cuCtxSynchronize());
+}
 
 static void leaves_no_traces(void)
 {
@@ -92,7 +200,20 @@ TEST(test_warnings)
 {
     expect_status(too_late, 0, 0, "CUDA was in use on device 0 before cufence was started");
     expect_status(no_place_for_the_fifo, 0, 0, "/nowhere");
-    expect_status(variables_in_the_way, 0, 0, "CUDA_COREDUMP_FILE is set");
+}
+
+TEST(test_program_dumps)
+{
+    assert_non_null(mkdtemp(folder));
+    expect_status(variables_before_cuda, 0, 1, "cufence: the program's own core dump: ");
+    expect_status(variables_with_cuda, 0, 0,
+                  "CUDA_ENABLE_COREDUMP_ON_EXCEPTION was set when the program initialised CUDA, before cufence, and overrides "
+                  "it; unset it, or start the program with `cufence run`");
+    expect_status(variables_after_cuda, 0, 1, NULL);
+    expect_status(attributes_before_cufence, 0, 1, "cufence: the program's own core dump: ");
+    expect_status(variables_are_handed_back, 0, 0, "faults will be caught but not explained");
+    expect_status(a_requested_dump, 0, 0, "cufence: the program's own core dump: ");
+    assert_int_equal(rmdir(folder), 0);
 }
 
 /* As after chroot(): the driver's dump, and with it the fault, would be lost. */

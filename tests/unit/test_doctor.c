@@ -99,8 +99,7 @@ TEST(variables_and_packages_are_judged)
         const char *facts, *variables[3];
     } cases[] = {
         {NULL, {NULL}},
-        {NULL, {"CUDA_COREDUMP_FILE=x"}},
-        {NULL, {"CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=0"}},
+        {NULL, {"CUDA_COREDUMP_FILE=x"}}, /* the program's own */
         {NULL, {"CUFENCE_OPTIONS=uaf=strict"}},
         {NULL, {"CUFENCE_OPTIONS=uaf=lenient"}},
         {NULL, {"LD_PRELOAD="}},

@@ -41,9 +41,8 @@ static const struct {
     {{"CUDA_COREDUMP_FILE=core", "PYTORCH_NO_CUDA_MEMORY_CACHING=1", "KEPT=yes"}, {"--", "env"}, 0, {"LD_PRELOAD=" PRELOAD,
      "PYTORCH_CUDA_ALLOC_CONF=" ASYNC, "PYTORCH_ALLOC_CONF=" ASYNC, "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async",
      "TF_GPU_ALLOCATOR=cuda_malloc_async", "KEPT=yes"}, {0}},
-    {{"CUDA_COREDUMP_FILE=core", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"}, {"env"}, 0, {"!CUDA_COREDUMP_FILE",
+    {{"CUDA_COREDUMP_FILE=core", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"}, {"env"}, 0, {"CUDA_COREDUMP_FILE=core",
      "!PYTORCH_NO_CUDA_MEMORY_CACHING", "!CUFENCE_OPTIONS"}, {0}},
-    {{"CUDA_COREDUMP_FILE=core"}, {"--set", "explain=off", "env"}, 0, {"CUDA_COREDUMP_FILE=core"}, {0}},
     /* options come in their order */
     {{"CUFENCE_OPTIONS=uaf=strict,align=auto, ",
      "PYTORCH_CUDA_ALLOC_CONF=backend:cufence,cufence_align:64,max_split_size_mb:1"}, {"--set", "side=start,peers=on",

@@ -54,12 +54,6 @@ static cufence_status nvtx(void)
     return environment_nvtx("/opt/lib/libcufence_preload.so", words);
 }
 
-static cufence_status coredumps(void)
-{
-    environment_coredumps(words);
-    return CUFENCE_OK;
-}
-
 /* ---- what comes of it: all of the environment, and what is said, in the golden file ---- */
 
 static const struct {
@@ -89,8 +83,6 @@ static const struct {
     {nvtx, {NULL}},
     {nvtx, {"NVTX_INJECTION64_PATH=/outer/libcufence.so"}},
     {nvtx, {"NVTX_INJECTION64_PATH=/opt/nsight/tool.so"}},
-    {coredumps, {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION=0", "CUDA_COREDUMP_FILE=core.%p", "CUDA_VISIBLE_DEVICES=1"}},
-    {coredumps, {"CUDA_COREDUMP_GENERATION_FLAGS=skip_abort", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1"}},
 };
 
 static void expect_variable(const char *wanted)

@@ -33,6 +33,14 @@ enum returned {
     RETURNED_CAPTURED = 8 /* the free is part of another graph, which holds the pool */
 };
 
+/* What was passed to a pool's begin. */
+struct pool_user {
+    cufence_pool_filter contains;
+    void *user;
+    void (*destroy)(void *);
+    struct pool_user *next; /* of those whose destroy() is due */
+};
+
 struct pool {
     struct books *books;
     uint64_t id[2];
@@ -47,11 +55,8 @@ struct pool {
     struct block *returned;
     struct pool **held; /* captures whose memory this graph frees */
     size_t held_count;
-    unsigned active; /* begun and not ended */
-    int may_lend;    /* what it keeps may be given to others when the device is full */
-    cufence_pool_filter contains;
-    void *user;
-    void (*destroy)(void *);
+    struct pool_user *begun; /* atomic; between begin and end, else NULL */
+    int may_lend;            /* what it keeps may be given to others when the device is full */
     struct pool *next;
 };
 

@@ -4,8 +4,9 @@
 
 #include <stdlib.h>
 
-/* Held while a pool's filter runs, so that pool_end() does not destroy it meanwhile. */
+/* Held while a pool's filter runs, so that its user is not destroyed meanwhile. */
 static struct lock filter_lock = LOCK(RANK_FILTER);
+static struct pool_user *forgotten; /* atomic; those whose destroy() is due */
 
 static struct pool *find(struct books *books, const uint64_t id[2])
 {
@@ -60,11 +61,12 @@ static struct pool *claimed(struct books *books, CUstream stream)
     lock_release(&books->lock);
     LL_FOREACH(pools, pool)
     {
-        if (!pool->active)
+        const struct pool_user *begun = __atomic_load_n(&pool->begun, __ATOMIC_ACQUIRE);
+        if (!begun)
             continue;
-        int mine = pool->contains ? pool->contains(stream, pool->user)
-                                  : driver->cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS &&
-                                        capture == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        int mine = begun->contains ? begun->contains(stream, begun->user)
+                                   : driver->cuStreamIsCapturing(stream, &capture) == CUDA_SUCCESS &&
+                                         capture == CU_STREAM_CAPTURE_STATUS_ACTIVE;
         if (mine) {
             found = pool;
             break;
@@ -163,33 +165,83 @@ static cufence_status unknown_pool(const uint64_t id[2])
                      (unsigned long long)id[1]);
 }
 
+/* Caller holds books->lock. made: for the pool, which takes it over if it succeeds. */
+static cufence_status begin(struct books *books, const uint64_t id[2], struct pool_user *made)
+{
+    lock_expect(RANK_BOOKS);
+    struct pool *pool = find(books, id);
+    if (!pool)
+        pool = add(books, id[0], id[1]);
+    if (!pool || !made)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for a pool");
+    if (pool->begun)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "pool (%llu, %llu) was begun and has not ended",
+                         (unsigned long long)id[0], (unsigned long long)id[1]);
+    __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED);
+    LL_DELETE(books->pools, pool); /* the one that was begun last comes first */
+    LL_PREPEND(books->pools, pool);
+    __atomic_store_n(&pool->begun, made, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&books->active_pools, 1, __ATOMIC_RELEASE);
+    return CUFENCE_OK;
+}
+
 cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user, void (*destroy)(void *))
 {
     cufence_status status = CUFENCE_OK;
     struct books *books = books_on(device, id, &status);
     if (!books)
         return status;
-    HOLD(&filter_lock);
-    HOLD(&books->lock);
-    struct pool *pool = find(books, id);
-    if (!pool)
-        pool = add(books, id[0], id[1]);
-    if (!pool) {
-        status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for a pool");
-    } else if (pool->active) {
-        status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "pool (%llu, %llu) was begun and has not ended",
-                           (unsigned long long)id[0], (unsigned long long)id[1]);
-    } else {
-        __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED);
-        LL_DELETE(books->pools, pool); /* the one that was begun last comes first */
-        LL_PREPEND(books->pools, pool);
-        pool->active = 1;
-        pool->contains = contains;
-        pool->user = user;
-        pool->destroy = destroy;
-        __atomic_add_fetch(&books->active_pools, 1, __ATOMIC_RELEASE);
-    }
+    struct pool_user *made = malloc(sizeof *made);
+    if (made)
+        *made = (struct pool_user){contains, user, destroy, NULL};
+    lock_take(&filter_lock);
+    lock_take(&books->lock);
+    status = begin(books, id, made);
+    lock_release(&books->lock);
+    lock_release(&filter_lock);
+    if (status != CUFENCE_OK)
+        free(made);
+    pools_tell_users(); /* NOLINT(clang-analyzer-unix.Malloc): the pool has it */
     return status;
+}
+
+/* Returns what pool_begin() has begun, and ends it; NULL if there is nothing. Caller holds books->lock. */
+static struct pool_user *take_user(struct pool *pool)
+{
+    lock_expect(RANK_BOOKS);
+    struct pool_user *begun = __atomic_exchange_n(&pool->begun, NULL, __ATOMIC_ACQ_REL);
+    if (begun)
+        __atomic_sub_fetch(&pool->books->active_pools, 1, __ATOMIC_RELEASE);
+    return begun;
+}
+
+static void destroy_all(struct pool_user *users)
+{
+    struct pool_user *user, *next;
+    lock_take(&filter_lock); /* none of their filters runs any more */
+    lock_release(&filter_lock);
+    LL_FOREACH_SAFE(users, user, next)
+    {
+        if (user->destroy)
+            user->destroy(user->user);
+        free(user);
+    }
+}
+
+void pool_forget_user(struct pool *pool)
+{
+    struct pool_user *user = take_user(pool);
+    if (!user)
+        return;
+    user->next = __atomic_load_n(&forgotten, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&forgotten, &user->next, user, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ;
+}
+
+void pools_tell_users(void)
+{
+    if (__atomic_load_n(&forgotten, __ATOMIC_RELAXED))
+        destroy_all(__atomic_exchange_n(&forgotten, NULL, __ATOMIC_ACQUIRE));
 }
 
 cufence_status pool_request(int device, const uint64_t id[2], enum pool_request what, int *users)
@@ -234,7 +286,7 @@ void pools_lend(struct books *books)
     HOLD(&books->lock);
     LL_FOREACH(books->pools, pool)
     {
-        if (pool->may_lend && !pool->active)
+        if (pool->may_lend && !pool->begun)
             pools_drop_lists(pool);
     }
 }
@@ -245,24 +297,14 @@ cufence_status pool_end(int device, const uint64_t id[2])
     struct books *books = books_on(device, id, &status);
     if (!books)
         return status;
-    void (*destroy)(void *) = NULL;
-    void *user = NULL;
-    lock_take(&filter_lock);
     lock_take(&books->lock);
     struct pool *pool = find(books, id);
-    if (pool && pool->active) {
-        pool->active = 0;
-        __atomic_sub_fetch(&books->active_pools, 1, __ATOMIC_RELEASE);
-        destroy = pool->destroy;
-        user = pool->user;
-        pool->contains = NULL;
-        pool->destroy = NULL;
-    } else {
-        status = unknown_pool(id);
-    }
+    struct pool_user *user = pool ? take_user(pool) : NULL;
     lock_release(&books->lock);
-    lock_release(&filter_lock);
-    if (destroy)
-        destroy(user);
+    if (user)
+        destroy_all(user);
+    else
+        status = unknown_pool(id);
+    pools_tell_users();
     return status;
 }

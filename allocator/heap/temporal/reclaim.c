@@ -21,10 +21,11 @@ struct books *heap_hold(struct context *ending, int is_certain)
 
 void heap_go_on(struct books *held)
 {
-    if (!held)
-        return;
-    waits_set_ending(held, 0);
-    visit_end(held);
+    if (held) {
+        waits_set_ending(held, 0);
+        visit_end(held);
+    }
+    pools_tell_users();
 }
 
 /* With uaf=strict each allocation needs a mapping. The background thread makes them ahead, from the memory of the blocks that
