@@ -110,6 +110,9 @@ void cusim_raise(uint32_t exception);
 void cusim_declare_variable(const char *name);
 void *cusim_variable(void); /* for kernels: where it is */
 
+/* For kernels: where the memory of a texture or surface (CUtexObject, CUsurfObject) begins; NULL: it is none, or no longer. */
+void *cusim_texture(unsigned long long object);
+
 /* Makes the nth call from now of a driver function do nothing and return `result`, once. nth = 0 clears. */
 void cusim_fail_call(const char *function, unsigned nth, CUresult result);
 
