@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When address space is reserved, sanitizers touch their shadow of it, which is slow for a large one. */
+/* When address space is reserved, sanitizers touch their shadow of it, which is slow for a large one. Without them it is half
+ * as much again as a power of two: who reserves the largest one that there is leaves some to others, as on a GPU. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define RESERVE_DEFAULT ((size_t)16 << 30)
@@ -20,7 +21,7 @@
 #elif defined(__SANITIZE_ADDRESS__)
 #define RESERVE_DEFAULT ((size_t)256 << 30)
 #else
-#define RESERVE_DEFAULT ((size_t)1 << 40)
+#define RESERVE_DEFAULT ((size_t)3 << 39)
 #endif
 #endif
 
