@@ -19,7 +19,7 @@ struct block *block_next_locked(const struct block *block)
     return block == NULL ? blocks : block->next;
 }
 
-void space_count(uint64_t *sum, uint64_t *high, uint64_t bytes)
+static void count(uint64_t *sum, uint64_t *high, uint64_t bytes)
 {
     *sum += bytes;
     if (*sum > *high)
@@ -61,13 +61,6 @@ CUresult block_map_locked(struct block *block, struct physical *physical)
     return CUDA_SUCCESS;
 }
 
-CUresult block_create_physical_locked(struct physical **out, size_t bytes, int device)
-{
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
-    return space_create_locked(out, bytes, device, &properties);
-}
-
 void block_drop_locked(struct block *block)
 {
     struct mapping *mapping = space_mapping_locked(block->start);
@@ -83,12 +76,14 @@ void block_drop_locked(struct block *block)
     free(block);
 }
 
-static CUresult create_block_locked(struct block **out, size_t size, int device)
+static CUresult create_block_locked(struct block **out, size_t size, int device, int is_for_graphs)
 {
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
     struct physical *physical;
-    space_make_room_locked(device, whole_pages(size)); /* it takes what is idle, as the new block is at first */
+    space_make_room_locked(device, whole_pages(size), is_for_graphs); /* takes what is idle, as the new block is at first */
     CALL_TRY(block_reserve_locked(out, size, device));
-    CUresult result = block_create_physical_locked(&physical, (*out)->bytes, device);
+    CUresult result = space_create_locked(&physical, (*out)->bytes, device, &properties);
     if (result == CUDA_SUCCESS) {
         result = block_map_locked(*out, physical);
         physical->references = 0; /* its mapping holds it */
@@ -103,6 +98,8 @@ static void free_block_locked(struct block *block)
 {
     if (block->pool != NULL)
         block->pool->reserved -= block->bytes;
+    if (block->pool != NULL && block->pool->is_of_graphs)
+        graph_memory_unbind_locked(block);
     block_drop_locked(block);
 }
 
@@ -121,14 +118,13 @@ static void trim_locked(struct space_pool *pool, uint64_t reserved_bytes)
     }
 }
 
-void space_make_room_locked(int device, size_t size)
+void space_make_room_locked(int device, size_t size, int is_for_graphs)
 {
     for (struct block *block = blocks, *next; block != NULL && !space_has_room_locked(device, size); block = next) {
         next = block->next;
-        if (block->device == device && is_idle(block))
+        if (block->device == device && is_idle(block) && (!is_for_graphs || block->pool->is_of_graphs))
             free_block_locked(block);
     }
-    graph_memory_make_room_locked(device, size);
 }
 
 static CUresult check(const CUdeviceptr *address, size_t size)
@@ -143,7 +139,7 @@ CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, in
     struct block *block;
     CALL_TRY(check(address, size));
     HOLD(&space_lock);
-    CALL_TRY(create_block_locked(&block, size, device));
+    CALL_TRY(create_block_locked(&block, size, device, 0));
     block->context = context;
     block->is_live = 1;
     *address = block->start;
@@ -166,18 +162,31 @@ static struct block *find_freed_locked(const struct space_pool *pool, size_t siz
     return found;
 }
 
-CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, struct space_pool *pool, int device, CUstream stream,
-                                struct ticket *after)
+void block_set_live_locked(struct block *block, int is_live)
 {
-    CALL_TRY(check(address, size));
-    HOLD(&space_lock);
+    block->is_live = is_live;
+    if (block->pool != NULL && is_live)
+        count(&block->pool->used, &block->pool->used_high, block->requested);
+    else if (block->pool != NULL)
+        block->pool->used -= block->requested;
+}
+
+void block_use_locked(struct block *block, CUstream stream)
+{
+    block->use.pending++;
+    block->use.last = (struct ticket){stream, stream->submitted + 1};
+}
+
+CUresult block_take_locked(struct block **out, size_t size, struct space_pool *pool, int device, CUstream stream,
+                           struct ticket *after)
+{
     struct block *block = find_freed_locked(pool, size, stream, 0);
     CUresult result = CUDA_SUCCESS;
     if (block == NULL) {
-        result = create_block_locked(&block, size, device);
+        result = create_block_locked(&block, size, device, pool->is_of_graphs);
         if (result == CUDA_SUCCESS) {
             block->pool = pool;
-            space_count(&pool->reserved, &pool->reserved_high, block->bytes);
+            count(&pool->reserved, &pool->reserved_high, block->bytes);
         } else {
             block = find_freed_locked(pool, size, stream, 1);
         }
@@ -187,9 +196,19 @@ CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, struct space_
     if (!is_idle(block) && block->use.last.stream != stream)
         *after = block->use.last;
     block->requested = size;
-    block->is_live = 1;
     block->id = space_new_id();
-    space_count(&pool->used, &pool->used_high, size);
+    block_set_live_locked(block, 1);
+    *out = block;
+    return CUDA_SUCCESS;
+}
+
+CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, struct space_pool *pool, int device, CUstream stream,
+                                struct ticket *after)
+{
+    struct block *block;
+    CALL_TRY(check(address, size));
+    HOLD(&space_lock);
+    CALL_TRY(block_take_locked(&block, size, pool, device, stream, after));
     *address = block->start;
     return CUDA_SUCCESS;
 }
@@ -199,13 +218,6 @@ static struct block *find_live_locked(CUdeviceptr address)
 {
     struct block *block = space_block_locked(address);
     return block != NULL && block->start == address && block->is_live ? block : NULL;
-}
-
-static void retire_locked(struct block *block)
-{
-    block->is_live = 0;
-    if (block->pool != NULL)
-        block->pool->used -= block->requested;
 }
 
 /* Only a pool keeps freed memory. */
@@ -220,10 +232,12 @@ CUresult space_free(CUdeviceptr address)
     HOLD(&space_lock);
     struct block *block = find_live_locked(address);
     CALL_REFUSE(block == NULL, INVALID_VALUE);
-    if (block->references != 0)
-        return graph_memory_free_locked(block, NULL, NULL);
+    if (block->references != 0) {
+        graph_memory_free_locked(block, NULL, NULL);
+        return CUDA_SUCCESS;
+    }
     struct space_pool *pool = block->pool;
-    retire_locked(block);
+    block_set_live_locked(block, 0);
     collect_locked(block);
     if (pool != NULL)
         trim_locked(pool, pool->threshold);
@@ -235,25 +249,23 @@ CUresult space_retire(CUdeviceptr address, CUstream stream, struct operation *op
     HOLD(&space_lock);
     struct block *block = find_live_locked(address);
     CALL_REFUSE(block == NULL, INVALID_VALUE);
+    if (block->references != 0) {
+        graph_memory_free_locked(block, stream, operation);
+        return CUDA_SUCCESS;
+    }
+    block_set_live_locked(block, 0);
+    block_use_locked(block, stream);
     operation->freed.block = block;
-    if (block->references != 0)
-        return graph_memory_free_locked(block, stream, operation);
-    retire_locked(block);
-    block->use.pending++;
-    block->use.last = (struct ticket){stream, stream->submitted + 1}; /* what is submitted next: the free */
     return CUDA_SUCCESS;
 }
 
 void space_pass(const struct operation *operation)
 {
     HOLD(&space_lock);
-    struct block *block = operation->freed.block;
-    if (operation->freed.backing != NULL) {
-        graph_memory_pass_locked(block, operation->freed.backing);
-        return;
-    }
-    block->use.pending--;
-    collect_locked(block);
+    operation->freed.block->use.pending--;
+    collect_locked(operation->freed.block);
+    if (operation->freed.address != NULL)
+        graph_memory_release_locked(operation->freed.address);
 }
 
 void space_trim(struct space_pool *pool, uint64_t reserved_bytes)

@@ -1,85 +1,9 @@
-/* The memory of graphs: space.h says how it lives. */
+/* The memory of graphs: space.h says how it lives. A block with references is an address; what it is bound to is its backing.
+ */
 #include "space_locked.h"
 #include "capture.h"
 
 #include <stdlib.h>
-
-/* Physical memory that launches bind to addresses. */
-struct backing {
-    struct backing *next;
-    struct physical *physical;
-    struct use use;
-    int is_taken; /* by an allocation that is live */
-};
-
-static struct backing *backings; /* under space_lock */
-static struct {
-    uint64_t used, used_high, reserved, reserved_high;
-} figures[SIM_MAX_DEVICES]; /* under space_lock */
-
-/* ---- physical memory ---- */
-
-static int is_idle(const struct backing *backing)
-{
-    return !backing->is_taken && backing->use.pending == 0;
-}
-
-static void free_locked(struct backing **link)
-{
-    struct backing *backing = *link;
-    for (struct block *block = block_next_locked(NULL); block != NULL; block = block->next) {
-        struct mapping *mapping = block->references == 0 ? NULL : space_mapping_locked(block->start);
-        if (mapping != NULL && mapping->physical == backing->physical)
-            space_unmap_locked(mapping);
-        if (block->backing == backing)
-            block->backing = NULL;
-    }
-    figures[backing->physical->file].reserved -= backing->physical->size;
-    backing->physical->references = 0;
-    space_drop_locked(backing->physical);
-    *link = backing->next;
-    free(backing);
-}
-
-int graph_memory_make_room_locked(int device, size_t size)
-{
-    for (struct backing **link = &backings; *link != NULL && !space_has_room_locked(device, size);) {
-        if ((*link)->physical->file == device && is_idle(*link))
-            free_locked(link);
-        else
-            link = &(*link)->next;
-    }
-    return space_has_room_locked(device, size);
-}
-
-/* Finds memory that is free for the stream's next work: what the block had last, or of its size; or (is_short) larger. */
-static struct backing *find_locked(const struct block *block, CUstream stream, int is_short)
-{
-    struct backing *found = NULL;
-    for (struct backing *backing = backings; backing != NULL; backing = backing->next) {
-        size_t size = backing->physical->size;
-        if (backing->is_taken || (backing->use.pending != 0 && backing->use.last.stream != stream) ||
-            backing->physical->file != block->device || (is_short ? size < block->bytes : size != block->bytes))
-            continue;
-        if (found == NULL || size < found->physical->size || block->backing == backing)
-            found = backing;
-    }
-    return found;
-}
-
-static struct backing *create_locked(const struct block *block)
-{
-    struct backing *backing = calloc(1, sizeof *backing);
-    if (backing == NULL || !graph_memory_make_room_locked(block->device, block->bytes) ||
-        block_create_physical_locked(&backing->physical, block->bytes, block->device) != CUDA_SUCCESS) {
-        free(backing);
-        return NULL;
-    }
-    backing->next = backings;
-    backings = backing;
-    space_count(&figures[block->device].reserved, &figures[block->device].reserved_high, block->bytes);
-    return backing;
-}
 
 /* ---- nodes ---- */
 
@@ -121,60 +45,44 @@ CUresult graph_memory_free_node(struct operation **node, const struct recording 
     return CUDA_SUCCESS;
 }
 
-CUdeviceptr graph_memory_address(const struct block *block)
+CUdeviceptr graph_memory_address(const struct block *address)
 {
-    return block->start;
+    return address->start;
 }
 
-static void release_locked(struct block *block)
+void graph_memory_release_locked(struct block *address)
 {
-    if (--block->references == 0)
-        block_drop_locked(block);
+    if (--address->references == 0)
+        block_drop_locked(address);
 }
 
-void graph_memory_release(struct block *block)
+void graph_memory_release(struct block *address)
 {
     HOLD(&space_lock);
-    release_locked(block);
+    graph_memory_release_locked(address);
 }
 
-/* ---- allocating and freeing ---- */
+/* ---- allocating and freeing, as calls see it ---- */
 
-static void set_live_locked(struct block *block, struct backing *backing, int is_live)
+static void set_live_locked(struct block *address, int is_live)
 {
-    block->is_live = backing->is_taken = is_live;
-    block->backing = backing;
-    if (is_live) {
-        block->references++;
-        space_count(&figures[block->device].used, &figures[block->device].used_high, block->requested);
-    } else {
-        figures[block->device].used -= block->requested;
+    address->is_live = is_live;
+    if (is_live)
+        address->references++;
+    else
+        graph_memory_release_locked(address);
+}
+
+void graph_memory_free_locked(struct block *address, CUstream stream, struct operation *operation)
+{
+    block_set_live_locked(address->backing, 0);
+    if (stream != NULL) {
+        block_use_locked(address->backing, stream);
+        operation->freed.block = address->backing;
+        operation->freed.address = address;
+        address->references++;
     }
-}
-
-static void use_locked(struct backing *backing, CUstream stream)
-{
-    backing->use.pending++;
-    backing->use.last = (struct ticket){stream, stream->submitted + 1};
-}
-
-CUresult graph_memory_free_locked(struct block *block, CUstream stream, struct operation *operation)
-{
-    struct backing *backing = block->backing;
-    set_live_locked(block, backing, 0);
-    if (stream == NULL) {
-        release_locked(block);
-    } else {
-        use_locked(backing, stream);
-        operation->freed.backing = backing;
-    }
-    return CUDA_SUCCESS;
-}
-
-void graph_memory_pass_locked(struct block *block, struct backing *backing)
-{
-    backing->use.pending--;
-    release_locked(block);
+    set_live_locked(address, 0);
 }
 
 /* Returns the nth memory node of a recording, which has so many. */
@@ -188,79 +96,84 @@ static struct operation *node_at(const struct recording *recording, size_t nth)
 
 static CUresult check_locked(const struct recording *recording, int frees_first)
 {
-    for (size_t i = 0; i < recording->count; i++) {
-        const struct operation *node = recording->operations[i];
-        if (node->kind == OPERATION_RELEASE)
+    for (size_t i = 0; i < recording->memory_nodes; i++) {
+        const struct operation *node = node_at(recording, i);
+        if (node->kind == OPERATION_RELEASE) {
             CALL_REFUSE(!node->block->is_live && !has_node(recording, OPERATION_ALLOCATE, node->block), INVALID_VALUE);
-        if (node->kind != OPERATION_ALLOCATE || !node->block->is_live)
-            continue;
-        CALL_REFUSE(!frees_first, INVALID_VALUE);
-        set_live_locked(node->block, node->block->backing, 0);
-        release_locked(node->block); /* the node has a reference of its own */
+        } else if (node->block->is_live) {
+            CALL_REFUSE(!frees_first, INVALID_VALUE);
+            graph_memory_free_locked(node->block, NULL, NULL);
+        }
     }
     return CUDA_SUCCESS;
 }
 
-static CUresult play_locked(const struct operation *node, CUstream stream, struct backing **out)
+static CUresult play_locked(const struct operation *node, CUstream stream, struct block **memory)
 {
-    struct block *block = node->block;
-    struct backing *backing = block->backing;
+    struct block *address = node->block;
+    struct ticket none;
     int is_allocated = node->kind == OPERATION_ALLOCATE;
-    if (is_allocated) {
-        backing = find_locked(block, stream, 0);
-        if (backing == NULL)
-            backing = create_locked(block);
-        if (backing == NULL)
-            backing = find_locked(block, stream, 1);
-        CALL_REFUSE(backing == NULL, OUT_OF_MEMORY);
-    }
-    set_live_locked(block, backing, is_allocated);
-    if (!is_allocated)
-        release_locked(block); /* likewise */
-    use_locked(backing, stream);
-    *out = backing;
+    if (is_allocated)
+        CALL_TRY(block_take_locked(&address->backing, address->requested, pool_of_graphs(address->device), address->device,
+                                   stream, &none));
+    else
+        block_set_live_locked(address->backing, 0);
+    set_live_locked(address, is_allocated);
+    block_use_locked(address->backing, stream);
+    *memory = address->backing;
     return CUDA_SUCCESS;
 }
 
-static void undo_locked(const struct operation *node, struct backing *backing)
+static void undo_locked(const struct operation *node, struct block *memory)
 {
-    set_live_locked(node->block, backing, node->kind == OPERATION_RELEASE);
-    if (node->kind == OPERATION_ALLOCATE)
-        release_locked(node->block);
-    backing->use.pending--;
+    int was_live = node->kind == OPERATION_RELEASE;
+    memory->use.pending--;
+    block_set_live_locked(memory, was_live);
+    set_live_locked(node->block, was_live);
 }
 
 CUresult graph_memory_launch(struct operation *launch, CUstream stream)
 {
     const struct recording *recording = launch->graph.recording;
-    size_t count = recording->memory_nodes, done = 0;
-    struct backing **memory = launch->graph.memory = calloc(count, sizeof *memory);
+    struct block **memory = launch->graph.memory = calloc(recording->memory_nodes, sizeof(struct block *));
     CALL_REFUSE(memory == NULL, OUT_OF_MEMORY);
     HOLD(&space_lock);
-    CALL_TRY(check_locked(recording, launch->graph.frees_first));
-    while (done < count) {
-        CUresult result = play_locked(node_at(recording, done), stream, &memory[done]);
-        if (result != CUDA_SUCCESS) {
-            while (done-- != 0)
-                undo_locked(node_at(recording, done), memory[done]);
-            return result;
-        }
-        done++;
+    CUresult result = check_locked(recording, launch->graph.frees_first);
+    size_t done = 0;
+    while (result == CUDA_SUCCESS && done < recording->memory_nodes) {
+        result = play_locked(node_at(recording, done), stream, &memory[done]);
+        done += result == CUDA_SUCCESS;
     }
-    return CUDA_SUCCESS;
+    while (result != CUDA_SUCCESS && done-- != 0)
+        undo_locked(node_at(recording, done), memory[done]);
+    return result;
+}
+
+/* ---- the launch runs ---- */
+
+void graph_memory_unbind_locked(const struct block *backing)
+{
+    const struct physical *physical = space_mapping_locked(backing->start)->physical;
+    for (struct block *block = block_next_locked(NULL); block != NULL; block = block->next) {
+        struct mapping *mapping = block->references == 0 ? NULL : space_mapping_locked(block->start);
+        if (mapping != NULL && mapping->physical == physical)
+            space_unmap_locked(mapping);
+        if (block->backing == backing)
+            block->backing = NULL;
+    }
 }
 
 /* A launch that has bound the address otherwise has ended: launches of a graph don't overlap. */
-void graph_memory_bind(const struct operation *launch, size_t nth, struct block *block)
+void graph_memory_bind(const struct operation *launch, size_t nth, struct block *address)
 {
     HOLD(&space_lock);
-    struct physical *physical = launch->graph.memory[nth]->physical;
-    struct mapping *mapping = space_mapping_locked(block->start);
+    struct physical *physical = space_mapping_locked(launch->graph.memory[nth]->start)->physical;
+    struct mapping *mapping = space_mapping_locked(address->start);
     if (mapping != NULL && mapping->physical == physical)
         return;
     if (mapping != NULL)
         space_unmap_locked(mapping);
-    block_map_locked(block, physical); /* if it fails, the graph's work faults */
+    block_map_locked(address, physical); /* if it fails, the graph's work faults */
 }
 
 void graph_memory_end(const struct operation *launch)
@@ -268,46 +181,4 @@ void graph_memory_end(const struct operation *launch)
     HOLD(&space_lock);
     for (size_t i = 0; i < launch->graph.recording->memory_nodes; i++)
         launch->graph.memory[i]->use.pending--;
-}
-
-/* ---- figures ---- */
-
-SIM_API CUresult cuDeviceGraphMemTrim(CUdevice device)
-{
-    CALL_ENTER("cuDeviceGraphMemTrim");
-    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
-    HOLD(&space_lock);
-    graph_memory_make_room_locked(device, SIZE_MAX);
-    return CUDA_SUCCESS;
-}
-
-static uint64_t *figure_of(CUdevice device, CUgraphMem_attribute attribute)
-{
-    uint64_t *const table[] = {[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT] = &figures[device].used,
-                               [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = &figures[device].used_high,
-                               [CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT] = &figures[device].reserved,
-                               [CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = &figures[device].reserved_high};
-    return (unsigned)attribute < sizeof table / sizeof *table ? table[attribute] : NULL;
-}
-
-SIM_API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
-{
-    CALL_ENTER("cuDeviceGetGraphMemAttribute");
-    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
-    HOLD(&space_lock);
-    CALL_REFUSE(value == NULL || figure_of(device, attr) == NULL, INVALID_VALUE);
-    *(cuuint64_t *)value = *figure_of(device, attr);
-    return CUDA_SUCCESS;
-}
-
-/* The high-water marks can be reset. */
-SIM_API CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
-{
-    CALL_ENTER("cuDeviceSetGraphMemAttribute");
-    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
-    HOLD(&space_lock);
-    CALL_REFUSE(value == NULL || *(const cuuint64_t *)value != 0, INVALID_VALUE);
-    CALL_REFUSE(attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, INVALID_VALUE);
-    *figure_of(device, attr) = *figure_of(device, (CUgraphMem_attribute)(attr - 1));
-    return CUDA_SUCCESS;
 }

@@ -8,7 +8,6 @@
 
 #include "context.h"
 
-struct backing;
 struct block;
 struct recording;
 
@@ -86,12 +85,12 @@ struct operation {
         } wait;
         struct {
             struct recording *recording;
-            struct backing **memory; /* of each memory node of a launch, or NULL; owned */
+            struct block **memory; /* of each memory node of a launch, or NULL; owned */
             int frees_first;         /* what has not been freed since the last launch */
         } graph;
         struct {
             struct block *block;
-            struct backing *backing; /* of memory of a graph, else NULL */
+            struct block *address; /* of memory of a graph, else NULL; reference held */
         } freed;
         struct block *block; /* OPERATION_ALLOCATE, OPERATION_RELEASE; reference held */
     };

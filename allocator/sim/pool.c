@@ -17,6 +17,7 @@ struct CUmemPoolHandle_st {
 
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after the queue lock and before space.c's */
 static struct CUmemPoolHandle_st defaults[SIM_MAX_DEVICES];    /* under pools_lock, like everything below */
+static struct CUmemPoolHandle_st of_graphs[SIM_MAX_DEVICES];   /* no handle names these */
 static CUmemoryPool current[SIM_MAX_DEVICES];                  /* NULL: the default */
 static CUmemoryPool pools;                                     /* created by the program */
 
@@ -35,6 +36,11 @@ static CUmemoryPool default_pool_locked(int device)
     if (pool->memory.access[device] == CU_MEM_ACCESS_FLAGS_PROT_NONE)
         set_up(pool, device);
     return pool;
+}
+
+struct space_pool *pool_of_graphs(int device)
+{
+    return &of_graphs[device].memory;
 }
 
 static CUmemoryPool current_pool_locked(int device)
@@ -308,5 +314,36 @@ SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
     HOLD(&pools_lock);
     CALL_REFUSE(!is_pool_locked(memPool), INVALID_VALUE);
     *flags = memPool->memory.access[location->id];
+    return CUDA_SUCCESS;
+}
+
+/* ---- the memory of graphs ---- */
+
+static const CUmemPool_attribute like[] = {[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT] = CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+                                           [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+                                           [CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT] = CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                           [CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH};
+
+SIM_API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+{
+    CALL_ENTER("cuDeviceGetGraphMemAttribute");
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    CALL_REFUSE(value == NULL || (unsigned)attr >= sizeof like / sizeof *like, INVALID_VALUE);
+    return get_attribute(&of_graphs[device], like[attr], value);
+}
+
+SIM_API CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+{
+    CALL_ENTER("cuDeviceSetGraphMemAttribute");
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    CALL_REFUSE(value == NULL || (unsigned)attr >= sizeof like / sizeof *like, INVALID_VALUE);
+    return set_attribute(&of_graphs[device], like[attr], value);
+}
+
+SIM_API CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    CALL_ENTER("cuDeviceGraphMemTrim");
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    space_trim(pool_of_graphs(device), 0);
     return CUDA_SUCCESS;
 }

@@ -81,6 +81,8 @@ CUresult space_initialize(void)
         char name[32];
         snprintf(name, sizeof name, "cufence-sim-%u", i);
         files[i] = i < config_get()->devices || i == HOST_FILE ? pages_open(name) : -1;
+        if (i < SIM_MAX_DEVICES)
+            *pool_of_graphs((int)i) = (struct space_pool){.threshold = UINT64_MAX, .is_of_graphs = 1};
         CALL_REFUSE(files[i] < 0 && (i < config_get()->devices || i == HOST_FILE), OPERATING_SYSTEM);
     }
     return CUDA_SUCCESS;
@@ -234,7 +236,7 @@ SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, 
     CALL_REFUSE(file != HOST_FILE && !config_has_device(file), INVALID_DEVICE);
     struct physical *physical;
     HOLD(&space_lock);
-    space_make_room_locked(file, size);
+    space_make_room_locked(file, size, 0);
     CALL_TRY(space_create_locked(&physical, size, file, properties));
     *handle = physical->handle;
     return CUDA_SUCCESS;

@@ -10,9 +10,9 @@
 #include "config.h"
 #include "context.h"
 
-struct backing;
 struct block;
 struct operation;
+struct recording;
 
 CUresult space_initialize(void);
 
@@ -23,6 +23,7 @@ struct space_pool {
     uint64_t reserved, reserved_high; /* bytes of physical memory, freed memory included */
     uint64_t threshold;               /* a synchronisation releases freed memory beyond so many reserved bytes */
     int depends;                      /* memory may be used again behind a free on another stream */
+    int is_of_graphs;                 /* what it gives is bound to addresses: graph_memory.c */
     CUmemAccess_flags access[SIM_MAX_DEVICES];
 };
 
@@ -75,21 +76,22 @@ int space_is_device(CUdeviceptr address);
 int space_is_accessible(CUdeviceptr address, size_t size, int is_write, int device);
 
 /*
- * graph_memory.c: memory that graphs allocate. Its address is reserved when the node is made; physical memory is bound to it by
- * each launch, serves the graphs of a stream one after the other, and is kept for the next ones.
+ * graph_memory.c: memory that graphs allocate. Its address is reserved when the node is made. Each launch binds physical memory
+ * to it, an allocation from a pool that keeps all: so it serves the graphs of a stream one after the other.
  */
-struct recording;
-
 /* Create the operation of an allocation or free node. Errors: INVALID_VALUE (no memory of a graph; or a node of the recording,
  * or one that excludes it, frees the memory already), OUT_OF_MEMORY. */
 CUresult graph_memory_allocate_node(struct operation **node, CUdeviceptr *address, size_t size, int device);
 CUresult graph_memory_free_node(struct operation **node, const struct recording *recording, CUdeviceptr address);
-CUdeviceptr graph_memory_address(const struct block *block);
-void graph_memory_release(struct block *block); /* a node's reference */
+CUdeviceptr graph_memory_address(const struct block *address);
+void graph_memory_release(struct block *address); /* a node's reference */
 
 /* Allocates and frees what the nodes of a graph's launch do, as calls see it; with `frees_first`, frees first what has not been
  * freed. Errors: INVALID_VALUE (still allocated, or not allocated), OUT_OF_MEMORY. */
 CUresult graph_memory_launch(struct operation *launch, CUstream stream);
 /* When the launch runs: puts the memory in place for its nth memory node; when it has ended. */
-void graph_memory_bind(const struct operation *launch, size_t nth, struct block *block);
+void graph_memory_bind(const struct operation *launch, size_t nth, struct block *address);
 void graph_memory_end(const struct operation *launch);
+
+/* pool.c: where graphs have memory from. */
+struct space_pool *pool_of_graphs(int device);

@@ -39,7 +39,7 @@ struct use {
     struct ticket last; /* the last of them; holds no reference */
 };
 
-/* An allocation of cuMemAlloc, of a pool or of graphs. */
+/* An allocation of cuMemAlloc, of a pool, or the address of a graph's. */
 struct block {
     struct block *previous, *next;
     uint64_t start;
@@ -48,11 +48,11 @@ struct block {
     int is_live;             /* allocated, and not freed, as calls see it */
     CUcontext context;       /* of cuMemAlloc, else NULL */
     struct space_pool *pool; /* or NULL */
-    struct use use;          /* not of a graph's */
+    struct use use;          /* not of an address */
     uint64_t id;
-    /* Memory of graphs: */
-    unsigned references;     /* held by nodes, by frees that were not passed, and while it is live; 0: no memory of a graph */
-    struct backing *backing; /* that it has or had last */
+    /* An address of a graph's: */
+    unsigned references;   /* held by nodes, by frees that were not passed, and while it is live; 0: it is none */
+    struct block *backing; /* the memory that it has or had last, or NULL */
     int is_freed_inside, is_freed_outside; /* by a node of the graph that allocates it, of another one */
 };
 
@@ -82,23 +82,24 @@ int space_protect_locked(struct mapping *mapping, int device, enum pages_access 
 struct mapping *space_mapping_locked(uint64_t address); /* that holds the address, or NULL */
 struct block *space_block_locked(uint64_t address);     /* likewise, mapped or not */
 
-/* blocks.c: gives a block its address, and space behind it that stays unmapped, so that an overrun doesn't reach host memory.
- */
+/* blocks.c: gives a block its address, and space behind it that stays unmapped, so that an overrun doesn't reach host memory. */
 CUresult block_reserve_locked(struct block **out, size_t requested, int device);
 CUresult block_map_locked(struct block *block, struct physical *physical); /* open to all devices */
 void block_drop_locked(struct block *block);                               /* also what is mapped there */
 struct block *block_next_locked(const struct block *block);                /* NULL: the first one */
-CUresult block_create_physical_locked(struct physical **out, size_t bytes, int device);
-/* Raises a figure, and its high-water mark. */
-void space_count(uint64_t *sum, uint64_t *high, uint64_t bytes);
+/* As space_allocate_ordered(). */
+CUresult block_take_locked(struct block **out, size_t size, struct space_pool *pool, int device, CUstream stream,
+                           struct ticket *after);
+void block_set_live_locked(struct block *block, int is_live);      /* and counts it in its pool */
+void block_use_locked(struct block *block, CUstream stream); /* by what is submitted next */
 
-/* Releases what pools keep and nobody uses until the device has room, then what graphs keep. */
-void space_make_room_locked(int device, size_t size);
-/* graph_memory.c: the latter. Returns whether there is room. */
-int graph_memory_make_room_locked(int device, size_t size);
-/* Of memory of a graph, as space_free() and space_retire(); `stream` is NULL if the free is at once. */
-CUresult graph_memory_free_locked(struct block *block, CUstream stream, struct operation *operation);
-void graph_memory_pass_locked(struct block *block, struct backing *backing);
+/* Releases what pools keep and nobody uses until the device has room; for graphs, what they keep. */
+void space_make_room_locked(int device, size_t size, int is_for_graphs);
+/* graph_memory.c: unmaps memory that is given up. */
+void graph_memory_unbind_locked(const struct block *backing);
+/* Frees, as space_free() and space_retire(); `stream` is NULL if it is at once. */
+void graph_memory_free_locked(struct block *address, CUstream stream, struct operation *operation);
+void graph_memory_release_locked(struct block *address);
 
 /* share.c: gives back an imported handle's use of its file. */
 void share_close_locked(struct shared_file *file);

@@ -197,15 +197,21 @@ SIM_API CUresult cuMemcpyHtoDAsync(CUdeviceptr dstDevice, const void *srcHost, s
     return copy_from_host(dstDevice, srcHost, ByteCount, hStream);
 }
 
-/* One side of a copy of rows and slices. */
+/* CUDA_MEMCPY3D_PEER, and its two sides, which lie alike. CUDA_MEMCPY3D is the same, but has no contexts. */
 struct shape {
+    size_t x, y, z, lod;
     CUmemorytype type;
     const void *host;
     CUdeviceptr device;
     CUarray array;
     CUcontext context;
-    size_t x, y, z, pitch, height;
+    size_t pitch, height;
 };
+struct volume {
+    struct shape from, to;
+    size_t bytes, rows, slices;
+};
+_Static_assert(sizeof(struct volume) == sizeof(CUDA_MEMCPY3D_PEER) && sizeof(struct volume) == sizeof(CUDA_MEMCPY3D), "alike");
 
 static CUresult make_end(struct transfer_end *end, const struct shape *shape, const struct transfer *transfer)
 {
@@ -222,83 +228,56 @@ static CUresult make_end(struct transfer_end *end, const struct shape *shape, co
     } else if (shape->type == CU_MEMORYTYPE_ARRAY) {
         CALL_TRY(array_end(shape->array, end));
     }
-    if ((transfer->rows > 1 && end->pitch < shape->x + transfer->bytes) ||
+    if (shape->lod != 0 || (transfer->rows > 1 && end->pitch < shape->x + transfer->bytes) ||
         (transfer->slices > 1 && end->slice < end->pitch * transfer->rows))
         return CUDA_ERROR_INVALID_VALUE;
     end->address += shape->z * end->slice + shape->y * end->pitch + shape->x;
     return CUDA_SUCCESS;
 }
 
-static CUresult make_2d(struct transfer *transfer, const CUDA_MEMCPY2D *copy)
+static CUresult make_transfer(struct transfer *transfer, const struct volume *volume)
 {
-    CALL_REFUSE(copy == NULL, INVALID_VALUE);
-    const struct shape to = {copy->dstMemoryType,
-                             copy->dstHost,
-                             copy->dstDevice,
-                             copy->dstArray,
-                             NULL,
-                             copy->dstXInBytes,
-                             copy->dstY,
-                             0,
-                             copy->dstPitch,
-                             0};
-    const struct shape from = {copy->srcMemoryType,
-                               copy->srcHost,
-                               copy->srcDevice,
-                               copy->srcArray,
-                               NULL,
-                               copy->srcXInBytes,
-                               copy->srcY,
-                               0,
-                               copy->srcPitch,
-                               0};
-    *transfer = (struct transfer){.bytes = copy->WidthInBytes, .rows = copy->Height, .slices = 1};
-    CALL_TRY(make_end(&transfer->to, &to, transfer));
-    return make_end(&transfer->from, &from, transfer);
-}
-
-static CUresult make_3d(struct transfer *transfer, const CUDA_MEMCPY3D_PEER *copy)
-{
-    CALL_REFUSE(copy == NULL || copy->srcLOD != 0 || copy->dstLOD != 0, INVALID_VALUE);
-    const struct shape to = {copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray, copy->dstContext,
-                             copy->dstXInBytes,   copy->dstY,    copy->dstZ,      copy->dstPitch, copy->dstHeight};
-    const struct shape from = {copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray, copy->srcContext,
-                               copy->srcXInBytes,   copy->srcY,    copy->srcZ,      copy->srcPitch, copy->srcHeight};
-    *transfer = (struct transfer){.bytes = copy->WidthInBytes, .rows = copy->Height, .slices = copy->Depth};
-    CALL_TRY(make_end(&transfer->to, &to, transfer));
-    return make_end(&transfer->from, &from, transfer);
+    *transfer = (struct transfer){.bytes = volume->bytes, .rows = volume->rows, .slices = volume->slices};
+    CALL_TRY(make_end(&transfer->to, &volume->to, transfer));
+    return make_end(&transfer->from, &volume->from, transfer);
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream, enum submit_mode mode)
 {
     struct transfer transfer;
-    CALL_TRY(make_2d(&transfer, copy));
+    CALL_REFUSE(copy == NULL, INVALID_VALUE);
+    const struct volume volume = {{copy->srcXInBytes, copy->srcY, 0, 0, copy->srcMemoryType, copy->srcHost, copy->srcDevice,
+                                   copy->srcArray, NULL, copy->srcPitch, 0},
+                                  {copy->dstXInBytes, copy->dstY, 0, 0, copy->dstMemoryType, copy->dstHost, copy->dstDevice,
+                                   copy->dstArray, NULL, copy->dstPitch, 0},
+                                  copy->WidthInBytes,
+                                  copy->Height,
+                                  1};
+    CALL_TRY(make_transfer(&transfer, &volume));
     return copy_all(&transfer, stream, mode);
 }
 
-/* Both kinds of parameters lie alike, but that one has no contexts. */
-static const CUDA_MEMCPY3D_PEER *as_peer(CUDA_MEMCPY3D_PEER *peer, const CUDA_MEMCPY3D *copy)
+static CUresult make_3d(struct transfer *transfer, const void *copy, int is_peer)
 {
-    _Static_assert(sizeof *peer == sizeof *copy, "alike");
-    if (copy == NULL)
-        return NULL;
-    memcpy(peer, copy, sizeof *peer);
-    peer->srcContext = peer->dstContext = NULL;
-    return peer;
+    struct volume volume;
+    CALL_REFUSE(copy == NULL, INVALID_VALUE);
+    memcpy(&volume, copy, sizeof volume);
+    if (!is_peer)
+        volume.to.context = volume.from.context = NULL;
+    return make_transfer(transfer, &volume);
 }
 
-static CUresult copy_3d(const CUDA_MEMCPY3D_PEER *copy, CUstream stream, enum submit_mode mode)
+static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream, enum submit_mode mode)
 {
     struct transfer transfer;
-    CALL_TRY(make_3d(&transfer, copy));
+    CALL_TRY(make_3d(&transfer, copy, 0));
     return copy_all(&transfer, stream, mode);
 }
 
 CUresult transfer_create_copy(struct operation **out, const CUDA_MEMCPY3D *copy, CUcontext context)
 {
     struct transfer transfer;
-    CUDA_MEMCPY3D_PEER peer;
-    CALL_TRY(make_3d(&transfer, as_peer(&peer, copy)));
+    CALL_TRY(make_3d(&transfer, copy, 0));
     return create_copy(out, &transfer, context);
 }
 
@@ -323,13 +302,13 @@ SIM_API CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 SIM_API CUresult cuMemcpy3D(const CUDA_MEMCPY3D *pCopy)
 {
     CALL_ENTER("cuMemcpy3D");
-    return copy_3d(as_peer(&(CUDA_MEMCPY3D_PEER){0}, pCopy), NULL, SUBMIT_AND_WAIT);
+    return copy_3d(pCopy, NULL, SUBMIT_AND_WAIT);
 }
 
 SIM_API CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 {
     CALL_ENTER("cuMemcpy3DAsync");
-    return copy_3d(as_peer(&(CUDA_MEMCPY3D_PEER){0}, pCopy), hStream, SUBMIT_ASYNC);
+    return copy_3d(pCopy, hStream, SUBMIT_ASYNC);
 }
 
 /* ---- between devices: each side is that of a context ---- */
@@ -360,10 +339,11 @@ SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, 
 
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 {
-    CALL_REFUSE(copy == NULL, INVALID_VALUE);
+    struct transfer transfer;
+    CALL_TRY(make_3d(&transfer, copy, 1));
     CALL_TRY(context_validate(copy->dstContext));
     CALL_TRY(context_validate(copy->srcContext));
-    return copy_3d(copy, stream, SUBMIT_ASYNC);
+    return copy_all(&transfer, stream, SUBMIT_ASYNC);
 }
 
 SIM_API CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)

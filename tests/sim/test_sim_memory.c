@@ -353,7 +353,7 @@ TEST(graphs_share_memory_until_somebody_needs_it)
     OK(cuGraphLaunch(large, NULL));
     OK(cuGraphLaunch(same, NULL)); /* the device has 64 MiB */
     OK(cuCtxSynchronize());
-    assert_int_equal(of_graphs(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 60 << 20);
+    assert_int_equal(of_graphs(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 2 * STEP);
     assert_int_equal(of_graphs(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 0);
     assert_int_equal(of_graphs(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH), 40 << 20);
     OK(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &zero));
