@@ -17,10 +17,6 @@ struct CUarray_st {
     CUcontext context;
 };
 
-struct texture {
-    CUdeviceptr memory;
-};
-
 /* Returns the bytes of an element, 0 if there is no such format. */
 static size_t element_bytes(CUarray_format format, unsigned channels)
 {
@@ -83,9 +79,10 @@ SIM_API CUresult cuArrayDestroy(CUarray hArray)
 /* Their memory ends with the context's. */
 void array_destroy_all(CUcontext context)
 {
-    for (void *object; (object = handle_remove_owned(HANDLE_ARRAY, context)) != NULL ||
-                       (object = handle_remove_owned(HANDLE_TEXTURE, context)) != NULL;)
-        handle_free(object);
+    for (CUarray array; (array = handle_remove_owned(HANDLE_ARRAY, context)) != NULL;)
+        handle_free(array);
+    while (handle_remove_owned(HANDLE_TEXTURE, context) != NULL)
+        continue;
 }
 
 CUresult array_end(CUarray array, struct transfer_end *end)
@@ -95,37 +92,28 @@ CUresult array_end(CUarray array, struct transfer_end *end)
     return CUDA_SUCCESS;
 }
 
-static CUresult copy(CUarray to, CUarray from, size_t offset, uint64_t other, enum transfer_side side, size_t bytes)
+static CUresult find_place(CUarray array, size_t offset, struct transfer_end *end)
 {
-    struct transfer_end inside, outside = {.side = side, .address = other};
-    CALL_TRY(array_end(to != NULL ? to : from, &inside));
-    inside.address += offset;
-    return transfer_copy(to != NULL ? &inside : &outside, to != NULL ? &outside : &inside, bytes, NULL,
-                         side == SIDE_DEVICE ? SUBMIT_ASYNC : SUBMIT_AND_WAIT);
+    CALL_TRY(array_end(array, end));
+    end->address += offset;
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuMemcpyDtoA(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 {
     CALL_ENTER("cuMemcpyDtoA");
-    return copy(dstArray, NULL, dstOffset, srcDevice, SIDE_DEVICE, ByteCount);
+    struct transfer_end to;
+    CALL_TRY(find_place(dstArray, dstOffset, &to));
+    return transfer_copy(&to, &(struct transfer_end){.side = SIDE_DEVICE, .address = srcDevice}, ByteCount, NULL, SUBMIT_ASYNC);
 }
 
 SIM_API CUresult cuMemcpyAtoD(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
     CALL_ENTER("cuMemcpyAtoD");
-    return copy(NULL, srcArray, srcOffset, dstDevice, SIDE_DEVICE, ByteCount);
-}
-
-SIM_API CUresult cuMemcpyHtoA(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
-{
-    CALL_ENTER("cuMemcpyHtoA");
-    return copy(dstArray, NULL, dstOffset, (uintptr_t)srcHost, SIDE_EITHER, ByteCount);
-}
-
-SIM_API CUresult cuMemcpyAtoH(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
-{
-    CALL_ENTER("cuMemcpyAtoH");
-    return copy(NULL, srcArray, srcOffset, (uintptr_t)dstHost, SIDE_EITHER, ByteCount);
+    struct transfer_end from;
+    CALL_TRY(find_place(srcArray, srcOffset, &from));
+    return transfer_copy(&(struct transfer_end){.side = SIDE_DEVICE, .address = dstDevice}, &from, ByteCount, NULL,
+                         SUBMIT_ASYNC);
 }
 
 static CUresult find_memory(const CUDA_RESOURCE_DESC *resource, CUdeviceptr *memory)
@@ -157,18 +145,17 @@ static CUresult create(unsigned long long *out, const CUDA_RESOURCE_DESC *resour
     CONTEXT_CURRENT(context);
     CALL_REFUSE(out == NULL || resource == NULL || resource->flags != 0, INVALID_VALUE);
     CALL_TRY(find_memory(resource, &memory));
-    struct texture *texture = handle_create(HANDLE_TEXTURE, sizeof *texture, context->home);
-    CALL_REFUSE(texture == NULL, OUT_OF_MEMORY);
-    texture->memory = memory;
-    *out = (unsigned long long)(uintptr_t)texture;
+    void *handle = handle_open(HANDLE_TEXTURE, (void *)(uintptr_t)memory, context->home);
+    CALL_REFUSE(handle == NULL, OUT_OF_MEMORY);
+    *out = (unsigned long long)(uintptr_t)handle;
     return CUDA_SUCCESS;
 }
 
 static CUresult destroy(unsigned long long object)
 {
-    struct texture *texture = (struct texture *)(uintptr_t)object;
-    CALL_REFUSE(!handle_remove(HANDLE_TEXTURE, texture), INVALID_VALUE);
-    handle_free(texture);
+    void *handle = (void *)(uintptr_t)object;
+    CALL_REFUSE(handle_find(HANDLE_TEXTURE, handle) == NULL, INVALID_VALUE);
+    handle_close(HANDLE_TEXTURE, handle);
     return CUDA_SUCCESS;
 }
 
@@ -201,6 +188,5 @@ SIM_API CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
 
 SIM_API void *cusim_texture(unsigned long long object)
 {
-    const struct texture *texture = handle_find(HANDLE_TEXTURE, (const void *)(uintptr_t)object);
-    return texture == NULL ? NULL : (void *)(uintptr_t)texture->memory;
+    return handle_find(HANDLE_TEXTURE, (const void *)(uintptr_t)object);
 }

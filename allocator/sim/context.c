@@ -408,23 +408,19 @@ SIM_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
     return CUDA_SUCCESS;
 }
 
-/* Returns the place of a peer, of none (NULL) one that is free; -1: there is no such place. */
-static int peer_locked(const struct CUctx_st *context, const struct CUctx_st *peer)
+/* Returns the place of a peer's id, or NULL. */
+static unsigned long long *peer_locked(CUcontext context, unsigned long long id)
 {
-    for (int i = 0; i < CONTEXT_PEERS; i++) {
-        const struct CUctx_st *known = context->peers[i].context;
-        if (known != NULL && (context->peers[i].id != known->id || !atomic_load(&known->is_alive)))
-            known = NULL; /* it has ended */
-        if (known == peer)
-            return i;
-    }
-    return -1;
+    unsigned i = 0;
+    while (i < CONTEXT_PEERS && context->home->peers[i] != id)
+        i++;
+    return i == CONTEXT_PEERS ? NULL : &context->home->peers[i];
 }
 
 int context_reaches(CUcontext context, CUcontext owner)
 {
     HOLD(&contexts_lock);
-    return owner == NULL || owner->device == context->device || peer_locked(context->home, owner->home) >= 0;
+    return owner == NULL || owner->device == context->device || peer_locked(context, owner->home->id) != NULL;
 }
 
 SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
@@ -434,11 +430,8 @@ SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags
     CALL_TRY(context_validate(peerContext));
     CALL_REFUSE(Flags != 0 || context->device == peerContext->device, INVALID_VALUE);
     HOLD(&contexts_lock);
-    CALL_REFUSE(peer_locked(context->home, peerContext->home) >= 0, PEER_ACCESS_ALREADY_ENABLED);
-    int place = peer_locked(context->home, NULL);
-    CALL_REFUSE(place < 0, TOO_MANY_PEERS);
-    context->home->peers[place].context = peerContext->home;
-    context->home->peers[place].id = peerContext->home->id;
+    CALL_REFUSE(peer_locked(context, peerContext->home->id) != NULL, PEER_ACCESS_ALREADY_ENABLED);
+    context->home->peers[context->home->peer_count++ % CONTEXT_PEERS] = peerContext->home->id;
     return CUDA_SUCCESS;
 }
 
@@ -448,8 +441,8 @@ SIM_API CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
     CONTEXT_CURRENT(context);
     CALL_TRY(context_validate(peerContext));
     HOLD(&contexts_lock);
-    int place = peer_locked(context->home, peerContext->home);
-    CALL_REFUSE(place < 0, PEER_ACCESS_NOT_ENABLED);
-    context->home->peers[place].context = NULL;
+    unsigned long long *place = peer_locked(context, peerContext->home->id);
+    CALL_REFUSE(place == NULL, PEER_ACCESS_NOT_ENABLED);
+    *place = 0;
     return CUDA_SUCCESS;
 }

@@ -50,10 +50,10 @@ struct CUctx_st {
     int dumps_in_progress;       /* of a home, under the queue lock */
     unsigned submitters;         /* of a home: threads that wait for room in a queue; under the queue lock */
     uint64_t admissions;         /* of a home: how many have had their turn; under the queue lock */
-    struct {
-        const struct CUctx_st *context;
-        unsigned long long id; /* a different one if the handle was reused */
-    } peers[CONTEXT_PEERS];    /* of a home, under contexts_lock: whose memory its device may access */
+    /* Of a home, under contexts_lock: ids of those whose memory its device may access; the last ones, also if they have ended.
+     */
+    unsigned long long peers[CONTEXT_PEERS];
+    unsigned peer_count;
 };
 
 /* The sticky error that the context's calls return. */

@@ -86,7 +86,7 @@ struct operation {
         struct {
             struct recording *recording;
             struct block **memory; /* of each memory node of a launch, or NULL; owned */
-            int frees_first;         /* what has not been freed since the last launch */
+            int frees_first;       /* what has not been freed since the last launch */
         } graph;
         struct {
             struct block *block;

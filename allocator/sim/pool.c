@@ -319,25 +319,16 @@ SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
 
 /* ---- the memory of graphs ---- */
 
-static const CUmemPool_attribute like[] = {[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT] = CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
-                                           [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = CU_MEMPOOL_ATTR_USED_MEM_HIGH,
-                                           [CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT] = CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-                                           [CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH};
-
 SIM_API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
     CALL_ENTER("cuDeviceGetGraphMemAttribute");
+    static const CUmemPool_attribute like[] = {[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT] = CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+                                               [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+                                               [CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT] = CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                               [CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH};
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     CALL_REFUSE(value == NULL || (unsigned)attr >= sizeof like / sizeof *like, INVALID_VALUE);
     return get_attribute(&of_graphs[device], like[attr], value);
-}
-
-SIM_API CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
-{
-    CALL_ENTER("cuDeviceSetGraphMemAttribute");
-    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
-    CALL_REFUSE(value == NULL || (unsigned)attr >= sizeof like / sizeof *like, INVALID_VALUE);
-    return set_attribute(&of_graphs[device], like[attr], value);
 }
 
 SIM_API CUresult cuDeviceGraphMemTrim(CUdevice device)

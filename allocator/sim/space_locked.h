@@ -82,7 +82,8 @@ int space_protect_locked(struct mapping *mapping, int device, enum pages_access 
 struct mapping *space_mapping_locked(uint64_t address); /* that holds the address, or NULL */
 struct block *space_block_locked(uint64_t address);     /* likewise, mapped or not */
 
-/* blocks.c: gives a block its address, and space behind it that stays unmapped, so that an overrun doesn't reach host memory. */
+/* blocks.c: gives a block its address, and space behind it that stays unmapped, so that an overrun doesn't reach host memory.
+ */
 CUresult block_reserve_locked(struct block **out, size_t requested, int device);
 CUresult block_map_locked(struct block *block, struct physical *physical); /* open to all devices */
 void block_drop_locked(struct block *block);                               /* also what is mapped there */
@@ -90,8 +91,8 @@ struct block *block_next_locked(const struct block *block);                /* NU
 /* As space_allocate_ordered(). */
 CUresult block_take_locked(struct block **out, size_t size, struct space_pool *pool, int device, CUstream stream,
                            struct ticket *after);
-void block_set_live_locked(struct block *block, int is_live);      /* and counts it in its pool */
-void block_use_locked(struct block *block, CUstream stream); /* by what is submitted next */
+void block_set_live_locked(struct block *block, int is_live); /* and counts it in its pool */
+void block_use_locked(struct block *block, CUstream stream);  /* by what is submitted next */
 
 /* Releases what pools keep and nobody uses until the device has room; for graphs, what they keep. */
 void space_make_room_locked(int device, size_t size, int is_for_graphs);

@@ -52,8 +52,6 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus *, cuuint64_t
       (n, o, f, s))                                                                                                            \
     T(cuMemcpyDtoA, _v2_ptds, 3020, (CUarray a, size_t o, CUdeviceptr b, size_t n), (a, o, b, n))                              \
     T(cuMemcpyAtoD, _v2_ptds, 3020, (CUdeviceptr a, CUarray b, size_t o, size_t n), (a, b, o, n))                              \
-    T(cuMemcpyHtoA, _v2_ptds, 3020, (CUarray a, size_t o, const void *b, size_t n), (a, o, b, n))                              \
-    T(cuMemcpyAtoH, _v2_ptds, 3020, (void *a, CUarray b, size_t o, size_t n), (a, b, o, n))                                    \
     T(cuMemcpy2D, _v2_ptds, 3020, (const CUDA_MEMCPY2D *c), (c))                                                               \
     T(cuMemcpy2DUnaligned, _v2_ptds, 3020, (const CUDA_MEMCPY2D *c), (c))                                                      \
     T(cuMemcpy2DAsync, _v2_ptsz, 3020, (const CUDA_MEMCPY2D *c, CUstream s), (c, s))                                           \
@@ -222,7 +220,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuGraphMemFreeNodeGetParams, 11040),
     PLAIN(cuDeviceGraphMemTrim, 11040),
     PLAIN(cuDeviceGetGraphMemAttribute, 11040),
-    PLAIN(cuDeviceSetGraphMemAttribute, 11040),
     PLAIN(cuGraphAddMemAllocNode, 11040),
     PLAIN(cuGraphAddMemFreeNode, 11040),
     PLAIN(cuGraphAddChildGraphNode, 10000),

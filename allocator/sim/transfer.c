@@ -281,34 +281,25 @@ CUresult transfer_create_copy(struct operation **out, const CUDA_MEMCPY3D *copy,
     return create_copy(out, &transfer, context);
 }
 
-SIM_API CUresult cuMemcpy2D(const CUDA_MEMCPY2D *pCopy)
-{
-    CALL_ENTER("cuMemcpy2D");
-    return copy_2d(pCopy, NULL, SUBMIT_AND_WAIT);
-}
+/* Both forms of such a copy. */
+#define COPY_ROWS(name, type, copy)                                                                                            \
+    SIM_API CUresult name(const type *pCopy)                                                                                   \
+    {                                                                                                                          \
+        CALL_ENTER(#name);                                                                                                     \
+        return copy(pCopy, NULL, SUBMIT_AND_WAIT);                                                                             \
+    }                                                                                                                          \
+    SIM_API CUresult name##Async(const type *pCopy, CUstream hStream)                                                          \
+    {                                                                                                                          \
+        CALL_ENTER(#name "Async");                                                                                             \
+        return copy(pCopy, hStream, SUBMIT_ASYNC);                                                                             \
+    }
+COPY_ROWS(cuMemcpy2D, CUDA_MEMCPY2D, copy_2d)
+COPY_ROWS(cuMemcpy3D, CUDA_MEMCPY3D, copy_3d)
 
 SIM_API CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D *pCopy)
 {
     CALL_ENTER("cuMemcpy2DUnaligned");
     return copy_2d(pCopy, NULL, SUBMIT_AND_WAIT);
-}
-
-SIM_API CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
-{
-    CALL_ENTER("cuMemcpy2DAsync");
-    return copy_2d(pCopy, hStream, SUBMIT_ASYNC);
-}
-
-SIM_API CUresult cuMemcpy3D(const CUDA_MEMCPY3D *pCopy)
-{
-    CALL_ENTER("cuMemcpy3D");
-    return copy_3d(pCopy, NULL, SUBMIT_AND_WAIT);
-}
-
-SIM_API CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
-{
-    CALL_ENTER("cuMemcpy3DAsync");
-    return copy_3d(pCopy, hStream, SUBMIT_ASYNC);
 }
 
 /* ---- between devices: each side is that of a context ---- */
@@ -337,26 +328,16 @@ SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, 
     return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
 }
 
-static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
+static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *copy, CUstream stream, enum submit_mode mode)
 {
     struct transfer transfer;
     CALL_TRY(make_3d(&transfer, copy, 1));
     CALL_TRY(context_validate(copy->dstContext));
     CALL_TRY(context_validate(copy->srcContext));
-    return copy_all(&transfer, stream, SUBMIT_ASYNC);
+    return copy_all(&transfer, stream, mode);
 }
 
-SIM_API CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
-{
-    CALL_ENTER("cuMemcpy3DPeer");
-    return copy_3d_peer(pCopy, NULL);
-}
-
-SIM_API CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
-{
-    CALL_ENTER("cuMemcpy3DPeerAsync");
-    return copy_3d_peer(pCopy, hStream);
-}
+COPY_ROWS(cuMemcpy3DPeer, CUDA_MEMCPY3D_PEER, copy_3d_peer)
 
 /* ---- many at once. The order of access and the hints make no difference here ---- */
 
