@@ -158,13 +158,14 @@ static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, C
     CALL_TRY(stream_find_locked(handle, &stream));
     if (pool == NULL)
         CALL_TRY(get_pool(&pool, stream->context->device, current_pool_locked));
-    *address = 0;
     if (size != 0 && stream->capture != NULL)
         return allocate_captured_locked(address, size, pool, stream);
     CALL_TRY(capture_check_unsafe_locked());
     CALL_TRY(capture_check_implicit_locked(stream, 1));
-    if (size == 0)
+    if (size == 0) {
+        *address = 0;
         return CUDA_SUCCESS;
+    }
     CALL_REFUSE(is_beyond_limit(pool, size), OUT_OF_MEMORY);
     CALL_TRY(space_allocate_ordered(address, size, &pool->memory, pool->device, stream, &after));
     return after.stream == NULL ? CUDA_SUCCESS : stream_enqueue_locked(stream, wait, &after, NULL);
