@@ -1,4 +1,9 @@
-/* The memory of cuMemAlloc and of pools: a reservation, a handle and a mapping in one. */
+/*
+ * The memory of cuMemAlloc and of pools: a reservation, a handle and a mapping in one.
+ *
+ * A freed block of a pool stays mapped, and waits for the work that it was freed behind. Then it is idle, until it is allocated
+ * again or released: by a synchronisation beyond the pool's threshold, by a trim, or because the device is full.
+ */
 #include "space_locked.h"
 #include "call.h"
 #include "capture.h"
@@ -9,6 +14,11 @@
 
 static struct block *blocks; /* under space_lock */
 
+struct block *block_next_locked(const struct block *block)
+{
+    return block == NULL ? blocks : block->next;
+}
+
 static void count(uint64_t *sum, uint64_t *high, uint64_t bytes)
 {
     *sum += bytes;
@@ -16,66 +26,47 @@ static void count(uint64_t *sum, uint64_t *high, uint64_t bytes)
         *high = *sum;
 }
 
-/* One granule of address space behind each allocation stays unmapped, so that an overrun doesn't reach host memory. */
-static CUresult create_block_locked(struct block **out, size_t bytes, int device)
+static size_t whole_pages(size_t size)
 {
+    return (size + SIM_GRANULARITY - 1) / SIM_GRANULARITY * SIM_GRANULARITY;
+}
+
+CUresult block_reserve_locked(struct block **out, size_t requested, int device)
+{
+    size_t bytes = whole_pages(requested);
     CUdeviceptr start;
-    struct physical *physical;
-    struct mapping *mapping;
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
     struct block *block = calloc(1, sizeof *block);
     CALL_REFUSE(block == NULL, OUT_OF_MEMORY);
-    CUresult result = space_reserve_locked(&start, bytes + SIM_GRANULARITY, SIM_GRANULARITY, 0, 0);
-    if (result != CUDA_SUCCESS)
-        goto fail_block;
-    result = space_create_locked(&physical, bytes, device, &properties);
-    if (result != CUDA_SUCCESS)
-        goto fail_reservation;
-    result = space_map_locked(&mapping, start, physical);
-    physical->references = 0;
-    if (result != CUDA_SUCCESS)
-        goto fail_physical;
-    mapping->block = block;
-    for (unsigned i = 0; i < config_get()->devices; i++)
-        space_protect_locked(mapping, (int)i, PAGES_READ_WRITE);
-    *block = (struct block){.next = blocks, .reserved_start = start};
+    CUresult result = space_reserve_locked(&start, bytes + SIM_GRANULARITY, SIM_GRANULARITY, 0, block);
+    if (result != CUDA_SUCCESS) {
+        free(block);
+        return result;
+    }
+    *block = (struct block){
+        .next = blocks, .start = start, .bytes = bytes, .requested = requested, .device = device, .id = space_new_id()};
     if (blocks != NULL)
         blocks->previous = block;
     blocks = block;
     *out = block;
     return CUDA_SUCCESS;
-
-fail_physical:
-    space_drop_locked(physical);
-fail_reservation:
-    space_unreserve_locked(start, bytes + SIM_GRANULARITY);
-fail_block:
-    free(block);
-    return result;
 }
 
-static struct mapping *mapping_of(const struct block *block)
+CUresult block_map_locked(struct block *block, struct physical *physical)
 {
-    return space_mapping_locked(block->reserved_start);
+    struct mapping *mapping;
+    CALL_TRY(space_map_locked(&mapping, block->start, block->bytes, physical));
+    mapping->block = block;
+    for (unsigned i = 0; i < config_get()->devices; i++)
+        space_protect_locked(mapping, (int)i, PAGES_READ_WRITE);
+    return CUDA_SUCCESS;
 }
 
-static size_t block_bytes(const struct block *block)
+void block_drop_locked(struct block *block)
 {
-    const struct mapping *mapping = mapping_of(block);
-    return mapping->range.end - mapping->range.start;
-}
-
-static void free_block_locked(struct block *block)
-{
-    size_t bytes = block_bytes(block);
-    if (block->pool != NULL) {
-        block->pool->reserved -= bytes;
-        if (block->state == BLOCK_LIVE)
-            block->pool->used -= block->requested;
-    }
-    space_unmap_locked(mapping_of(block));
-    space_unreserve_locked(block->reserved_start, bytes + SIM_GRANULARITY);
+    struct mapping *mapping = space_mapping_locked(block->start);
+    if (mapping != NULL)
+        space_unmap_locked(mapping);
+    space_unreserve_locked(block->start, block->bytes + SIM_GRANULARITY);
     if (block->next != NULL)
         block->next->previous = block->previous;
     if (block->previous != NULL)
@@ -85,128 +76,196 @@ static void free_block_locked(struct block *block)
     free(block);
 }
 
+static CUresult create_block_locked(struct block **out, size_t size, int device, int is_for_graphs)
+{
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    struct physical *physical;
+    space_make_room_locked(device, whole_pages(size), is_for_graphs); /* takes what is idle, as the new block is at first */
+    CALL_TRY(block_reserve_locked(out, size, device));
+    CUresult result = space_create_locked(&physical, (*out)->bytes, device, &properties);
+    if (result == CUDA_SUCCESS) {
+        result = block_map_locked(*out, physical);
+        physical->references = 0; /* its mapping holds it */
+        space_drop_locked(physical);
+    }
+    if (result != CUDA_SUCCESS)
+        block_drop_locked(*out);
+    return result;
+}
+
+static void free_block_locked(struct block *block)
+{
+    if (block->pool != NULL)
+        block->pool->reserved -= block->bytes;
+    if (block->pool != NULL && block->pool->is_of_graphs)
+        graph_memory_unbind_locked(block);
+    block_drop_locked(block);
+}
+
+/* Freed, and nothing uses it any more. */
+static int is_idle(const struct block *block)
+{
+    return block->references == 0 && !block->is_live && block->use.pending == 0;
+}
+
 static void trim_locked(struct space_pool *pool, uint64_t reserved_bytes)
 {
     for (struct block *block = blocks, *next; block != NULL && pool->reserved > reserved_bytes; block = next) {
         next = block->next;
-        if (block->pool == pool && block->state == BLOCK_PARKED)
+        if (block->pool == pool && is_idle(block))
             free_block_locked(block);
     }
 }
 
-static struct block *find_parked_locked(const struct space_pool *pool, size_t bytes, CUcontext context)
+void space_make_room_locked(int device, size_t size, int is_for_graphs)
 {
-    struct block *block = pool == NULL ? NULL : blocks;
-    while (block != NULL &&
-           (block->pool != pool || block->state != BLOCK_PARKED || block->context != context || block_bytes(block) != bytes))
-        block = block->next;
-    return block;
-}
-
-static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, int device, struct space_pool *pool)
-{
-    size_t bytes = (size + SIM_GRANULARITY - 1) / SIM_GRANULARITY * SIM_GRANULARITY;
-    struct block *block = find_parked_locked(pool, bytes, context);
-    if (block == NULL) {
-        CUresult result = create_block_locked(&block, bytes, device);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && pool != NULL) {
-            trim_locked(pool, 0);
-            result = create_block_locked(&block, bytes, device);
-        }
-        CALL_TRY(result);
-        if (pool != NULL)
-            count(&pool->reserved, &pool->reserved_high, bytes);
+    for (struct block *block = blocks, *next; block != NULL && !space_has_room_locked(device, size); block = next) {
+        next = block->next;
+        if (block->device == device && is_idle(block) && (!is_for_graphs || block->pool->is_of_graphs))
+            free_block_locked(block);
     }
-    block->context = context;
-    block->pool = pool;
-    block->requested = size;
-    block->state = BLOCK_LIVE;
-    block->id = space_new_id();
-    if (pool != NULL)
-        count(&pool->used, &pool->used_high, size);
-    *address = block->reserved_start;
-    return CUDA_SUCCESS;
 }
 
-CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, int device, struct space_pool *pool)
+static CUresult check(const CUdeviceptr *address, size_t size)
 {
     CALL_REFUSE(address == NULL || size == 0, INVALID_VALUE);
     CALL_REFUSE(size > config_get()->memory, OUT_OF_MEMORY);
-    HOLD(&space_lock);
-    return allocate_locked(address, size, context, device, pool);
-}
-
-/* Returns the block that starts at an address, or NULL. */
-static struct block *find_block_locked(CUdeviceptr address)
-{
-    struct mapping *mapping = space_mapping_locked(address);
-    return mapping != NULL && mapping->range.start == address ? mapping->block : NULL;
-}
-
-/* Parks freed memory of a pool for its next allocation, up to the pool's threshold. */
-static void release_block_locked(struct block *block)
-{
-    if (block->pool == NULL || block->pool->reserved > block->pool->threshold)
-        free_block_locked(block);
-    else
-        block->state = BLOCK_PARKED;
-}
-
-static CUresult retire_locked(struct block *block)
-{
-    CALL_REFUSE(block == NULL || block->state != BLOCK_LIVE, INVALID_VALUE);
-    if (block->is_of_graph)
-        return CUDA_SUCCESS;
-    block->state = BLOCK_RETIRED;
-    if (block->pool != NULL)
-        block->pool->used -= block->requested;
     return CUDA_SUCCESS;
 }
 
+CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, int device)
+{
+    struct block *block;
+    CALL_TRY(check(address, size));
+    HOLD(&space_lock);
+    CALL_TRY(create_block_locked(&block, size, device, 0));
+    block->context = context;
+    block->is_live = 1;
+    *address = block->start;
+    return CUDA_SUCCESS;
+}
+
+/* Finds freed memory for the stream's next work: of exactly that size if it is free by then, or (is_short) the smallest that is
+ * large enough, whose stream can be waited for. */
+static struct block *find_freed_locked(const struct space_pool *pool, size_t size, CUstream stream, int is_short)
+{
+    size_t bytes = whole_pages(size);
+    struct block *found = NULL;
+    for (struct block *block = blocks; block != NULL; block = block->next) {
+        if (block->pool != pool || block->is_live || (is_short ? block->bytes < bytes : block->bytes != bytes))
+            continue;
+        int is_ours = is_idle(block) || block->use.last.stream == stream;
+        if ((is_ours || (is_short && pool->depends)) && (found == NULL || block->bytes < found->bytes))
+            found = block;
+    }
+    return found;
+}
+
+void block_set_live_locked(struct block *block, int is_live)
+{
+    block->is_live = is_live;
+    if (block->pool != NULL && is_live)
+        count(&block->pool->used, &block->pool->used_high, block->requested);
+    else if (block->pool != NULL)
+        block->pool->used -= block->requested;
+}
+
+void block_use_locked(struct block *block, CUstream stream)
+{
+    block->use.pending++;
+    block->use.last = (struct ticket){stream, stream->submitted + 1};
+}
+
+CUresult block_take_locked(struct block **out, size_t size, struct space_pool *pool, int device, CUstream stream,
+                           struct ticket *after)
+{
+    struct block *block = find_freed_locked(pool, size, stream, 0);
+    CUresult result = CUDA_SUCCESS;
+    if (block == NULL) {
+        result = create_block_locked(&block, size, device, pool->is_of_graphs);
+        if (result == CUDA_SUCCESS) {
+            block->pool = pool;
+            count(&pool->reserved, &pool->reserved_high, block->bytes);
+        } else {
+            block = find_freed_locked(pool, size, stream, 1);
+        }
+    }
+    if (block == NULL)
+        return result;
+    if (!is_idle(block) && block->use.last.stream != stream)
+        *after = block->use.last;
+    block->requested = size;
+    block->id = space_new_id();
+    block_set_live_locked(block, 1);
+    *out = block;
+    return CUDA_SUCCESS;
+}
+
+CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, struct space_pool *pool, int device, CUstream stream,
+                                struct ticket *after)
+{
+    struct block *block;
+    CALL_TRY(check(address, size));
+    HOLD(&space_lock);
+    CALL_TRY(block_take_locked(&block, size, pool, device, stream, after));
+    *address = block->start;
+    return CUDA_SUCCESS;
+}
+
+/* Returns the live allocation that starts at an address, or NULL. */
+static struct block *find_live_locked(CUdeviceptr address)
+{
+    struct block *block = space_block_locked(address);
+    return block != NULL && block->start == address && block->is_live ? block : NULL;
+}
+
+/* Only a pool keeps freed memory. */
 static void collect_locked(struct block *block)
 {
-    if (block != NULL && block->state == BLOCK_RETIRED)
-        release_block_locked(block);
+    if (block->pool == NULL && is_idle(block))
+        free_block_locked(block);
 }
 
 CUresult space_free(CUdeviceptr address)
 {
     HOLD(&space_lock);
-    struct block *block = find_block_locked(address);
-    CALL_TRY(retire_locked(block));
+    struct block *block = find_live_locked(address);
+    CALL_REFUSE(block == NULL, INVALID_VALUE);
+    if (block->references != 0) {
+        graph_memory_free_locked(block, NULL, NULL);
+        return CUDA_SUCCESS;
+    }
+    struct space_pool *pool = block->pool;
+    block_set_live_locked(block, 0);
     collect_locked(block);
+    if (pool != NULL)
+        trim_locked(pool, pool->threshold);
     return CUDA_SUCCESS;
 }
 
-CUresult space_retire(CUdeviceptr address)
+CUresult space_retire(CUdeviceptr address, CUstream stream, struct operation *operation)
 {
     HOLD(&space_lock);
-    return retire_locked(find_block_locked(address));
+    struct block *block = find_live_locked(address);
+    CALL_REFUSE(block == NULL, INVALID_VALUE);
+    if (block->references != 0) {
+        graph_memory_free_locked(block, stream, operation);
+        return CUDA_SUCCESS;
+    }
+    block_set_live_locked(block, 0);
+    block_use_locked(block, stream);
+    operation->freed.block = block;
+    return CUDA_SUCCESS;
 }
 
-void space_collect(CUdeviceptr address)
+void space_pass(const struct operation *operation)
 {
     HOLD(&space_lock);
-    collect_locked(find_block_locked(address));
-}
-
-uint64_t space_give_to_graph(CUdeviceptr address)
-{
-    HOLD(&space_lock);
-    struct block *block = find_block_locked(address);
-    if (block == NULL)
-        return 0;
-    block->is_of_graph = 1;
-    return block->id;
-}
-
-void space_free_of_graph(CUdeviceptr address, uint64_t id)
-{
-    HOLD(&space_lock);
-    struct block *block = find_block_locked(address);
-    /* The end of the context may have freed the memory, and the address may have been reused. */
-    if (block != NULL && block->is_of_graph && block->id == id)
-        free_block_locked(block);
+    operation->freed.block->use.pending--;
+    collect_locked(operation->freed.block);
+    if (operation->freed.address != NULL)
+        graph_memory_release_locked(operation->freed.address);
 }
 
 void space_trim(struct space_pool *pool, uint64_t reserved_bytes)
@@ -215,13 +274,26 @@ void space_trim(struct space_pool *pool, uint64_t reserved_bytes)
     trim_locked(pool, reserved_bytes);
 }
 
+void space_settle(void)
+{
+    HOLD(&space_lock);
+    for (struct block *block = blocks, *next; block != NULL; block = next) {
+        next = block->next;
+        if (block->pool != NULL && block->pool->reserved > block->pool->threshold && is_idle(block))
+            free_block_locked(block);
+    }
+}
+
 void space_release_context(CUcontext context)
 {
     HOLD(&space_lock);
     for (struct block *block = blocks, *next; block != NULL; block = next) {
         next = block->next;
-        if (block->context == context)
-            free_block_locked(block);
+        if (block->context != context)
+            continue;
+        block->context = NULL;
+        block->is_live = 0;
+        collect_locked(block);
     }
 }
 
@@ -235,46 +307,52 @@ SIM_API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
     return CUDA_SUCCESS;
 }
 
+static CUresult allocate(CUdeviceptr *address, size_t size)
+{
+    CONTEXT_CURRENT(context);
+    CALL_TRY(capture_check_unsafe());
+    if (size >= SIM_GRANULARITY)
+        stream_await_submitters(context);
+    return space_allocate(address, size, context->home, context->device);
+}
+
 SIM_API CUresult cuMemAlloc(CUdeviceptr *dptr, size_t bytesize)
 {
     CALL_ENTER("cuMemAlloc");
-    CONTEXT_CURRENT(context);
-    CALL_TRY(capture_check_unsafe());
-    return space_allocate(dptr, bytesize, context->home, context->device, NULL);
+    return allocate(dptr, bytesize);
 }
 
 SIM_API CUresult cuMemAllocPitch(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
                                  unsigned int ElementSizeBytes)
 {
     CALL_ENTER("cuMemAllocPitch");
-    CONTEXT_CURRENT(context);
-    CALL_TRY(capture_check_unsafe());
     size_t pitch, size;
+    CONTEXT_CURRENT(context);
     if (pPitch == NULL || (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) ||
         __builtin_add_overflow(WidthInBytes, 511, &pitch) || __builtin_mul_overflow(pitch / 512 * 512, Height, &size))
         return CUDA_ERROR_INVALID_VALUE;
     *pPitch = pitch / 512 * 512; /* measured on current devices: rows are aligned to 512 bytes */
-    return space_allocate(dptr, size, context->home, context->device, NULL);
+    return allocate(dptr, size);
 }
 
 /* Returns the context that a free waits for: the owner of the memory, whatever is current (measured: not a peer that uses it).
- * NULL for none: pool memory is freed at once, as cuda.h says. */
+ * NULL for none: memory of pools and graphs is freed at once. */
 static CUcontext owner_of(CUdeviceptr address)
 {
     struct space_range range;
     struct host_range host;
     if (space_find(address, &range) == CUDA_SUCCESS)
-        return range.pool == NULL ? range.context : NULL;
+        return range.context;
     return host_find(address, &host) ? host.context : NULL;
 }
 
 SIM_API CUresult cuMemFree(CUdeviceptr dptr)
 {
     CALL_ENTER("cuMemFree");
-    CONTEXT_CURRENT(context);
+    CALL_TRY(context_check()); /* none need be current */
+    CALL_TRY(capture_check_unsafe());
     if (dptr == 0)
         return CUDA_SUCCESS;
-    CALL_TRY(capture_check_unsafe());
     CUcontext owner = owner_of(dptr);
     if (owner != NULL) {
         HOLD(&queue_lock);

@@ -72,6 +72,23 @@ CUresult capture_refuse_locked(CUstream stream)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+/* Returns the next capturing stream of a context, or of its green ones, from `stream` on; NULL: there is none. */
+static CUstream next_capturing(CUcontext context, CUstream stream)
+{
+    while (stream != NULL && (stream->capture == NULL || (stream->context != context && context != context->home)))
+        stream = stream->next;
+    return stream;
+}
+
+CUresult capture_refuse_all_locked(CUcontext context)
+{
+    CUresult result = CUDA_SUCCESS;
+    CUstream stream = context->home->streams;
+    for (; (stream = next_capturing(context, stream)) != NULL; stream = stream->next)
+        result = capture_refuse_locked(stream);
+    return result;
+}
+
 static unsigned component_of(const struct CUstream_st *stream)
 {
     return stream->capture->components[stream->participant];
@@ -146,10 +163,9 @@ CUresult capture_join_locked(CUstream stream, struct capture *capture, const str
 static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
 {
     CUstream stream;
-    CONTEXT_CURRENT(context);
     CALL_REFUSE((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED, INVALID_VALUE);
     HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(context, handle, &stream));
+    CALL_TRY(stream_find_alone_locked(handle, &stream));
     CALL_REFUSE(stream == stream->context->legacy, STREAM_CAPTURE_UNSUPPORTED);
     CALL_REFUSE(stream->capture != NULL, ILLEGAL_STATE);
     struct capture *capture = calloc(1, sizeof *capture);
@@ -198,7 +214,7 @@ static int is_joined(const struct capture *capture)
     return 1;
 }
 
-static void end_locked(struct capture *capture)
+CUgraph capture_end_locked(struct capture *capture)
 {
     struct capture **link = &active;
     while (*link != capture)
@@ -209,39 +225,59 @@ static void end_locked(struct capture *capture)
         capture->streams[i]->capture = NULL;
         stream_release_locked(capture->streams[i]);
     }
+    CUgraph graph = capture->is_into_graph ? NULL : capture->graph;
     capture_release_locked(capture);
+    return graph;
 }
 
-static CUresult finish(CUcontext context, CUstream handle, CUgraph *out)
+void capture_end_all(CUcontext context)
+{
+    for (int is_over = 0; !is_over;) {
+        CUgraph graph = NULL;
+        {
+            HOLD(&queue_lock);
+            CUstream stream = next_capturing(context, context->home->streams);
+            is_over = stream == NULL;
+            if (!is_over)
+                graph = capture_end_locked(stream->capture);
+        }
+        if (graph != NULL)
+            graph_free(graph); /* outside the queue lock, which releasing its events takes */
+    }
+}
+
+/* Sets *out also where the capture has failed. */
+static CUresult finish(CUstream handle, CUgraph *out)
 {
     CUstream stream;
     HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(context, handle, &stream));
+    CALL_TRY(stream_find_locked(handle, &stream));
     struct capture *capture = stream->capture;
     CALL_REFUSE(capture == NULL, ILLEGAL_STATE);
     if (stream != capture->streams[0]) {
         capture->is_invalid = 1;
         return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     }
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->owner != thread_number())
-        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     CUresult result = CUDA_SUCCESS;
-    if (capture->is_invalid)
+    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->owner != thread_number())
+        result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    else if (capture->is_invalid)
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     else if (!is_joined(capture))
         result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-    *out = result != CUDA_SUCCESS && capture->is_into_graph ? NULL : capture->graph;
-    end_locked(capture);
+    *out = capture->graph;
+    CUgraph own = capture_end_locked(capture);
+    if (result != CUDA_SUCCESS)
+        *out = own;
     return result;
 }
 
 SIM_API CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
     CALL_ENTER("cuStreamEndCapture");
-    CONTEXT_CURRENT(context);
     CALL_REFUSE(phGraph == NULL, INVALID_VALUE);
     CUgraph graph = NULL;
-    CUresult result = finish(context, hStream, &graph);
+    CUresult result = finish(hStream, &graph);
     if (result != CUDA_SUCCESS && graph != NULL) {
         graph_free(graph); /* outside the queue lock, which releasing its events takes */
         graph = NULL;
@@ -310,10 +346,9 @@ SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode 
     (void)edges;
     CUstream stream;
     struct capture_clock clock = {{0}};
-    CONTEXT_CURRENT(context);
     CALL_REFUSE(flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count != 0 && nodes == NULL), INVALID_VALUE);
     HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(context, handle, &stream));
+    CALL_TRY(stream_find_locked(handle, &stream));
     CALL_REFUSE(stream->capture == NULL, ILLEGAL_STATE);
     CALL_REFUSE(stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
     for (size_t i = 0; i < count; i++) {
@@ -334,9 +369,8 @@ SIM_API CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus *
     CALL_ENTER("cuStreamGetCaptureInfo");
     CUstream stream;
     CALL_REFUSE(status == NULL, INVALID_VALUE);
-    CONTEXT_CURRENT(context);
     HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(context, handle, &stream));
+    CALL_TRY(stream_find_locked(handle, &stream));
     CALL_TRY(capture_check_implicit_locked(stream, 0));
     struct capture *capture = stream->capture;
     *status = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -55,6 +55,8 @@ CUresult capture_check_implicit_locked(CUstream stream, int invalidates);
 
 /* For a call that is not allowed on a capturing stream: invalidates the capture. */
 CUresult capture_refuse_locked(CUstream stream);
+/* Likewise for the streams of a context; for a primary context, also of its green ones. */
+CUresult capture_refuse_all_locked(CUcontext context);
 
 /* Records an operation, taking its own reference. Errors: STREAM_CAPTURE_INVALIDATED, OUT_OF_MEMORY. */
 CUresult capture_append_locked(CUstream stream, struct operation *operation);
@@ -67,19 +69,20 @@ CUresult capture_join_locked(CUstream stream, struct capture *capture, const str
 struct capture *capture_retain_locked(struct capture *capture);
 void capture_release_locked(struct capture *capture);
 
-/* graph.c: the contents of a graph. Reference counted, because a graph, its executables and pending launches share it. */
-struct graph_memory {
-    CUdeviceptr address;
-    uint64_t id;
-};
+/* Ends a capture. Returns its graph, for graph_free() without the lock; NULL if it belongs to the program. */
+CUgraph capture_end_locked(struct capture *capture);
+/* Ends the captures of the context's streams; for a primary context, also of its green ones'. Called without the lock. */
+void capture_end_all(CUcontext context);
 
+/* graph.c: the contents of a graph, or of an executable, which has its own. Reference counted, because pending launches share
+ * them. */
 struct recording {
     atomic_uint references;
     struct operation **operations; /* references held */
     size_t count, capacity;
-    struct graph_memory *allocations; /* freed with the recording */
-    size_t allocation_count, allocation_capacity;
-    CUuserObject *objects; /* one entry per reference */
+    size_t memory_nodes;        /* of them, allocations and frees */
+    atomic_int is_instantiated; /* a graph with memory nodes has one executable at a time */
+    CUuserObject *objects;      /* one entry per reference */
     size_t object_count, object_capacity;
 };
 
@@ -89,7 +92,9 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     struct recording *recording;
-    struct ticket last; /* of its launches, which do not overlap; reference to its stream held */
+    struct recording *source; /* what it was made of, if that has memory nodes, else NULL */
+    int frees_first;          /* what has not been freed, before it is launched again */
+    struct ticket last;       /* of its launches, which do not overlap; reference to its stream held */
 };
 
 /* Its contents are a copy; NULL: it is empty. Returns NULL if out of memory. */
@@ -99,7 +104,7 @@ CUresult graph_free(CUgraph graph);
 /* Appends an item to an array that grows. Returns 0, or -1 if out of memory. */
 int append(void *array, size_t *count, size_t *capacity, const void *item, size_t size);
 int recording_append(struct recording *recording, struct operation *operation);
-int recording_add_allocation(struct recording *recording, CUdeviceptr address);
+struct recording *recording_copy(const struct recording *recording); /* NULL if out of memory */
 void recording_release(struct recording *recording);
 
 /* event.c: events. The queue lock guards the members; the reference count is atomic. */

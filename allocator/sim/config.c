@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When address space is reserved, sanitizers touch their shadow of it, which is slow for a large one. */
+/* When address space is reserved, sanitizers touch their shadow of it, which is slow for a large one. Without them it is half
+ * as much again as a power of two: who reserves the largest one that there is leaves some to others, as on a GPU. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define RESERVE_DEFAULT ((size_t)16 << 30)
@@ -20,7 +21,7 @@
 #elif defined(__SANITIZE_ADDRESS__)
 #define RESERVE_DEFAULT ((size_t)256 << 30)
 #else
-#define RESERVE_DEFAULT ((size_t)1 << 40)
+#define RESERVE_DEFAULT ((size_t)3 << 39)
 #endif
 #endif
 
@@ -29,6 +30,7 @@ static struct sim_config config = {.devices = 1,
                                    .reuses_handles = 1,
                                    .is_shareable = 1,
                                    .has_padding = 1,
+                                   .depth = 1024,
                                    .memory = (size_t)8 << 30,
                                    .reserve = RESERVE_DEFAULT};
 static atomic_int is_closed;
@@ -126,6 +128,7 @@ static int parse_setting(const char *key, char *value)
         {"shareable", 0, 1, &config.is_shareable, NULL},
         {"padding", 0, 1, &config.has_padding, NULL},
         {"strict", 0, 1, &config.is_strict, NULL},
+        {"depth", 1, 1000000, &config.depth, NULL},
         {"slow", 1, 1000000, &config.slow, NULL},
         {"late_dump", 1, 10000, &config.late_dump, NULL},
     };
@@ -170,7 +173,7 @@ CUresult config_load(void)
             fprintf(stderr,
                     "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
                     "memory=SIZE, reserve=SIZE, space=SIZE (2M or more), latency=MICROSECONDS, slow=MICROSECONDS, "
-                    "late_dump=MILLISECONDS, reuse=0|1, "
+                    "late_dump=MILLISECONDS, depth=COUNT, reuse=0|1, "
                     "strict=0|1, shareable=0|1, padding=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
                     "fail=CALL:NTH:CODE\n",
                     text, item, SIM_MAX_DEVICES);

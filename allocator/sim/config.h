@@ -22,6 +22,7 @@ struct sim_config {
         unsigned domain, bus, device;
     } pci[SIM_MAX_DEVICES];
     unsigned is_strict; /* abort on a stale handle */
+    unsigned depth;     /* pieces of work that a stream's queue has room for */
     unsigned slow;      /* microseconds by which cufence's kernels may be late */
     unsigned late_dump; /* milliseconds from a fault's error to its dump; 0: the dump comes first, and there is no error */
 };

@@ -19,6 +19,7 @@ static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUctx_st *contexts;                   /* under contexts_lock */
 static struct CUctx_st *spent;                      /* destroyed, to be reused; under contexts_lock */
 static struct CUctx_st *primaries[SIM_MAX_DEVICES]; /* under contexts_lock; NULL while inactive */
+static unsigned retains[SIM_MAX_DEVICES];           /* under contexts_lock: the primary one, which a reset doesn't release */
 static unsigned long long next_id = 1;              /* under contexts_lock */
 
 static __thread struct {
@@ -112,8 +113,8 @@ static CUcontext take_locked(void)
     atomic_store(&context->error, CUDA_SUCCESS);
     atomic_store(&context->faults, 0);
     context->is_primary = 0;
-    context->references = 0;
     context->green = NULL;
+    memset(context->peers, 0, sizeof context->peers);
     context->marker = NULL;
     context->held_until = 0;
     return context;
@@ -141,6 +142,7 @@ static CUresult create_locked(CUcontext *out, int device, CUcontext home)
     struct CUctx_st *context = take_space_locked(device) ? take_locked() : NULL;
     CALL_REFUSE(context == NULL, OUT_OF_MEMORY);
     context->home = home == NULL ? context : home;
+    context->references = 1;
     atomic_store(&context->id, next_id++);
     context->device = device;
     coredump_snapshot(&context->dump);
@@ -164,12 +166,13 @@ static void retire(CUcontext context)
         give_back_locked(context);
 }
 
+/* Each had retained its home. */
 static void end_greens(CUcontext home)
 {
     HOLD(&contexts_lock);
     for (CUcontext context = contexts; context != NULL; context = context->next) {
-        if (context->home == home)
-            atomic_store(&context->is_alive, 0);
+        if (context->home == home && atomic_exchange(&context->is_alive, 0) && context != home)
+            retains[home->device]--;
     }
 }
 
@@ -177,8 +180,10 @@ static void end_greens(CUcontext home)
 static void destroy(CUcontext context)
 {
     end_greens(context);
+    capture_end_all(context);
     stream_destroy_all(context);
     event_destroy_all(context);
+    array_destroy_all(context);
     kernel_unload_all(context);
     space_release_context(context);
     host_release_context(context);
@@ -191,7 +196,7 @@ static CUresult retain_primary_locked(CUdevice dev)
         CALL_TRY(create_locked(&primaries[dev], dev, NULL));
         primaries[dev]->is_primary = 1;
     }
-    primaries[dev]->references++;
+    retains[dev]++;
     return CUDA_SUCCESS;
 }
 
@@ -206,18 +211,21 @@ SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-static CUresult primary_drop(CUdevice dev, int drops_all)
+static CUresult primary_drop(CUdevice dev, int is_reset)
 {
     CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
     pthread_mutex_lock(&contexts_lock);
     CUcontext primary = primaries[dev];
-    int is_gone = primary != NULL && (drops_all || --primary->references == 0);
+    CUresult result = !is_reset && retains[dev] == 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+    int is_gone = primary != NULL && result == CUDA_SUCCESS && (is_reset || retains[dev] == 1);
     if (is_gone)
         primaries[dev] = NULL;
+    if (!is_reset && result == CUDA_SUCCESS)
+        retains[dev]--;
     pthread_mutex_unlock(&contexts_lock);
     if (is_gone)
         destroy(primary);
-    return primary == NULL && !drops_all ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+    return result;
 }
 
 CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green)
@@ -241,6 +249,7 @@ CUresult context_destroy_green(CUcontext context)
     if (top() == context)
         current.depth--;
     int device = context->device;
+    capture_end_all(context);
     stream_detach_all(context);
     retire(context);
     return primary_drop(device, 0);
@@ -303,14 +312,48 @@ SIM_API CUresult cuCtxCreate(CUcontext *pctx, CUctxCreateParams *ctxCreateParams
     return cuCtxCreate_v2(pctx, flags, dev);
 }
 
+static void end(CUcontext context)
+{
+    if (top() == context)
+        current.depth--;
+    destroy(context);
+}
+
 SIM_API CUresult cuCtxDestroy(CUcontext ctx)
 {
     CALL_ENTER("cuCtxDestroy");
+    CALL_REFUSE(ctx == NULL, INVALID_VALUE);
     CALL_TRY(check_alive(ctx));
     CALL_REFUSE(ctx->is_primary || ctx->green != NULL, INVALID_CONTEXT);
-    if (top() == ctx)
-        current.depth--;
-    destroy(ctx);
+    end(ctx);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+    CALL_ENTER("cuCtxAttach");
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(pctx == NULL || flags != 0, INVALID_VALUE);
+    CALL_REFUSE(context->green != NULL, INVALID_CONTEXT);
+    HOLD(&contexts_lock);
+    ++*(context->is_primary ? &retains[context->device] : &context->references);
+    *pctx = context;
+    return CUDA_SUCCESS;
+}
+
+/* Measured: also takes a primary context. */
+SIM_API CUresult cuCtxDetach(CUcontext ctx)
+{
+    CALL_ENTER("cuCtxDetach");
+    CALL_TRY(check_alive(ctx));
+    CALL_REFUSE(ctx != top() || ctx->green != NULL, INVALID_CONTEXT);
+    if (ctx->is_primary)
+        return primary_drop(ctx->device, 0);
+    pthread_mutex_lock(&contexts_lock);
+    int is_last = --ctx->references == 0;
+    pthread_mutex_unlock(&contexts_lock);
+    if (is_last)
+        end(ctx);
     return CUDA_SUCCESS;
 }
 
@@ -372,10 +415,41 @@ SIM_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
     return CUDA_SUCCESS;
 }
 
+/* Returns the place of a peer's id, or NULL. */
+static unsigned long long *peer_locked(CUcontext context, unsigned long long id)
+{
+    unsigned i = 0;
+    while (i < CONTEXT_PEERS && context->home->peers[i] != id)
+        i++;
+    return i == CONTEXT_PEERS ? NULL : &context->home->peers[i];
+}
+
+int context_reaches(CUcontext context, CUcontext owner)
+{
+    HOLD(&contexts_lock);
+    return owner == NULL || owner->device == context->device || peer_locked(context, owner->home->id) != NULL;
+}
+
 SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
     CALL_ENTER("cuCtxEnablePeerAccess");
     CONTEXT_CURRENT(context);
     CALL_TRY(context_validate(peerContext));
-    return Flags != 0 || context->device == peerContext->device ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    CALL_REFUSE(Flags != 0 || context->device == peerContext->device, INVALID_VALUE);
+    HOLD(&contexts_lock);
+    CALL_REFUSE(peer_locked(context, peerContext->home->id) != NULL, PEER_ACCESS_ALREADY_ENABLED);
+    context->home->peers[context->home->peer_count++ % CONTEXT_PEERS] = peerContext->home->id;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
+{
+    CALL_ENTER("cuCtxDisablePeerAccess");
+    CONTEXT_CURRENT(context);
+    CALL_TRY(context_validate(peerContext));
+    HOLD(&contexts_lock);
+    unsigned long long *place = peer_locked(context, peerContext->home->id);
+    CALL_REFUSE(place == NULL, PEER_ACCESS_NOT_ENABLED);
+    *place = 0;
+    return CUDA_SUCCESS;
 }

@@ -14,6 +14,12 @@
 
 #include "call.h"
 
+/* A stream's work up to and including number `count`. */
+struct ticket {
+    struct CUstream_st *stream;
+    uint64_t count;
+};
+
 /* Core dump settings. A context copies them at creation. */
 struct dump_settings {
     unsigned char is_enabled, is_user_trigger_enabled;
@@ -21,6 +27,8 @@ struct dump_settings {
     char file[1024];
     char pipe[1024];
 };
+
+#define CONTEXT_PEERS 16
 
 struct CUctx_st {
     struct CUctx_st *next;       /* list of all contexts, under contexts_lock */
@@ -30,7 +38,7 @@ struct CUctx_st {
     atomic_ullong id;
     int device;
     int is_primary;
-    unsigned references; /* of a primary context, under contexts_lock */
+    unsigned references; /* of one that is neither primary nor green, by cuCtxAttach; under contexts_lock */
     atomic_int is_alive;
     atomic_int error;            /* the sticky CUresult, CUDA_SUCCESS if none */
     atomic_uint faults;          /* number of faults, survived ones included */
@@ -40,6 +48,12 @@ struct CUctx_st {
     uint64_t held_until;         /* work of the marker that later work of the context waits for; under the queue lock */
     struct CUstream_st *streams; /* of a home: its own and its green contexts' streams; under the queue lock */
     int dumps_in_progress;       /* of a home, under the queue lock */
+    unsigned submitters;         /* of a home: threads that wait for room in a queue; under the queue lock */
+    uint64_t admissions;         /* of a home: how many have had their turn; under the queue lock */
+    /* Of a home, under contexts_lock: ids of those whose memory its device may access; the last ones, also if they have ended.
+     */
+    unsigned long long peers[CONTEXT_PEERS];
+    unsigned peer_count;
 };
 
 /* The sticky error that the context's calls return. */
@@ -55,6 +69,10 @@ CUresult context_current(CUcontext *context);
 
 /* For calls that need no context: returns the sticky error of the current context, if there is one. */
 CUresult context_check(void);
+
+/* Whether memory of `owner` (NULL: of no context) can be accessed in a context: it is the same device's, or peer access was
+ * enabled. */
+int context_reaches(CUcontext context, CUcontext owner);
 
 /* Checks that a handle names a live context. Errors: INVALID_CONTEXT, CONTEXT_IS_DESTROYED, its sticky error. */
 CUresult context_validate(CUcontext context);

@@ -1,6 +1,7 @@
 #include "capture.h"
 #include "call.h"
 #include "handle.h"
+#include "space.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -37,6 +38,7 @@ SIM_API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
     CALL_ENTER("cuEventCreate");
     CONTEXT_CURRENT(context);
+    stream_await_submitters(context);
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
     CALL_REFUSE(phEvent == NULL || (Flags & ~known) != 0, INVALID_VALUE);
     CUevent event = handle_create(HANDLE_EVENT, sizeof *event, context->home);
@@ -57,6 +59,8 @@ void event_destroy_all(CUcontext context)
 SIM_API CUresult cuEventDestroy(CUevent hEvent)
 {
     CALL_ENTER("cuEventDestroy");
+    CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
+    stream_await_submitters(hEvent->context);
     CALL_REFUSE(!handle_remove(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     event_release(hEvent);
     return CUDA_SUCCESS;
@@ -85,11 +89,10 @@ SIM_API CUresult cuEventRecord(CUevent event, CUstream handle)
 {
     CALL_ENTER("cuEventRecord");
     CUstream stream;
-    CONTEXT_CURRENT(context);
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
     OPERATION(operation, create_operation(event));
     HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(context, handle, &stream));
+    CALL_TRY(stream_find_ready_locked(handle, &stream));
     CALL_REFUSE(stream->context->home != event->context, INVALID_HANDLE);
     if (stream->capture != NULL) {
         struct capture *capture;
@@ -137,6 +140,7 @@ SIM_API CUresult cuEventSynchronize(CUevent hEvent)
     HOLD(&queue_lock);
     CALL_TRY(check_observable_locked(hEvent));
     ticket_wait_locked(&hEvent->ticket);
+    space_settle();
     return context_error(context);
 }
 
@@ -158,12 +162,11 @@ SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
 {
     CALL_ENTER("cuStreamWaitEvent");
     CUstream stream;
-    CONTEXT_CURRENT(context);
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     CALL_REFUSE(Flags != CU_EVENT_WAIT_DEFAULT, INVALID_VALUE);
     OPERATION(operation, operation_create(OPERATION_NOTHING));
     HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(context, hStream, &stream));
+    CALL_TRY(stream_find_ready_locked(hStream, &stream));
     if (hEvent->capture != NULL)
         return capture_join_locked(stream, hEvent->capture, &hEvent->clock);
     if (stream->capture != NULL) {
@@ -176,24 +179,13 @@ SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     return stream_enqueue_locked(stream, operation, &hEvent->ticket, NULL);
 }
 
-/* Events and waits of a whole context cannot be captured. */
-static CUresult refuse_captures_locked(CUcontext context)
-{
-    CUresult result = CUDA_SUCCESS;
-    for (struct CUstream_st *stream = context->home->streams; stream != NULL; stream = stream->next) {
-        if (stream->capture != NULL && (stream->context == context || context == context->home))
-            result = capture_refuse_locked(stream);
-    }
-    return result;
-}
-
 CUresult event_record_context(CUevent event, CUcontext context)
 {
     struct ticket ticket;
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event) || event->context != context->home, INVALID_HANDLE);
     OPERATION(operation, create_operation(event));
     HOLD(&queue_lock);
-    CALL_TRY(refuse_captures_locked(context));
+    CALL_TRY(capture_refuse_all_locked(context));
     operation->event.generation = event->generation + 1;
     CALL_TRY(stream_mark_context_locked(context, operation, &ticket));
     keep_locked(event, ticket);
@@ -205,7 +197,7 @@ CUresult event_hold_context(CUevent event, CUcontext context)
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
     OPERATION(operation, operation_create(OPERATION_NOTHING));
     HOLD(&queue_lock);
-    CALL_TRY(refuse_captures_locked(context));
+    CALL_TRY(capture_refuse_all_locked(context));
     if (event->capture != NULL) {
         event->capture->is_invalid = 1;
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

@@ -1,11 +1,10 @@
 /*
- * Graphs: their contents, which executables and launches share, graphs built node by node, and copies of them. Nodes run in the
- * order in which they were added, which always satisfies their dependencies.
+ * Graphs: their contents, executables, which have a copy of them, and launches. Nodes run in the order in which they were
+ * added, which always satisfies their dependencies.
  */
 #include "capture.h"
 #include "call.h"
 #include "handle.h"
-#include "space.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -46,18 +45,10 @@ int append(void *array, size_t *count, size_t *capacity, const void *item, size_
 int recording_append(struct recording *recording, struct operation *operation)
 {
     int error = append(&recording->operations, &recording->count, &recording->capacity, &operation, sizeof operation);
-    if (error == 0)
-        operation_retain(operation);
-    return error;
-}
-
-int recording_add_allocation(struct recording *recording, CUdeviceptr address)
-{
-    const struct graph_memory memory = {.address = address};
-    size_t at = recording->allocation_count;
-    if (append(&recording->allocations, &recording->allocation_count, &recording->allocation_capacity, &memory, sizeof memory))
-        return -1;
-    recording->allocations[at].id = space_give_to_graph(address);
+    if (error != 0)
+        return error;
+    operation_retain(operation);
+    recording->memory_nodes += (size_t)operation_is_of_memory(operation);
     return 0;
 }
 
@@ -79,12 +70,9 @@ void recording_release(struct recording *recording)
         return;
     for (size_t i = 0; i < recording->count; i++)
         operation_release(recording->operations[i]);
-    for (size_t i = 0; i < recording->allocation_count; i++)
-        space_free_of_graph(recording->allocations[i].address, recording->allocations[i].id);
     for (size_t i = 0; i < recording->object_count; i++)
         release(recording->objects[i], 1);
     free(recording->operations);
-    free(recording->allocations);
     free(recording->objects);
     free(recording);
 }
@@ -97,8 +85,8 @@ static struct recording *recording_create(void)
     return recording;
 }
 
-/* With the same operations, and references of its own to the same objects. NULL if out of memory. */
-static struct recording *recording_copy(const struct recording *recording)
+/* With the same operations, and references of its own to the same objects. */
+struct recording *recording_copy(const struct recording *recording)
 {
     struct recording *copy = recording_create();
     int error = copy == NULL;
@@ -148,6 +136,34 @@ SIM_API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *num
     return CUDA_SUCCESS;
 }
 
+static CUresult destroy_executable(CUgraphExec executable)
+{
+    CALL_REFUSE(!handle_remove(HANDLE_GRAPH_EXEC, executable), INVALID_VALUE);
+    {
+        HOLD(&queue_lock);
+        ticket_drop_locked(&executable->last);
+    }
+    if (executable->source != NULL) {
+        atomic_store(&executable->source->is_instantiated, 0);
+        recording_release(executable->source);
+    }
+    if (executable->recording != NULL)
+        recording_release(executable->recording);
+    handle_free(executable);
+    return CUDA_SUCCESS;
+}
+
+/* A graph with memory nodes has one executable at a time. */
+static CUresult claim(CUgraphExec executable, struct recording *source)
+{
+    int is_free = 0;
+    if (source->memory_nodes == 0)
+        return CUDA_SUCCESS;
+    CALL_REFUSE(!atomic_compare_exchange_strong(&source->is_instantiated, &is_free, 1), NOT_SUPPORTED);
+    executable->source = recording_retain(source);
+    return CUDA_SUCCESS;
+}
+
 /* cuda.h's cuGraphInstantiate is cuGraphInstantiateWithFlags. */
 SIM_API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
@@ -157,22 +173,20 @@ SIM_API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, un
     CALL_REFUSE(phGraphExec == NULL || !handle_is_valid(HANDLE_GRAPH, hGraph) || (flags & ~known) != 0, INVALID_VALUE);
     CUgraphExec executable = handle_create(HANDLE_GRAPH_EXEC, sizeof *executable, NULL);
     CALL_REFUSE(executable == NULL, OUT_OF_MEMORY);
-    executable->recording = recording_retain(hGraph->recording);
-    *phGraphExec = executable;
-    return CUDA_SUCCESS;
+    executable->frees_first = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
+    executable->recording = recording_copy(hGraph->recording);
+    CUresult result = executable->recording == NULL ? CUDA_ERROR_OUT_OF_MEMORY : claim(executable, hGraph->recording);
+    if (result != CUDA_SUCCESS)
+        destroy_executable(executable);
+    else
+        *phGraphExec = executable;
+    return result;
 }
 
 SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     CALL_ENTER("cuGraphExecDestroy");
-    CALL_REFUSE(!handle_remove(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
-    {
-        HOLD(&queue_lock);
-        ticket_drop_locked(&hGraphExec->last);
-    }
-    recording_release(hGraphExec->recording);
-    handle_free(hGraphExec);
-    return CUDA_SUCCESS;
+    return destroy_executable(hGraphExec);
 }
 
 SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
@@ -180,24 +194,11 @@ SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     CALL_ENTER("cuGraphLaunch");
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_GRAPH);
-    if (operation != NULL)
-        operation->recording = recording_retain(hGraphExec->recording);
+    if (operation != NULL) {
+        operation->graph.recording = recording_retain(hGraphExec->recording);
+        operation->graph.frees_first = hGraphExec->frees_first;
+    }
     return stream_submit_behind(hStream, operation, &hGraphExec->last);
-}
-
-static CUresult check(const CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count)
-{
-    CALL_REFUSE(node == NULL || !handle_is_valid(HANDLE_GRAPH, graph) || (count != 0 && dependencies == NULL), INVALID_VALUE);
-    return CUDA_SUCCESS;
-}
-
-/* A node's handle is the address of its operation. Consumes the caller's reference; NULL returns CUDA_ERROR_OUT_OF_MEMORY. */
-static CUresult add(CUgraphNode *node, CUgraph graph, struct operation *consumed)
-{
-    OPERATION(operation, consumed);
-    CALL_REFUSE(recording_append(graph->recording, operation) != 0, OUT_OF_MEMORY);
-    *node = (CUgraphNode)operation;
-    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
@@ -208,122 +209,13 @@ SIM_API CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
     return *phGraph == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-static CUresult create_kernel(struct operation **operation, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-    CALL_REFUSE(nodeParams == NULL, INVALID_VALUE);
-    CUfunction function = nodeParams->func != NULL ? nodeParams->func : (CUfunction)nodeParams->kern;
-    return launch_create(operation, function,
-                         (const uint32_t[3]){nodeParams->gridDimX, nodeParams->gridDimY, nodeParams->gridDimZ},
-                         (const uint32_t[3]){nodeParams->blockDimX, nodeParams->blockDimY, nodeParams->blockDimZ},
-                         nodeParams->sharedMemBytes, nodeParams->kernelParams, nodeParams->extra);
-}
-
-SIM_API CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                      size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-    CALL_ENTER("cuGraphAddKernelNode");
-    struct operation *operation;
-    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
-    CALL_TRY(create_kernel(&operation, nodeParams));
-    return add(phGraphNode, hGraph, operation);
-}
-
-/* Launches in progress continue with the previous contents of the executable. */
-SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-    CALL_ENTER("cuGraphExecKernelNodeSetParams");
-    struct operation *operation;
-    size_t at = 0;
-    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
-    struct recording *previous = hGraphExec->recording;
-    while (at < previous->count && previous->operations[at]->node != hNode && previous->operations[at] != (void *)hNode)
-        at++;
-    if (at == previous->count || previous->operations[at]->kind != OPERATION_KERNEL || previous->allocation_count != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_TRY(create_kernel(&operation, nodeParams));
-    struct recording *copy = recording_copy(previous);
-    if (copy == NULL) {
-        operation_release(operation);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    operation->node = hNode;
-    operation_release(copy->operations[at]);
-    copy->operations[at] = operation;
-    hGraphExec->recording = copy;
-    recording_release(previous);
-    return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                      size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
-{
-    CALL_ENTER("cuGraphAddMemsetNode");
-    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
-    CALL_TRY(context_validate(ctx));
-    if (memsetParams == NULL || memsetParams->width == 0 || memsetParams->height == 0 ||
-        (memsetParams->elementSize != 1 && memsetParams->elementSize != 2 && memsetParams->elementSize != 4))
-        return CUDA_ERROR_INVALID_VALUE;
-    struct operation *operation;
-    CALL_TRY(transfer_create_set(&operation, memsetParams->dst, memsetParams->height == 1 ? 0 : memsetParams->pitch,
-                                 memsetParams->value, memsetParams->elementSize, memsetParams->width, memsetParams->height));
-    return add(phGraphNode, hGraph, operation);
-}
-
-/* Allocates the memory at once. All replays use the same address. It is freed with the graph and its executables. */
-SIM_API CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                        size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
-{
-    CALL_ENTER("cuGraphAddMemAllocNode");
-    CONTEXT_CURRENT(context);
-    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
-    CALL_REFUSE(nodeParams == NULL || nodeParams->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE, INVALID_VALUE);
-    CALL_REFUSE(nodeParams->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE, INVALID_VALUE);
-    int device = nodeParams->poolProps.location.id;
-    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
-    CALL_TRY(space_allocate(&nodeParams->dptr, nodeParams->bytesize, context->home, device, NULL));
-    if (recording_add_allocation(hGraph->recording, nodeParams->dptr) != 0) {
-        space_free(nodeParams->dptr);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return add(phGraphNode, hGraph, operation_create(OPERATION_NOTHING));
-}
-
-SIM_API CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                       size_t numDependencies, CUdeviceptr dptr)
-{
-    CALL_ENTER("cuGraphAddMemFreeNode");
-    struct space_range range;
-    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
-    CALL_REFUSE(space_find(dptr, &range) != CUDA_SUCCESS || !range.is_of_graph || range.start != dptr, INVALID_VALUE);
-    return add(phGraphNode, hGraph, operation_create(OPERATION_NOTHING));
-}
-
-/* A graph that owns memory can't be copied: each of its addresses exists only once. */
-static int can_be_copied(CUgraph graph)
-{
-    return graph->recording->allocation_count == 0;
-}
-
 SIM_API CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 {
     CALL_ENTER("cuGraphClone");
-    if (phGraphClone == NULL || !handle_is_valid(HANDLE_GRAPH, originalGraph) || !can_be_copied(originalGraph))
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(phGraphClone == NULL || !handle_is_valid(HANDLE_GRAPH, originalGraph), INVALID_VALUE);
+    CALL_REFUSE(originalGraph->recording->memory_nodes != 0, NOT_SUPPORTED);
     *phGraphClone = graph_create(originalGraph->recording);
     return *phGraphClone == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                          size_t numDependencies, CUgraph childGraph)
-{
-    CALL_ENTER("cuGraphAddChildGraphNode");
-    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
-    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, childGraph) || !can_be_copied(childGraph), INVALID_VALUE);
-    OPERATION(operation, operation_create(OPERATION_GRAPH));
-    operation->recording = recording_copy(childGraph->recording);
-    CALL_REFUSE(operation->recording == NULL, OUT_OF_MEMORY);
-    return add(phGraphNode, hGraph, operation_retain(operation));
 }
 
 static int is_alike(const struct recording *a, const struct recording *b)
@@ -340,12 +232,17 @@ SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgra
     CALL_ENTER("cuGraphExecUpdate");
     if (!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec) || !handle_is_valid(HANDLE_GRAPH, hGraph) || resultInfo == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    int is_fine = is_alike(hGraphExec->recording, hGraph->recording);
-    *resultInfo = (CUgraphExecUpdateResultInfo){.result = is_fine ? CU_GRAPH_EXEC_UPDATE_SUCCESS
-                                                                  : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED};
-    CALL_REFUSE(!is_fine, GRAPH_EXEC_UPDATE_FAILURE);
     struct recording *previous = hGraphExec->recording;
-    hGraphExec->recording = recording_retain(hGraph->recording);
+    CUgraphExecUpdateResult why = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+    if (previous->memory_nodes != 0 || hGraph->recording->memory_nodes != 0)
+        why = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+    else if (!is_alike(previous, hGraph->recording))
+        why = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    *resultInfo = (CUgraphExecUpdateResultInfo){.result = why};
+    CALL_REFUSE(why != CU_GRAPH_EXEC_UPDATE_SUCCESS, GRAPH_EXEC_UPDATE_FAILURE);
+    struct recording *copy = recording_copy(hGraph->recording);
+    CALL_REFUSE(copy == NULL, OUT_OF_MEMORY);
+    hGraphExec->recording = copy;
     recording_release(previous);
     return CUDA_SUCCESS;
 }

@@ -61,7 +61,9 @@ static void note_stale(enum handle_kind kind, const void *handle)
                                         [HANDLE_LIBRARY] = "library",
                                         [HANDLE_USER_OBJECT] = "user object",
                                         [HANDLE_GREEN] = "green context",
-                                        [HANDLE_DESCRIPTION] = "resource descriptor"};
+                                        [HANDLE_DESCRIPTION] = "resource descriptor",
+                                        [HANDLE_ARRAY] = "array",
+                                        [HANDLE_TEXTURE] = "texture"};
     handle_is_stale(names[kind], (uint64_t)(uintptr_t)handle);
 }
 

@@ -16,7 +16,9 @@ enum handle_kind {
     HANDLE_LIBRARY,
     HANDLE_USER_OBJECT,
     HANDLE_GREEN,
-    HANDLE_DESCRIPTION
+    HANDLE_DESCRIPTION,
+    HANDLE_ARRAY,
+    HANDLE_TEXTURE /* or surface */
 };
 
 /* Returns a zeroed object, whose address is its handle; NULL if out of memory. `owner` is the context that the handle ends

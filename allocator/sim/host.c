@@ -90,6 +90,7 @@ static CUresult allocate(void **pointer, size_t size, enum host_kind kind)
     void *memory;
     CALL_TRY(context_current(&context));
     CALL_TRY(capture_check_unsafe());
+    stream_await_submitters(context);
     CALL_REFUSE(pointer == NULL || size == 0, INVALID_VALUE);
     CALL_REFUSE(posix_memalign(&memory, (size_t)sysconf(_SC_PAGESIZE), size) != 0, OUT_OF_MEMORY);
     CUresult result = add(memory, size, kind, context->home);

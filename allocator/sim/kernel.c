@@ -229,7 +229,7 @@ static CUresult make_variable(CUcontext context)
     HOLD(&kernels_lock);
     if (variable.name == NULL || variable.address != 0)
         return CUDA_SUCCESS;
-    CALL_TRY(space_allocate(&variable.address, sizeof(uint64_t), context->home, context->device, NULL));
+    CALL_TRY(space_allocate(&variable.address, sizeof(uint64_t), context->home, context->device));
     memset(cusim_variable(), 0, sizeof(uint64_t));
     return CUDA_SUCCESS;
 }

@@ -71,9 +71,7 @@ CUresult launch_create(struct operation **out, CUfunction function, const uint32
 static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const uint32_t block[3], uint32_t shared_bytes,
                               CUstream stream, void **parameters, void **extra)
 {
-    CUcontext context;
     struct operation *operation;
-    CALL_TRY(context_current(&context));
     CALL_TRY(launch_create(&operation, function, grid, block, shared_bytes, parameters, extra));
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }

@@ -34,8 +34,11 @@ void operation_release(struct operation *operation)
         free(operation->copy.staging);
     } else if (operation->kind == OPERATION_EVENT && operation->event.event != NULL) {
         event_release(operation->event.event);
-    } else if (operation->kind == OPERATION_GRAPH && operation->recording != NULL) {
-        recording_release(operation->recording);
+    } else if (operation->kind == OPERATION_GRAPH && operation->graph.recording != NULL) {
+        free(operation->graph.memory);
+        recording_release(operation->graph.recording);
+    } else if (operation_is_of_memory(operation) && operation->block != NULL) {
+        graph_memory_release(operation->block);
     }
     free(operation);
 }
@@ -107,6 +110,19 @@ static void run_transfer(void (*function)(void *), struct operation *operation, 
         atomic_store(&context->error, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+static void run_graph(const struct operation *launch, CUcontext context)
+{
+    const struct recording *recording = launch->graph.recording;
+    size_t memory_nodes = 0;
+    for (size_t i = 0; i < recording->count; i++) {
+        struct operation *node = recording->operations[i];
+        if (node->kind == OPERATION_ALLOCATE)
+            graph_memory_bind(launch, memory_nodes, node->block);
+        memory_nodes += (size_t)operation_is_of_memory(node);
+        operation_run(node, context);
+    }
+}
+
 static void run_good(struct operation *operation, CUcontext context)
 {
     switch (operation->kind) {
@@ -126,8 +142,7 @@ static void run_good(struct operation *operation, CUcontext context)
         operation->host.function(operation->host.user);
         break;
     case OPERATION_GRAPH:
-        for (size_t i = 0; i < operation->recording->count; i++)
-            operation_run(operation->recording->operations[i], context);
+        run_graph(operation, context);
         break;
     default:
         break;
@@ -142,7 +157,9 @@ void operation_run(struct operation *operation, CUcontext context)
     if (operation->kind == OPERATION_EVENT)
         event_complete(operation->event.event, operation->event.generation);
     else if (operation->kind == OPERATION_FREE)
-        space_collect(operation->address);
+        space_pass(operation);
+    else if (operation->kind == OPERATION_GRAPH && operation->graph.memory != NULL)
+        graph_memory_end(operation);
     else if (operation->kind == OPERATION_CALLBACK)
         operation->host.callback(operation->host.stream, context_error(context), operation->host.user);
 }

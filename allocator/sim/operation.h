@@ -8,6 +8,7 @@
 
 #include "context.h"
 
+struct block;
 struct recording;
 
 enum operation_kind {
@@ -20,7 +21,9 @@ enum operation_kind {
     OPERATION_EVENT,
     OPERATION_GRAPH,
     OPERATION_WAIT,
-    OPERATION_FREE
+    OPERATION_FREE,
+    OPERATION_ALLOCATE, /* these two are nodes of graphs alone */
+    OPERATION_RELEASE
 };
 
 enum transfer_side { SIDE_HOST, SIDE_DEVICE, SIDE_EITHER };
@@ -28,8 +31,9 @@ enum transfer_side { SIDE_HOST, SIDE_DEVICE, SIDE_EITHER };
 struct transfer_end {
     enum transfer_side side;
     uint64_t address;
-    size_t pitch; /* from one row to the next */
-    size_t slice; /* from one slice to the next */
+    size_t pitch;      /* from one row to the next */
+    size_t slice;      /* from one slice to the next */
+    CUcontext context; /* whose device must have access; NULL: the stream's */
 };
 
 struct transfer {
@@ -79,10 +83,23 @@ struct operation {
             uint32_t value;
             unsigned flags;
         } wait;
-        struct recording *recording; /* OPERATION_GRAPH */
-        CUdeviceptr address;         /* OPERATION_FREE */
+        struct {
+            struct recording *recording;
+            struct block **memory; /* of each memory node of a launch, or NULL; owned */
+            int frees_first;       /* what has not been freed since the last launch */
+        } graph;
+        struct {
+            struct block *block;
+            struct block *address; /* of memory of a graph, else NULL; reference held */
+        } freed;
+        struct block *block; /* OPERATION_ALLOCATE, OPERATION_RELEASE; reference held */
     };
 };
+
+static inline int operation_is_of_memory(const struct operation *operation)
+{
+    return operation->kind == OPERATION_ALLOCATE || operation->kind == OPERATION_RELEASE;
+}
 
 /* Returns NULL if out of memory. One reference. */
 struct operation *operation_create(enum operation_kind kind);

@@ -32,7 +32,7 @@ static int gather(CUdeviceptr address, struct facts *facts)
                                 .pool = (CUmemoryPool)range.pool,
                                 .type = CU_MEMORYTYPE_DEVICE,
                                 .device = range.device,
-                                .is_exportable = range.context != NULL && range.pool == NULL && !range.is_of_graph,
+                                .is_exportable = range.context != NULL,
                                 .is_mapped = 1,
                                 .access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE,
                                 .id = range.id};
@@ -60,6 +60,8 @@ SIM_API CUresult cuMemGetAddressRange(CUdeviceptr *pbase, size_t *psize, CUdevic
 {
     CALL_ENTER("cuMemGetAddressRange");
     struct facts facts;
+    CUcontext context;
+    CALL_REFUSE(context_current(&context) == CUDA_ERROR_INVALID_CONTEXT, INVALID_CONTEXT);
     CALL_REFUSE(!gather(dptr, &facts), NOT_FOUND);
     if (pbase != NULL)
         *pbase = facts.start;
@@ -116,18 +118,30 @@ SIM_API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute
     return data != NULL && gather(ptr, &facts) && give(attribute, &facts, data) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Unknown values, of an unknown address or of this memory, read as 0, or as CU_DEVICE_INVALID for a device. */
+/* Of an unknown address, and what this memory lacks: 0, CU_DEVICE_INVALID for a device, and the address as the host's. The
+ * range is left alone (measured). */
 SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *wanted, void **data, CUdeviceptr ptr)
 {
     CALL_ENTER("cuPointerGetAttributes");
-    static const struct facts unknown = {.is_on_host = 1, .device = CU_DEVICE_INVALID};
-    struct facts facts;
+    struct facts unknown = {.is_on_host = 1, .device = CU_DEVICE_INVALID}, facts;
     CALL_REFUSE(numAttributes == 0 || wanted == NULL || data == NULL, INVALID_VALUE);
     int is_known = gather(ptr, &facts);
     for (unsigned i = 0; i < numAttributes; i++) {
-        if (data[i] == NULL || (!(is_known && give(wanted[i], &facts, data[i])) && !give(wanted[i], &unknown, data[i])))
-            return CUDA_ERROR_INVALID_VALUE;
+        int is_range = wanted[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR || wanted[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+        CALL_REFUSE(data[i] == NULL, INVALID_VALUE);
+        unknown.address = !is_known && wanted[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER ? ptr : 0;
+        if (is_known ? !give(wanted[i], &facts, data[i]) : !is_range)
+            CALL_REFUSE(!give(wanted[i], &unknown, data[i]), INVALID_VALUE);
     }
+    return CUDA_SUCCESS;
+}
+
+/* Copies are ordered with the host's work as it is. */
+SIM_API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    CALL_ENTER("cuPointerSetAttribute");
+    struct facts facts;
+    CALL_REFUSE(value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !gather(ptr, &facts), INVALID_VALUE);
     return CUDA_SUCCESS;
 }
 

@@ -12,12 +12,12 @@ struct CUmemPoolHandle_st {
     int device;
     int is_destroyed;
     uint64_t max_bytes; /* 0: no limit */
-    int reuse[3];       /* CU_MEMPOOL_ATTR_REUSE_..., ignored by the simulation */
-    CUmemAccess_flags access[SIM_MAX_DEVICES];
+    int reuse[3];       /* CU_MEMPOOL_ATTR_REUSE_...; only the last one, space_pool's `depends`, matters to the simulation */
 };
 
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after the queue lock and before space.c's */
 static struct CUmemPoolHandle_st defaults[SIM_MAX_DEVICES];    /* under pools_lock, like everything below */
+static struct CUmemPoolHandle_st of_graphs[SIM_MAX_DEVICES];   /* no handle names these */
 static CUmemoryPool current[SIM_MAX_DEVICES];                  /* NULL: the default */
 static CUmemoryPool pools;                                     /* created by the program */
 
@@ -26,15 +26,21 @@ static void set_up(CUmemoryPool pool, int device)
     pool->device = device;
     for (int i = 0; i < 3; i++)
         pool->reuse[i] = 1;
-    pool->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    pool->memory.depends = 1;
+    pool->memory.access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
 static CUmemoryPool default_pool_locked(int device)
 {
     CUmemoryPool pool = &defaults[device];
-    if (pool->access[device] == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+    if (pool->memory.access[device] == CU_MEM_ACCESS_FLAGS_PROT_NONE)
         set_up(pool, device);
     return pool;
+}
+
+struct space_pool *pool_of_graphs(int device)
+{
+    return &of_graphs[device].memory;
 }
 
 static CUmemoryPool current_pool_locked(int device)
@@ -126,41 +132,43 @@ SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
-/* Memory allocated while its stream is capturing belongs to the graph and not to a pool, and is freed with the graph. */
-static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, CUmemoryPool pool, CUstream stream)
-{
-    CALL_REFUSE(stream->capture != NULL && stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
-    CALL_TRY(capture_check_implicit_locked(stream, 1));
-    if (stream->capture == NULL)
-        return space_allocate(address, size, context, pool->device, &pool->memory);
-    CALL_TRY(space_allocate(address, size, context, pool->device, NULL));
-    if (recording_add_allocation(stream->capture->graph->recording, *address) != 0) {
-        space_free(*address);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return CUDA_SUCCESS;
-}
-
 static int is_beyond_limit(CUmemoryPool pool, size_t size)
 {
     HOLD(&space_lock);
     return pool->max_bytes != 0 && (size > pool->max_bytes || pool->memory.used > pool->max_bytes - size);
 }
 
+static CUresult allocate_captured_locked(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
+{
+    struct operation *node;
+    CALL_REFUSE(stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
+    CALL_TRY(graph_memory_allocate_node(&node, address, size, pool->device));
+    OPERATION(owned, node);
+    return capture_append_locked(stream, owned);
+}
+
 /* Without `pool`, uses the current pool of the stream's device, whatever context is current. */
 static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream handle)
 {
     CUstream stream;
-    CONTEXT_CURRENT(context);
-    CALL_REFUSE(address == NULL || size == 0, INVALID_VALUE);
+    struct ticket after = {0};
+    CALL_REFUSE(address == NULL, INVALID_VALUE);
+    OPERATION(wait, operation_create(OPERATION_NOTHING));
     HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(context, handle, &stream));
-    CALL_TRY(context_error(stream->context));
+    CALL_TRY(stream_find_locked(handle, &stream));
     if (pool == NULL)
         CALL_TRY(get_pool(&pool, stream->context->device, current_pool_locked));
-    if (is_beyond_limit(pool, size))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    return allocate_locked(address, size, stream->context->home, pool, stream);
+    if (size != 0 && stream->capture != NULL)
+        return allocate_captured_locked(address, size, pool, stream);
+    CALL_TRY(capture_check_unsafe_locked());
+    CALL_TRY(capture_check_implicit_locked(stream, 1));
+    if (size == 0) {
+        *address = 0;
+        return CUDA_SUCCESS;
+    }
+    CALL_REFUSE(is_beyond_limit(pool, size), OUT_OF_MEMORY);
+    CALL_TRY(space_allocate_ordered(address, size, &pool->memory, pool->device, stream, &after));
+    return after.stream == NULL ? CUDA_SUCCESS : stream_enqueue_locked(stream, wait, &after, NULL);
 }
 
 SIM_API CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
@@ -175,41 +183,34 @@ SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUm
     return is_pool(pool) ? allocate(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult find_capture(CUcontext context, CUstream handle, int *is_captured)
-{
-    CUstream stream;
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(context, handle, &stream));
-    *is_captured = stream->capture != NULL;
-    return context_error(stream->context);
-}
-
 /* A captured free is a node of the graph, and only allowed for memory of a graph: the capture goes on without it. Another free
  * ends captures of other streams (both measured). */
 SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     CALL_ENTER("cuMemFreeAsync");
-    CONTEXT_CURRENT(context);
-    struct space_range range;
-    int is_captured;
+    CUstream stream;
     if (dptr == 0)
         return CUDA_SUCCESS;
-    CALL_TRY(find_capture(context, hStream, &is_captured));
-    CALL_REFUSE(space_find(dptr, &range) != CUDA_SUCCESS || range.context == NULL || range.start != dptr, INVALID_VALUE);
-    CALL_REFUSE(is_captured && !range.is_of_graph, INVALID_VALUE);
-    if (!is_captured)
-        CALL_TRY(capture_check_unsafe());
-    OPERATION(operation, operation_create(range.is_of_graph ? OPERATION_NOTHING : OPERATION_FREE));
-    if (!range.is_of_graph)
-        operation->address = dptr;
-    CALL_TRY(space_retire(dptr));
-    return stream_submit(hStream, operation_retain(operation), SUBMIT_ASYNC);
+    OPERATION(operation, operation_create(OPERATION_FREE));
+    HOLD(&queue_lock);
+    CALL_TRY(stream_find_ready_locked(hStream, &stream));
+    if (stream->capture != NULL) {
+        struct operation *node;
+        CALL_TRY(graph_memory_free_node(&node, stream->capture->graph->recording, dptr));
+        OPERATION(owned, node);
+        return capture_append_locked(stream, owned);
+    }
+    CALL_TRY(capture_check_unsafe_locked());
+    CALL_TRY(capture_check_implicit_locked(stream, 1));
+    CALL_TRY(space_retire(dptr, stream, operation));
+    return stream_enqueue_locked(stream, operation, NULL, NULL);
 }
 
 SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     CALL_ENTER("cuMemPoolTrimTo");
     CALL_REFUSE(!is_pool(pool), INVALID_VALUE);
+    CALL_TRY(capture_check_unsafe());
     space_trim(&pool->memory, minBytesToKeep);
     return CUDA_SUCCESS;
 }
@@ -229,6 +230,7 @@ static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
     int *to = switch_of(pool, attribute), is_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
     if (to != NULL) {
         *to = *(const int *)value != 0;
+        figures->depends = pool->reuse[2];
     } else if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
         figures->threshold = *(const cuuint64_t *)value;
     } else {
@@ -290,7 +292,8 @@ static CUresult set_access_locked(CUmemoryPool pool, const CUmemAccessDesc *desc
     CALL_REFUSE(description->location.type != CU_MEM_LOCATION_TYPE_DEVICE, INVALID_VALUE);
     CALL_REFUSE((device == pool->device && description->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE), INVALID_VALUE);
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
-    pool->access[device] = description->flags;
+    HOLD(&space_lock);
+    pool->memory.access[device] = description->flags;
     return CUDA_SUCCESS;
 }
 
@@ -311,6 +314,28 @@ SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
         return CUDA_ERROR_INVALID_VALUE;
     HOLD(&pools_lock);
     CALL_REFUSE(!is_pool_locked(memPool), INVALID_VALUE);
-    *flags = memPool->access[location->id];
+    *flags = memPool->memory.access[location->id];
+    return CUDA_SUCCESS;
+}
+
+/* ---- the memory of graphs ---- */
+
+SIM_API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+{
+    CALL_ENTER("cuDeviceGetGraphMemAttribute");
+    static const CUmemPool_attribute like[] = {[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT] = CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+                                               [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+                                               [CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT] = CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                               [CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH};
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    CALL_REFUSE(value == NULL || (unsigned)attr >= sizeof like / sizeof *like, INVALID_VALUE);
+    return get_attribute(&of_graphs[device], like[attr], value);
+}
+
+SIM_API CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    CALL_ENTER("cuDeviceGraphMemTrim");
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    space_trim(pool_of_graphs(device), 0);
     return CUDA_SUCCESS;
 }

@@ -124,3 +124,23 @@ SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
     *handle = physical->handle;
     return CUDA_SUCCESS;
 }
+
+/* The descriptor is that of the memory's file, at the memory's place; nothing here can map it. */
+SIM_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
+                                               unsigned long long flags)
+{
+    CALL_ENTER("cuMemGetHandleForAddressRange");
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    CALL_REFUSE(handle == NULL || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0, INVALID_VALUE);
+    CALL_REFUSE(!config_get()->is_shareable, NOT_SUPPORTED);
+    CALL_REFUSE(size == 0 || dptr % page != 0 || size % page != 0, INVALID_VALUE);
+    HOLD(&space_lock);
+    const struct mapping *mapping = space_mapping_locked(dptr);
+    CALL_REFUSE(mapping == NULL || size > mapping->range.end - dptr, INVALID_VALUE);
+    const struct physical *physical = mapping->physical;
+    const struct note note = {MAGIC, physical->offset, physical->size, physical->properties};
+    int descriptor = pages_export(physical->descriptor, physical->offset, &note);
+    CALL_REFUSE(descriptor < 0, OPERATING_SYSTEM);
+    memcpy(handle, &descriptor, sizeof descriptor);
+    return CUDA_SUCCESS;
+}

@@ -9,7 +9,7 @@
  * Configuration, read by cuInit() from the environment, e.g. CUFENCE_SIM="devices=2,memory=8G,reserve=1T"
  *   devices=N           1 to 8, default 1
  *   memory=SIZE         physical memory of each device, default 8G; suffixes K, M, G, T
- *   reserve=SIZE        limit of the address space from cuMemAddressReserve, default 1T (256G under AddressSanitizer,
+ *   reserve=SIZE        limit of the address space from cuMemAddressReserve, default 1536G (256G under AddressSanitizer,
  *                       16G under ThreadSanitizer)
  *   space=SIZE          address space that the first context of each device takes for good, which counts against `ulimit -v`;
  *                       default none. 13G is what an H100's takes (driver 580.159)
@@ -28,6 +28,10 @@
  *                         cuStreamSynchronize(unsigned flags, CUstream stream), and for per-thread default streams
  *   pci=D:B:D           domain, bus and device of the next GPU, in hexadecimal; once per GPU. Default 0:10:0, 0:11:0, ...
  *                       Virtual machines have it like pci=1:0:0,pci=2:0:0. Core dumps only contain bus and device
+ *   depth=COUNT         how many launches, copies and so on a stream's queue has room for, default 1024 as on an H200. A call
+ *                       that submits more waits for room. So do the calls that wait for it on an H200: cuStreamQuery() of that
+ *                       stream, and in its context cuMemAlloc() of 2 MiB or more, cuMemHostAlloc(), cuStreamBeginCapture(), and
+ *                       whatever creates or destroys streams and events
  *   slow=US             some of cufence's own kernels begin up to so many microseconds late, as on a GPU that the program
  *                       keeps full
  *   late_dump=MS        a fault's error is set at once, and its dump begins this many milliseconds later
@@ -51,19 +55,30 @@
  * Several devices: each context has its own default stream, which is not ordered with other contexts, and each thread has a
  * per-thread stream in each context. A stream belongs to the context it was created in, whatever is current: a launch runs
  * there and needs a CUfunction of that context or a CUkernel; cuMemAllocAsync allocates memory of that device. An event is
- * recorded on streams of its own context, and any stream may wait for it. cuMemFree waits for the context that owns the memory,
- * or for none if the memory is from a pool.
+ * recorded on streams of its own context, and any stream may wait for it. cuMemFree waits for the context that owns the memory;
+ * memory of pools and graphs belongs to no context, and is freed at once. Copies reach all memory of cuMemAlloc, sets that of
+ * their own device and of peers. Mapped memory needs access rights of the device that executes, or with cuMemcpyPeer of each
+ * side's.
+ *
+ * Pools: a freed allocation stays in its pool until the next synchronisation, or for good up to the pool's threshold, unless
+ * any allocation finds no room without it. It is allocated again whole: to its own stream at once, to another behind its free
+ * if there is no room otherwise.
+ *
+ * Graphs: memory has an address from the capture or node on, and physical memory from a launch to its free; then it serves
+ * other graphs in the order of the stream, or any allocation that finds no room.
  *
  * Green contexts: cuCtxFromGreenCtx gives each a CUcontext with its own id and default stream. Memory, modules, events and
  * errors are those of its device's primary context; synchronising that one waits for all of its green contexts too. A green
  * context has no per-thread default stream. Destroying it waits for nothing: queued work continues, and calls on its remaining
  * streams return CUDA_ERROR_CONTEXT_IS_DESTROYED.
  *
- * Limits: a process can have about 30,000 mappings (the kernel's vm.max_map_count); access rights are stored per device, but
- * enforced as their union; memory mapped by the host itself does not fault when a kernel touches it; the branches of a graph
- * run one after the other; cuCtxDestroy waits for the context's work; pool memory is freed with the context that allocated it;
- * IPC handles cannot be opened; memory that was exported as a file descriptor goes back to the host when
- * the processes that have it end; there are no arrays and no textures.
+ * Limits: a process can have about 30,000 mappings (the kernel's vm.max_map_count); a kernel may touch what any device may,
+ * whatever its own has access to; memory mapped by the host itself does not fault when a kernel touches it; the branches of a
+ * graph run one after the other, and conditional nodes don't exist; cuCtxDestroy waits for the context's work; each allocation
+ * has pages of its own, 2 MiB at least; IPC handles cannot be opened, and the descriptor of a dma_buf cannot be mapped; other
+ * processes have devices of their own, and memory that was exported as a file descriptor goes back to the host when the
+ * processes that have it end; a texture or surface is a value by which a kernel finds memory (cusim_texture), nothing fetches
+ * from it, and arrays have no mipmaps.
  *
  * Thread safety: every function may be called from any thread. Function names are given without version or _ptsz suffix
  * ("cuMemAlloc"); names with a suffix mean the same function.
@@ -109,6 +124,9 @@ void cusim_raise(uint32_t exception);
  * core dumps have its address. All modules of a process share it. */
 void cusim_declare_variable(const char *name);
 void *cusim_variable(void); /* for kernels: where it is */
+
+/* For kernels: where the memory of a texture or surface (CUtexObject, CUsurfObject) begins; NULL: it is none, or no longer. */
+void *cusim_texture(unsigned long long object);
 
 /* Makes the nth call from now of a driver function do nothing and return `result`, once. nth = 0 clears. */
 void cusim_fail_call(const char *function, unsigned nth, CUresult result);

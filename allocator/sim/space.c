@@ -81,6 +81,8 @@ CUresult space_initialize(void)
         char name[32];
         snprintf(name, sizeof name, "cufence-sim-%u", i);
         files[i] = i < config_get()->devices || i == HOST_FILE ? pages_open(name) : -1;
+        if (i < SIM_MAX_DEVICES)
+            *pool_of_graphs((int)i) = (struct space_pool){.threshold = UINT64_MAX, .is_of_graphs = 1};
         CALL_REFUSE(files[i] < 0 && (i < config_get()->devices || i == HOST_FILE), OPERATING_SYSTEM);
     }
     return CUDA_SUCCESS;
@@ -95,8 +97,15 @@ static uint64_t choose_address_locked(size_t size, size_t alignment)
     return start;
 }
 
-CUresult space_reserve_locked(CUdeviceptr *address, size_t size, size_t alignment, uint64_t hint, int is_counted)
+struct block *space_block_locked(uint64_t address)
 {
+    const struct reservation *reservation = find_at(reservations, address);
+    return reservation == NULL ? NULL : reservation->block;
+}
+
+CUresult space_reserve_locked(CUdeviceptr *address, size_t size, size_t alignment, uint64_t hint, struct block *block)
+{
+    int is_counted = block == NULL;
     CALL_REFUSE(is_counted && (size > config_get()->reserve || reserved > config_get()->reserve - size), OUT_OF_MEMORY);
     struct reservation *reservation = calloc(1, sizeof *reservation);
     if (hint == 0 && is_counted)
@@ -105,7 +114,7 @@ CUresult space_reserve_locked(CUdeviceptr *address, size_t size, size_t alignmen
     if (start == 0)
         goto fail_reservation;
     reservation->range = (struct range){start, start + size};
-    reservation->is_counted = is_counted;
+    reservation->block = block;
     if (tsearch(reservation, &reservations, compare_ranges) == NULL)
         goto fail_pages;
     if (is_counted)
@@ -127,7 +136,7 @@ CUresult space_unreserve_locked(uint64_t address, size_t size)
         find_range(mappings, address, address + size) != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     tdelete(reservation, &reservations, compare_ranges);
-    if (reservation->is_counted)
+    if (reservation->block == NULL)
         reserved -= size;
     pages_unreserve(address, size);
     free(reservation);
@@ -147,7 +156,7 @@ SIM_API CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t a
     CALL_REFUSE(address == NULL || flags != 0 || size == 0 || size % SIM_GRANULARITY != 0, INVALID_VALUE);
     CALL_REFUSE((alignment & (alignment - 1)) != 0, INVALID_VALUE);
     HOLD(&space_lock);
-    return space_reserve_locked(address, size, alignment, hint, 1);
+    return space_reserve_locked(address, size, alignment, hint, NULL);
 }
 
 SIM_API CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
@@ -155,6 +164,7 @@ SIM_API CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
     CALL_ENTER("cuMemAddressFree");
     CALL_TRY(context_check());
     HOLD(&space_lock);
+    CALL_REFUSE(space_block_locked(address) != NULL, INVALID_VALUE);
     return space_unreserve_locked(address, size);
 }
 
@@ -174,10 +184,15 @@ struct physical *space_add_locked(const struct physical *values)
     return physical;
 }
 
-CUresult space_create_locked(struct physical **out, size_t size, int file, const CUmemAllocationProp *properties)
+int space_has_room_locked(int file, size_t size)
 {
     size_t limit = file == HOST_FILE ? SIZE_MAX : config_get()->memory;
-    CALL_REFUSE(size > limit || used[file] > limit - size, OUT_OF_MEMORY);
+    return size <= limit && used[file] <= limit - size;
+}
+
+CUresult space_create_locked(struct physical **out, size_t size, int file, const CUmemAllocationProp *properties)
+{
+    CALL_REFUSE(!space_has_room_locked(file, size), OUT_OF_MEMORY);
     const struct physical values = {
         .offset = file_ends[file], .size = size, .file = file, .descriptor = files[file], .properties = *properties};
     struct physical *physical = space_add_locked(&values);
@@ -221,6 +236,7 @@ SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, 
     CALL_REFUSE(file != HOST_FILE && !config_has_device(file), INVALID_DEVICE);
     struct physical *physical;
     HOLD(&space_lock);
+    space_make_room_locked(file, size, 0);
     CALL_TRY(space_create_locked(&physical, size, file, properties));
     *handle = physical->handle;
     return CUDA_SUCCESS;
@@ -249,14 +265,14 @@ SIM_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
     return CUDA_SUCCESS;
 }
 
-CUresult space_map_locked(struct mapping **out, uint64_t address, struct physical *physical)
+CUresult space_map_locked(struct mapping **out, uint64_t address, size_t size, struct physical *physical)
 {
     struct mapping *mapping = calloc(1, sizeof *mapping);
     CALL_REFUSE(mapping == NULL, OUT_OF_MEMORY);
-    mapping->range = (struct range){address, address + physical->size};
+    mapping->range = (struct range){address, address + size};
     mapping->physical = physical;
     mapping->id = space_new_id();
-    if (pages_map(address, physical->size, physical->descriptor, physical->offset) != 0)
+    if (pages_map(address, size, physical->descriptor, physical->offset) != 0)
         goto fail_mapping;
     if (tsearch(mapping, &mappings, compare_ranges) == NULL)
         goto fail_pages;
@@ -265,7 +281,7 @@ CUresult space_map_locked(struct mapping **out, uint64_t address, struct physica
     return CUDA_SUCCESS;
 
 fail_pages:
-    pages_unmap(address, physical->size);
+    pages_unmap(address, size);
 fail_mapping:
     free(mapping);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -283,10 +299,10 @@ SIM_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmem
     struct reservation *reservation = find_at(reservations, address);
     struct mapping *mapping;
     if (physical == NULL || physical->references == 0 || reservation == NULL || reservation->range.end < address + size ||
-        !reservation->is_counted || find_range(mappings, address, address + size) != NULL)
+        reservation->block != NULL || find_range(mappings, address, address + size) != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CALL_REFUSE(offset != 0 || size != physical->size, NOT_SUPPORTED);
-    return space_map_locked(&mapping, address, physical);
+    return space_map_locked(&mapping, address, size, physical);
 }
 
 /* Whether [start, end) consists of whole mappings. */
@@ -388,31 +404,40 @@ SIM_API CUresult cuMemGetAccess(unsigned long long *access, const CUmemLocation 
     return CUDA_SUCCESS;
 }
 
-static struct space_range describe(const struct mapping *mapping)
+static struct space_range describe_block(const struct block *block)
 {
-    const struct block *block = mapping->block;
-    struct space_range range = {.start = mapping->range.start,
-                                .size = mapping->range.end - mapping->range.start,
-                                .device = mapping->physical->file == HOST_FILE ? 0 : mapping->physical->file,
-                                .mapping_start = mapping->range.start,
-                                .mapping_size = mapping->range.end - mapping->range.start,
-                                .id = mapping->id};
-    if (block != NULL) {
-        range.size = block->requested;
-        range.context = block->context;
-        range.pool = block->pool;
-        range.is_of_graph = block->is_of_graph;
-        range.id = block->id;
-    }
-    return range;
+    unsigned open_to = 0;
+    for (unsigned i = 0; block->pool != NULL && i < SIM_MAX_DEVICES; i++)
+        open_to |= block->pool->access[i] == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? 1u << i : 0;
+    return (struct space_range){.start = block->start,
+                                .size = block->requested,
+                                .device = block->device,
+                                .is_allocation = 1,
+                                .context = block->context,
+                                .pool = block->pool,
+                                .open_to = open_to,
+                                .mapping_start = block->start,
+                                .mapping_size = block->bytes,
+                                .id = block->id};
 }
 
 CUresult space_find(CUdeviceptr address, struct space_range *range)
 {
     HOLD(&space_lock);
+    const struct block *block = space_block_locked(address);
     const struct mapping *mapping = space_mapping_locked(address);
-    CALL_REFUSE(mapping == NULL || (mapping->block != NULL && mapping->block->state != BLOCK_LIVE), NOT_FOUND);
-    *range = describe(mapping);
+    if (block != NULL) {
+        CALL_REFUSE(!(block->is_live || block->references != 0) || address >= block->start + block->bytes, NOT_FOUND);
+        *range = describe_block(block);
+        return CUDA_SUCCESS;
+    }
+    CALL_REFUSE(mapping == NULL, NOT_FOUND);
+    *range = (struct space_range){.start = mapping->range.start,
+                                  .size = mapping->range.end - mapping->range.start,
+                                  .device = mapping->physical->file == HOST_FILE ? 0 : mapping->physical->file,
+                                  .mapping_start = mapping->range.start,
+                                  .mapping_size = mapping->range.end - mapping->range.start,
+                                  .id = mapping->id};
     return CUDA_SUCCESS;
 }
 
@@ -422,19 +447,18 @@ int space_is_device(CUdeviceptr address)
     return find_at(reservations, address) != NULL;
 }
 
-int space_is_accessible(CUdeviceptr address, size_t size, int is_write)
+int space_is_accessible(CUdeviceptr address, size_t size, int is_write, int device)
 {
     uint64_t end;
     if (__builtin_add_overflow(address, size, &end))
         return 0;
     HOLD(&space_lock);
+    const struct block *block = space_block_locked(address);
+    if (block != NULL) /* it ends at its requested size, although its last page goes further */
+        return (block->is_live || block->references != 0) && end <= block->start + block->requested;
     while (address < end) {
         const struct mapping *mapping = space_mapping_locked(address);
-        if (mapping == NULL || widest_access(mapping) < (is_write ? PAGES_READ_WRITE : PAGES_READ))
-            return 0;
-        /* An allocation ends at its requested size, although its last page goes further. */
-        if (mapping->block != NULL &&
-            (end > mapping->range.start + mapping->block->requested || mapping->block->state == BLOCK_PARKED))
+        if (mapping == NULL || mapping->block != NULL || mapping->access[device] < (is_write ? PAGES_READ_WRITE : PAGES_READ))
             return 0;
         address = mapping->range.end;
     }

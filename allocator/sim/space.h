@@ -1,6 +1,6 @@
 /*
  * Device address space and physical memory: reservations (mmap PROT_NONE), physical handles (ranges of one memfd per device),
- * mappings, access rights.
+ * mappings, access rights; and on top of them the memory of cuMemAlloc, of pools and of graphs.
  *
  * Units: bytes, multiples of SIM_GRANULARITY except where noted.
  * Thread safety: any thread; one lock (space.c), held across no calls except mmap, mprotect and fallocate.
@@ -8,6 +8,11 @@
 #pragma once
 
 #include "config.h"
+#include "context.h"
+
+struct block;
+struct operation;
+struct recording;
 
 CUresult space_initialize(void);
 
@@ -15,42 +20,49 @@ CUresult space_initialize(void);
  * lock. */
 struct space_pool {
     uint64_t used, used_high;         /* bytes as requested */
-    uint64_t reserved, reserved_high; /* bytes of physical memory, parked memory included */
-    uint64_t threshold;               /* freed memory is parked up to this many reserved bytes */
+    uint64_t reserved, reserved_high; /* bytes of physical memory, freed memory included */
+    uint64_t threshold;               /* a synchronisation releases freed memory beyond so many reserved bytes */
+    int depends;                      /* memory may be used again behind a free on another stream */
+    int is_of_graphs;                 /* what it gives is bound to addresses: graph_memory.c */
+    CUmemAccess_flags access[SIM_MAX_DEVICES];
 };
 
 /* Allocates as cuMemAlloc does: a reservation, a handle and a mapping in one, `size` rounded up. It belongs to the context.
- * With a pool (may be NULL), parked memory is used first, and released when the device is full. */
-CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, int device, struct space_pool *pool);
-/* Errors: INVALID_VALUE (not the start of an allocation, or already freed). Memory of a graph stays. */
+ * What pools and graphs keep and nobody uses is released when the device is full. */
+CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, int device);
+/* Allocates from a pool, for work of a stream. Uses memory again that was freed before the stream's next work. If the device is
+ * full, also what is larger, or was freed on another stream: *after is then what the stream has to wait for. Requires the queue
+ * lock. */
+CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, struct space_pool *pool, int device, CUstream stream,
+                                struct ticket *after);
+/* Frees at once. Errors: INVALID_VALUE (not the start of an allocation, or already freed, or not allocated yet). */
 CUresult space_free(CUdeviceptr address);
-/* The two halves of a stream-ordered free: space_retire() at the call, space_collect() once the stream has reached it. Memory
- * of a graph stays. Errors: INVALID_VALUE, as space_free(). */
-CUresult space_retire(CUdeviceptr address);
-void space_collect(CUdeviceptr address);
+/* The two halves of a stream-ordered free: space_retire() at the call, space_pass() once the stream has reached the operation.
+ * Requires the queue lock. Errors: INVALID_VALUE, as space_free(). */
+CUresult space_retire(CUdeviceptr address, CUstream stream, struct operation *operation);
+void space_pass(const struct operation *operation);
 
-/* Makes a graph own the allocation: only space_free_of_graph() and the end of its context free it. Returns its id. */
-uint64_t space_give_to_graph(CUdeviceptr address);
-void space_free_of_graph(CUdeviceptr address, uint64_t id);
-
-/* Releases parked memory until at most `reserved` bytes are reserved. */
+/* Releases memory that nobody uses until at most `reserved` bytes of the pool are reserved. */
 void space_trim(struct space_pool *pool, uint64_t reserved);
-/* Frees all memory that the context has allocated. */
+/* Trims each pool to its threshold: after a synchronisation. */
+void space_settle(void);
+/* Frees the memory of cuMemAlloc that belongs to the context. */
 void space_release_context(CUcontext context);
 
 struct space_range {
     CUdeviceptr start;
     size_t size; /* of an allocation: as requested; otherwise of the mapping */
     int device;
-    CUcontext context; /* NULL for a mapping of the virtual memory API */
+    int is_allocation; /* 0: a mapping of the virtual memory API */
+    CUcontext context; /* of an allocation that belongs to one, else NULL */
     struct space_pool *pool;
-    int is_of_graph;
+    unsigned open_to; /* of a pool: the devices that may write it, one bit each */
     CUdeviceptr mapping_start;
     size_t mapping_size;
     uint64_t id; /* never reused */
 };
 
-/* Finds the mapping at an address. Errors: NOT_FOUND. */
+/* Finds what is at an address. Errors: NOT_FOUND. */
 CUresult space_find(CUdeviceptr address, struct space_range *range);
 
 /* Returns a new id for a piece of memory, from 1. Needs no lock. */
@@ -59,5 +71,27 @@ uint64_t space_new_id(void);
 /* Whether the address is in a reservation, mapped or not. */
 int space_is_device(CUdeviceptr address);
 
-/* Whether [address, address + size) may be read, or also written. Any size; an empty range is accessible if its address is. */
-int space_is_accessible(CUdeviceptr address, size_t size, int is_write);
+/* Whether the device may read [address, address + size), or also write. An allocation is open to all devices, also memory of a
+ * graph that has not been launched. Any size; an empty range is accessible if its address is. */
+int space_is_accessible(CUdeviceptr address, size_t size, int is_write, int device);
+
+/*
+ * graph_memory.c: memory that graphs allocate. Its address is reserved when the node is made. Each launch binds physical memory
+ * to it, an allocation from a pool that keeps all: so it serves the graphs of a stream one after the other.
+ */
+/* Create the operation of an allocation or free node. Errors: INVALID_VALUE (no memory of a graph; or a node of the recording,
+ * or one that excludes it, frees the memory already), OUT_OF_MEMORY. */
+CUresult graph_memory_allocate_node(struct operation **node, CUdeviceptr *address, size_t size, int device);
+CUresult graph_memory_free_node(struct operation **node, const struct recording *recording, CUdeviceptr address);
+CUdeviceptr graph_memory_address(const struct block *address);
+void graph_memory_release(struct block *address); /* a node's reference */
+
+/* Allocates and frees what the nodes of a graph's launch do, as calls see it; with `frees_first`, frees first what has not been
+ * freed. Errors: INVALID_VALUE (still allocated, or not allocated), OUT_OF_MEMORY. */
+CUresult graph_memory_launch(struct operation *launch, CUstream stream);
+/* When the launch runs: puts the memory in place for its nth memory node; when it has ended. */
+void graph_memory_bind(const struct operation *launch, size_t nth, struct block *address);
+void graph_memory_end(const struct operation *launch);
+
+/* pool.c: where graphs have memory from. */
+struct space_pool *pool_of_graphs(int device);

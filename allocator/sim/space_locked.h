@@ -1,6 +1,6 @@
 /*
- * What space.c and blocks.c share: reservations, handles and mappings (space.c), and on top of them the memory of cuMemAlloc
- * and of pools (blocks.c). Functions named _locked require space_lock.
+ * What space.c, blocks.c and graph_memory.c share: reservations, handles and mappings (space.c), and on top of them the memory
+ * of cuMemAlloc and of pools (blocks.c), and that of graphs (graph_memory.c). Functions named _locked require space_lock.
  */
 #pragma once
 
@@ -30,44 +30,77 @@ struct range {
 
 struct reservation {
     struct range range;
-    int is_counted; /* counted against the limit: created by cuMemAddressReserve */
+    struct block *block; /* NULL: created by cuMemAddressReserve, and counted against the limit */
 };
 
-enum block_state { BLOCK_LIVE, BLOCK_RETIRED, BLOCK_PARKED };
+/* Work that memory waits for before others can have it. While some is pending, `last` names a stream that exists. */
+struct use {
+    unsigned pending;   /* frees and launches that their streams have not passed */
+    struct ticket last; /* the last of them; holds no reference */
+};
 
+/* An allocation of cuMemAlloc, of a pool, or the address of a graph's. */
 struct block {
     struct block *previous, *next;
-    CUcontext context;
-    uint64_t reserved_start;
-    size_t requested;
-    enum block_state state;
-    int is_of_graph;
+    uint64_t start;
+    size_t bytes, requested;
+    int device;
+    int is_live;             /* allocated, and not freed, as calls see it */
+    CUcontext context;       /* of cuMemAlloc, else NULL */
     struct space_pool *pool; /* or NULL */
+    struct use use;          /* not of an address */
     uint64_t id;
+    /* An address of a graph's: */
+    unsigned references;   /* held by nodes, by frees that were not passed, and while it is live; 0: it is none */
+    struct block *backing; /* the memory that it has or had last, or NULL */
+    int is_freed_inside, is_freed_outside; /* by a node of the graph that allocates it, of another one */
 };
 
 struct mapping {
     struct range range;
     struct physical *physical;
     unsigned char access[SIM_MAX_DEVICES]; /* enum pages_access, as granted to each device */
-    struct block *block;                   /* if from cuMemAlloc, else NULL */
+    struct block *block;                   /* of an allocation, else NULL */
     uint64_t id;
 };
 
 extern pthread_mutex_t space_lock;
 
-CUresult space_reserve_locked(CUdeviceptr *address, size_t size, size_t alignment, uint64_t hint, int is_counted);
+/* `block` is NULL for a reservation of the program. */
+CUresult space_reserve_locked(CUdeviceptr *address, size_t size, size_t alignment, uint64_t hint, struct block *block);
 CUresult space_unreserve_locked(uint64_t address, size_t size);
+int space_has_room_locked(int file, size_t size);
 CUresult space_create_locked(struct physical **out, size_t size, int file, const CUmemAllocationProp *properties);
 /* Gives a copy of `values` a handle and the program's reference. NULL if out of memory. */
 struct physical *space_add_locked(const struct physical *values);
 /* Frees it once it has neither references nor mappings. */
 void space_drop_locked(struct physical *physical);
 struct physical *space_physical_locked(CUmemGenericAllocationHandle handle); /* or NULL */
-CUresult space_map_locked(struct mapping **out, uint64_t address, struct physical *physical);
+CUresult space_map_locked(struct mapping **out, uint64_t address, size_t size, struct physical *physical);
 void space_unmap_locked(struct mapping *mapping);
 int space_protect_locked(struct mapping *mapping, int device, enum pages_access access);
 struct mapping *space_mapping_locked(uint64_t address); /* that holds the address, or NULL */
+struct block *space_block_locked(uint64_t address);     /* likewise, mapped or not */
+
+/* blocks.c: gives a block its address, and space behind it that stays unmapped, so that an overrun doesn't reach host memory.
+ */
+CUresult block_reserve_locked(struct block **out, size_t requested, int device);
+CUresult block_map_locked(struct block *block, struct physical *physical); /* open to all devices */
+void block_drop_locked(struct block *block);                               /* also what is mapped there */
+struct block *block_next_locked(const struct block *block);                /* NULL: the first one */
+/* As space_allocate_ordered(). */
+CUresult block_take_locked(struct block **out, size_t size, struct space_pool *pool, int device, CUstream stream,
+                           struct ticket *after);
+void block_set_live_locked(struct block *block, int is_live); /* and counts it in its pool */
+void block_use_locked(struct block *block, CUstream stream);  /* by what is submitted next */
+
+/* Releases what pools keep and nobody uses until the device has room; for graphs, what they keep. */
+void space_make_room_locked(int device, size_t size, int is_for_graphs);
+/* graph_memory.c: unmaps memory that is given up. */
+void graph_memory_unbind_locked(const struct block *backing);
+/* Frees, as space_free() and space_retire(); `stream` is NULL if it is at once. */
+void graph_memory_free_locked(struct block *address, CUstream stream, struct operation *operation);
+void graph_memory_release_locked(struct block *address);
 
 /* share.c: gives back an imported handle's use of its file. */
 void share_close_locked(struct shared_file *file);

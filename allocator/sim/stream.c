@@ -3,6 +3,7 @@
 #include "capture.h"
 #include "handle.h"
 #include "kernel.h"
+#include "space.h"
 
 #include <stdlib.h>
 
@@ -193,8 +194,6 @@ void stream_detach_all(CUcontext context)
         if (stream->context != context)
             continue;
         int is_programs = stream != context->legacy && stream != context->marker;
-        if (stream->capture != NULL)
-            stream->capture->is_invalid = 1;
         stream->context = context->home;
         stream->flags |= CU_STREAM_NON_BLOCKING; /* it is not ordered with the home's default stream */
         stream->is_detached = 1;
@@ -297,20 +296,8 @@ static CUresult check_attached(const struct CUstream_st *stream)
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream)
+static CUresult find_own_locked(CUcontext context, CUstream *stream)
 {
-    if (handle == NULL && uses_own_default)
-        handle = CU_STREAM_PER_THREAD;
-    *stream = handle;
-    if (handle == NULL || handle == CU_STREAM_LEGACY) {
-        *stream = context->legacy;
-        return CUDA_SUCCESS;
-    }
-    if (handle != CU_STREAM_PER_THREAD) {
-        *stream = handle_find(HANDLE_STREAM, handle);
-        CALL_REFUSE(*stream == NULL, INVALID_HANDLE);
-        return check_attached(*stream);
-    }
     CALL_REFUSE(context->green != NULL, INVALID_HANDLE);
     unsigned long owner = thread_number();
     *stream = context->streams;
@@ -321,6 +308,71 @@ CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream
     return *stream == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
+CUresult stream_find_locked(CUstream handle, CUstream *stream)
+{
+    if (handle == NULL)
+        handle = uses_own_default ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    if (handle == CU_STREAM_PER_THREAD || handle == CU_STREAM_LEGACY) {
+        CONTEXT_CURRENT(context);
+        *stream = context->legacy;
+        return handle == CU_STREAM_LEGACY ? CUDA_SUCCESS : find_own_locked(context, stream);
+    }
+    *stream = handle_find(HANDLE_STREAM, handle);
+    CALL_REFUSE(*stream == NULL, INVALID_HANDLE);
+    CALL_TRY(check_attached(*stream));
+    return context_error((*stream)->context);
+}
+
+void stream_await_submitters_locked(CUcontext context)
+{
+    uint64_t before = context->home->admissions;
+    while (context->home->submitters != 0 && context->home->admissions == before)
+        queue_await_progress_locked();
+}
+
+void stream_await_submitters(CUcontext context)
+{
+    HOLD(&queue_lock);
+    stream_await_submitters_locked(context);
+}
+
+CUresult stream_find_alone_locked(CUstream handle, CUstream *stream)
+{
+    CALL_TRY(stream_find_locked(handle, stream));
+    stream_await_submitters_locked((*stream)->context);
+    return stream_find_locked(handle, stream);
+}
+
+static int is_full(const struct CUstream_st *stream)
+{
+    return stream->submitted - stream->completed >= config_get()->depth;
+}
+
+static void await_room_locked(CUstream stream)
+{
+    CUcontext home = stream->home;
+    stream_retain_locked(stream);
+    stream->submitters++;
+    home->submitters++;
+    while (is_full(stream))
+        queue_await_progress_locked();
+    home->submitters--;
+    home->admissions++;
+    stream->submitters--;
+    stream_release_locked(stream);
+    queue_progressed_locked();
+}
+
+CUresult stream_find_ready_locked(CUstream handle, CUstream *stream)
+{
+    CALL_TRY(stream_find_locked(handle, stream));
+    while ((*stream)->capture == NULL && is_full(*stream)) {
+        await_room_locked(*stream);
+        CALL_TRY(stream_find_locked(handle, stream));
+    }
+    return CUDA_SUCCESS;
+}
+
 /* A function of one context cannot run in a stream of another; a CUkernel can. */
 static int is_foreign(const struct operation *operation, const struct CUstream_st *stream)
 {
@@ -328,28 +380,30 @@ static int is_foreign(const struct operation *operation, const struct CUstream_s
            operation->launch.function->context_id != stream->context->home->id;
 }
 
-static CUresult submit_locked(CUcontext context, CUstream handle, struct operation *operation, enum submit_mode mode,
-                              struct ticket *last)
+static CUresult submit_locked(CUstream handle, struct operation *operation, enum submit_mode mode, struct ticket *last)
 {
     CUstream stream;
-    CALL_TRY(stream_find_locked(context, handle, &stream));
-    CALL_TRY(context_error(stream->context));
+    CALL_TRY(stream_find_ready_locked(handle, &stream));
+    CUcontext context = stream->context;
     CALL_REFUSE(is_foreign(operation, stream), INVALID_HANDLE);
-    if (mode == SUBMIT_AND_WAIT)
-        CALL_TRY(capture_check_unsafe_locked());
+    int has_memory = operation->kind == OPERATION_GRAPH && operation->graph.recording->memory_nodes != 0;
+    CALL_REFUSE(stream->capture != NULL && has_memory, NOT_SUPPORTED); /* it would be a child graph */
     if (stream->capture != NULL)
         return mode == SUBMIT_ASYNC ? capture_append_locked(stream, operation) : capture_refuse_locked(stream);
     CALL_TRY(capture_check_implicit_locked(stream, 1));
+    if (has_memory)
+        CALL_TRY(graph_memory_launch(operation, stream));
     struct ticket ticket;
     CALL_TRY(stream_enqueue_locked(stream, operation, last, &ticket));
-    if (mode == SUBMIT_AND_WAIT)
-        ticket_wait_locked(&ticket);
     if (last != NULL) {
         stream_retain_locked(ticket.stream);
         ticket_drop_locked(last);
         *last = ticket;
     }
-    return CUDA_SUCCESS;
+    if (mode == SUBMIT_ASYNC)
+        return CUDA_SUCCESS;
+    ticket_wait_locked(&ticket);
+    return context_error(context);
 }
 
 void ticket_drop_locked(struct ticket *ticket)
@@ -363,10 +417,8 @@ void ticket_drop_locked(struct ticket *ticket)
 static CUresult submit(CUstream handle, struct operation *consumed, enum submit_mode mode, struct ticket *last)
 {
     OPERATION(operation, consumed);
-    CONTEXT_CURRENT(context);
     HOLD(&queue_lock);
-    CALL_TRY(submit_locked(context, handle, operation, mode, last));
-    return mode == SUBMIT_AND_WAIT ? context_error(context) : CUDA_SUCCESS;
+    return submit_locked(handle, operation, mode, last);
 }
 
 CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode)
@@ -384,6 +436,7 @@ SIM_API CUresult cuStreamCreate(CUstream *out, unsigned flags)
     CALL_ENTER("cuStreamCreate");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0, INVALID_VALUE);
+    stream_await_submitters(context);
     CUstream stream = stream_create(context, flags);
     CALL_REFUSE(stream == NULL, OUT_OF_MEMORY);
     *out = stream->handle;
@@ -396,17 +449,31 @@ SIM_API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int fla
     return cuStreamCreate(phStream, flags);
 }
 
-SIM_API CUresult cuStreamDestroy(CUstream hStream)
+/* Also ends a capture that the stream is in. */
+static CUresult destroy(CUstream handle, CUgraph *graph)
 {
-    CALL_ENTER("cuStreamDestroy");
     HOLD(&queue_lock);
-    CUstream stream = handle_find(HANDLE_STREAM, hStream);
+    CUstream stream = handle_find(HANDLE_STREAM, handle);
+    if (stream != NULL && stream->context->home->submitters != 0) {
+        stream_await_submitters_locked(stream->context);
+        stream = handle_find(HANDLE_STREAM, handle);
+    }
     CALL_REFUSE(stream == NULL || stream == stream->context->legacy || stream->owner != 0, INVALID_HANDLE);
     CALL_TRY(check_attached(stream));
     if (stream->capture != NULL)
-        return capture_refuse_locked(stream);
+        *graph = capture_end_locked(stream->capture);
     close_locked(stream);
     return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuStreamDestroy(CUstream hStream)
+{
+    CALL_ENTER("cuStreamDestroy");
+    CUgraph graph = NULL;
+    CUresult result = destroy(hStream, &graph);
+    if (graph != NULL)
+        graph_free(graph);
+    return result;
 }
 
 SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx)
@@ -415,7 +482,9 @@ SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx)
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     HOLD(&queue_lock);
     CALL_TRY(capture_check_unsafe_locked());
+    CALL_TRY(capture_refuse_all_locked(ctx));
     context_wait_locked(ctx);
+    space_settle();
     return context_error(ctx);
 }
 

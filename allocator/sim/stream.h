@@ -25,15 +25,10 @@ struct CUstream_st {
     int has_worker;
     struct work *first, *last;
     uint64_t submitted, completed; /* number of pieces of work */
+    unsigned submitters;           /* threads that wait for room */
     pthread_cond_t wake;
     struct capture *capture; /* NULL while not capturing */
     unsigned participant;    /* its index in the capture */
-};
-
-/* A stream's work up to and including number `count`. */
-struct ticket {
-    struct CUstream_st *stream;
-    uint64_t count;
 };
 
 extern pthread_mutex_t queue_lock;
@@ -51,9 +46,17 @@ void stream_detach_all(CUcontext context);
 struct CUstream_st *stream_retain_locked(struct CUstream_st *stream);
 void stream_release_locked(struct CUstream_st *stream);
 
-/* Resolves a handle for a thread in a context: NULL and 1 are the legacy stream, 2 the thread's own.
- * Errors: INVALID_HANDLE (a green context has no per-thread stream), CONTEXT_IS_DESTROYED, OUT_OF_MEMORY. */
-CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream);
+/* Resolves a handle. NULL and 1 are the current context's legacy stream, 2 the thread's own there; for another stream no
+ * context need be current. Errors: INVALID_HANDLE (a green context has no per-thread stream), INVALID_CONTEXT,
+ * CONTEXT_IS_DESTROYED, the sticky error of the stream's context, OUT_OF_MEMORY. */
+CUresult stream_find_locked(CUstream handle, CUstream *stream);
+/* Likewise, and waits until the stream's queue has room for more work, unless it is capturing. */
+CUresult stream_find_ready_locked(CUstream handle, CUstream *stream);
+/* Likewise, and waits until a thread that waits for room in the context has had its turn, if there is one. Measured: the driver
+ * holds a lock of the context meanwhile, which creating and destroying streams and events take, and allocating memory. */
+CUresult stream_find_alone_locked(CUstream handle, CUstream *stream);
+void stream_await_submitters_locked(CUcontext context);
+void stream_await_submitters(CUcontext context);
 
 /* Appends work behind everything it must wait for: the stream's order, the legacy stream's rules and *after (may be NULL).
  * Takes its own reference. *ticket (may be NULL) receives the work's ticket. Errors: OUT_OF_MEMORY. */
@@ -105,10 +108,18 @@ void stream_use_own_default(int is_own);
 /* Counts the core dumps of the context that are being written: synchronisations wait for them. */
 void stream_count_dumps(CUcontext context, int change);
 
-/* transfer.c: sets memory. `rows` rows of `count` values of `width` bytes. Errors: INVALID_VALUE (not entirely mapped), and
- * those of stream_submit(). */
+/* transfer.c: sets memory. `rows` rows of `count` values of `width` bytes. Errors: INVALID_VALUE (not entirely mapped, or out
+ * of reach), and those of stream_submit(). */
 CUresult transfer_set(CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width, size_t count, size_t rows,
                       CUstream stream);
-/* Creates the operation only, for a graph; count and rows are not 0. */
+/* Create the operation only, for a graph that runs in the context; there is something to copy, and count and rows are not 0. */
 CUresult transfer_create_set(struct operation **out, CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width,
-                             size_t count, size_t rows);
+                             size_t count, size_t rows, CUcontext context);
+CUresult transfer_create_copy(struct operation **out, const CUDA_MEMCPY3D *copy, CUcontext context);
+/* Copies bytes in a row. */
+CUresult transfer_copy(const struct transfer_end *to, const struct transfer_end *from, size_t bytes, CUstream stream,
+                       enum submit_mode mode);
+
+/* array.c */
+CUresult array_end(CUarray array, struct transfer_end *end); /* where it begins. Errors: INVALID_HANDLE */
+void array_destroy_all(CUcontext context);

@@ -1,26 +1,30 @@
 #include "call.h"
 #include "capture.h"
+#include "space.h"
 #include "stream.h"
 
-/* Common to all calls about one stream: finds it in the current context, and holds the queue lock from then on. */
+/* Common to all calls about one stream: finds it, and holds the queue lock from then on. */
 #define STREAM_HELD(name, handle)                                                                                              \
     CUstream name;                                                                                                             \
-    CONTEXT_CURRENT(context);                                                                                                  \
     HOLD(&queue_lock);                                                                                                         \
-    CALL_TRY(stream_find_locked(context, handle, &(name)))
+    CALL_TRY(stream_find_locked(handle, &(name)))
 
 static CUresult check_observable_locked(CUstream stream)
 {
-    return stream->capture != NULL ? capture_refuse_locked(stream) : capture_check_implicit_locked(stream, 1);
+    if (stream->capture != NULL)
+        return capture_refuse_locked(stream);
+    CALL_TRY(capture_check_implicit_locked(stream, 1));
+    return capture_check_unsafe_locked();
 }
 
 SIM_API CUresult cuStreamSynchronize(CUstream hStream)
 {
     CALL_ENTER("cuStreamSynchronize");
     STREAM_HELD(stream, hStream);
-    context = stream->context;
+    CUcontext context = stream->context;
     CALL_TRY(check_observable_locked(stream));
     stream_wait_locked(stream);
+    space_settle();
     return context_error(context);
 }
 
@@ -28,6 +32,10 @@ SIM_API CUresult cuStreamQuery(CUstream hStream)
 {
     CALL_ENTER("cuStreamQuery");
     STREAM_HELD(stream, hStream);
+    if (stream->submitters != 0) { /* measured: it waits for the thread that waits for room in that stream's queue */
+        stream_await_submitters_locked(stream->context);
+        CALL_TRY(stream_find_locked(hStream, &stream));
+    }
     CALL_TRY(check_observable_locked(stream));
     return stream_is_idle_locked(stream) ? context_error(stream->context) : CUDA_ERROR_NOT_READY;
 }

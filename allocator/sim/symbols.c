@@ -14,6 +14,9 @@ CUresult get_capture_info_v1_ptsz(CUstream, CUstreamCaptureStatus *, cuuint64_t 
 CUresult update_dependencies_v1(CUstream, CUgraphNode *, size_t, unsigned) __asm__("cuStreamUpdateCaptureDependencies");
 CUresult update_dependencies_v1_ptsz(CUstream, CUgraphNode *, size_t,
                                      unsigned) __asm__("cuStreamUpdateCaptureDependencies_ptsz");
+CUresult add_node_v1(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraphNodeParams *) __asm__("cuGraphAddNode");
+CUresult attach(CUcontext *, unsigned) __asm__("cuCtxAttach"); /* deprecated */
+CUresult detach(CUcontext) __asm__("cuCtxDetach");
 CUresult cuCtxCreate_v2(CUcontext *, unsigned int, CUdevice);
 CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *, const CUgraphNode **, size_t *);
 
@@ -40,6 +43,15 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus *, cuuint64_t
     T(cuMemcpyPeer, _ptds, 4000, (CUdeviceptr a, CUcontext x, CUdeviceptr b, CUcontext y, size_t n), (a, x, b, y, n))          \
     T(cuMemcpyPeerAsync, _ptsz, 4000, (CUdeviceptr a, CUcontext x, CUdeviceptr b, CUcontext y, size_t n, CUstream s),          \
       (a, x, b, y, n, s))                                                                                                      \
+    T(cuMemcpy3DPeer, _ptds, 4000, (const CUDA_MEMCPY3D_PEER *c), (c))                                                         \
+    T(cuMemcpy3DPeerAsync, _ptsz, 4000, (const CUDA_MEMCPY3D_PEER *c, CUstream s), (c, s))                                     \
+    T(cuMemcpyBatchAsync, _v2_ptsz, 13000,                                                                                     \
+      (CUdeviceptr * a, CUdeviceptr * b, size_t * n, size_t c, CUmemcpyAttributes * t, size_t * i, size_t k, CUstream s),      \
+      (a, b, n, c, t, i, k, s))                                                                                                \
+    T(cuMemcpy3DBatchAsync, _v2_ptsz, 13000, (size_t n, CUDA_MEMCPY3D_BATCH_OP * o, unsigned long long f, CUstream s),         \
+      (n, o, f, s))                                                                                                            \
+    T(cuMemcpyDtoA, _v2_ptds, 3020, (CUarray a, size_t o, CUdeviceptr b, size_t n), (a, o, b, n))                              \
+    T(cuMemcpyAtoD, _v2_ptds, 3020, (CUdeviceptr a, CUarray b, size_t o, size_t n), (a, b, o, n))                              \
     T(cuMemcpy2D, _v2_ptds, 3020, (const CUDA_MEMCPY2D *c), (c))                                                               \
     T(cuMemcpy2DUnaligned, _v2_ptds, 3020, (const CUDA_MEMCPY2D *c), (c))                                                      \
     T(cuMemcpy2DAsync, _v2_ptsz, 3020, (const CUDA_MEMCPY2D *c, CUstream s), (c, s))                                           \
@@ -149,6 +161,7 @@ static const struct symbol symbols[] = {
     FORM("cuCtxCreate", "cuCtxCreate_v2", cuCtxCreate_v2, 3020),
     FORM("cuCtxGetDevice", "cuCtxGetDevice_v2", cuCtxGetDevice_v2, 13000),
     FORM("cuCtxSynchronize", "cuCtxSynchronize_v2", cuCtxSynchronize_v2, 13000),
+    FORM("cuGraphAddNode", "cuGraphAddNode", add_node_v1, 12020),
     FORM("cuGraphInstantiate", "cuGraphInstantiateWithFlags", cuGraphInstantiate, 12000),
     FORM("cuGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags", cuGraphInstantiate, 11040),
     FORM("cuEventElapsedTime", "cuEventElapsedTime", elapsed_time_v1, 2000),
@@ -181,6 +194,9 @@ static const struct symbol symbols[] = {
     PLAIN(cuCtxGetId, 12000),
     PLAIN(cuCtxSynchronize, 2000),
     PLAIN(cuCtxEnablePeerAccess, 4000),
+    PLAIN(cuCtxDisablePeerAccess, 4000),
+    FORM("cuCtxAttach", "cuCtxAttach", attach, 2000),
+    FORM("cuCtxDetach", "cuCtxDetach", detach, 2000),
     PLAIN(cuStreamCreate, 2000),
     PLAIN(cuStreamCreateWithPriority, 5050),
     PLAIN(cuStreamDestroy, 4000),
@@ -198,6 +214,12 @@ static const struct symbol symbols[] = {
     PLAIN(cuGraphAddKernelNode, 12000),
     PLAIN(cuGraphExecKernelNodeSetParams, 12000),
     PLAIN(cuGraphAddMemsetNode, 10000),
+    PLAIN(cuGraphAddMemcpyNode, 10000),
+    PLAIN(cuGraphAddEmptyNode, 10000),
+    PLAIN(cuGraphAddNode, 12030),
+    PLAIN(cuGraphMemFreeNodeGetParams, 11040),
+    PLAIN(cuDeviceGraphMemTrim, 11040),
+    PLAIN(cuDeviceGetGraphMemAttribute, 11040),
     PLAIN(cuGraphAddMemAllocNode, 11040),
     PLAIN(cuGraphAddMemFreeNode, 11040),
     PLAIN(cuGraphAddChildGraphNode, 10000),
@@ -245,6 +267,14 @@ static const struct symbol symbols[] = {
     PLAIN(cuIpcGetMemHandle, 4010),
     PLAIN(cuPointerGetAttribute, 4000),
     PLAIN(cuPointerGetAttributes, 7000),
+    PLAIN(cuPointerSetAttribute, 6000),
+    PLAIN(cuMemGetHandleForAddressRange, 11070),
+    PLAIN(cuArray3DCreate, 3020),
+    PLAIN(cuArrayDestroy, 2000),
+    PLAIN(cuTexObjectCreate, 5000),
+    PLAIN(cuTexObjectDestroy, 5000),
+    PLAIN(cuSurfObjectCreate, 5000),
+    PLAIN(cuSurfObjectDestroy, 5000),
     PLAIN(cuMemPoolCreate, 11020),
     PLAIN(cuMemPoolDestroy, 11020),
     PLAIN(cuMemPoolSetAccess, 11020),
@@ -348,6 +378,12 @@ SIM_API CUresult get_uuid_v1(CUuuid *uuid, CUdevice device)
 SIM_API CUresult elapsed_time_v1(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
     return cuEventElapsedTime(pMilliseconds, hStart, hEnd);
+}
+
+SIM_API CUresult add_node_v1(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count,
+                             CUgraphNodeParams *params)
+{
+    return cuGraphAddNode(node, graph, dependencies, NULL, count, params);
 }
 
 SIM_API CUresult update_dependencies_v1(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)

@@ -144,7 +144,8 @@ TEST(attributes_tell_what_memory_it_is)
     assert_int_equal(size, 300);
     OK(cuPointerGetAttributes(5, asked, answers, (CUdeviceptr)(uintptr_t)&id));
     assert_int_equal(ordinal, CU_DEVICE_INVALID);
-    assert_int_equal(size, 0);
+    assert_ptr_equal(on_host, &id);
+    assert_int_equal(size, 300); /* measured: it is left as it was */
     assert_result(cuPointerGetAttribute(&on_host, CU_POINTER_ATTRIBUTE_HOST_POINTER, device), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)&id),
                   CUDA_ERROR_INVALID_VALUE);
@@ -302,18 +303,98 @@ TEST(a_reset_ends_the_context_but_not_mappings)
     OK(cuCtxPushCurrent(again));
     assert_result(cuMemGetAddressRange(NULL, NULL, block), CUDA_ERROR_NOT_FOUND);
     assert_result(cuMemGetAddressRange(NULL, NULL, (CUdeviceptr)(uintptr_t)pinned), CUDA_ERROR_NOT_FOUND);
-    CUmemoryPool pool;
-    OK(cuDeviceGetDefaultMemPool(&pool, 1));
-    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+    OK(cuMemsetD8(pooled, 1, 10)); /* it belongs to no context */
+    OK(cuCtxSynchronize());
+    OK(cuMemFree(pooled));
     OK(cuMemGetAddressRange(NULL, NULL, reserved));
     OK(cuMemUnmap(reserved, GRANULE));
     OK(cuMemRelease(handle));
     OK(cuMemAddressFree(reserved, GRANULE));
     OK(cuMemAlloc(&block, 10));
     OK(cuCtxSynchronize_v2(again));
+    OK(cuDevicePrimaryCtxRelease(1)); /* a reset has not released it */
+    OK(cuCtxSynchronize_v2(again));
     OK(cuDevicePrimaryCtxRelease(1));
+    assert_result(cuDevicePrimaryCtxRelease(1), CUDA_ERROR_INVALID_CONTEXT);
     OK(cuCtxPopCurrent(NULL));
     OK(cuCtxSynchronize());
+}
+
+static cuuint64_t of_graphs(CUgraphMem_attribute attribute)
+{
+    cuuint64_t value = 99;
+    OK(cuDeviceGetGraphMemAttribute(0, attribute, &value));
+    return value;
+}
+
+/* A graph that allocates, and frees what it allocates. */
+static CUgraphExec temporary(size_t bytes)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+        .bytesize = bytes};
+    CUgraph graph;
+    CUgraphNode nodes[2];
+    CUgraphExec executable;
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &wanted));
+    OK(cuGraphAddMemFreeNode(&nodes[1], graph, &nodes[0], 1, wanted.dptr));
+    OK(cuGraphInstantiate(&executable, graph, 0));
+    return executable;
+}
+
+TEST(graphs_share_memory_until_somebody_needs_it)
+{
+    CUgraphExec small = temporary(20 << 20), large = temporary(40 << 20), same = temporary(40 << 20);
+    CUdeviceptr plain;
+    assert_int_equal(of_graphs(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 0);
+    OK(cuGraphLaunch(small, NULL));
+    OK(cuGraphLaunch(large, NULL));
+    OK(cuGraphLaunch(same, NULL)); /* the device has 64 MiB */
+    OK(cuCtxSynchronize());
+    assert_int_equal(of_graphs(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 2 * STEP);
+    assert_int_equal(of_graphs(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 0);
+    assert_int_equal(of_graphs(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH), 40 << 20);
+    OK(cuMemAlloc(&plain, 60 << 20));
+    assert_int_equal(of_graphs(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 0);
+    assert_result(cuGraphLaunch(small, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuMemFree(plain));
+    OK(cuGraphLaunch(small, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuDeviceGraphMemTrim(0));
+    assert_int_equal(of_graphs(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 0);
+}
+
+/* The promises texture_... of tests/contract have what is refused. */
+TEST(arrays_and_textures_have_memory)
+{
+    const CUDA_ARRAY3D_DESCRIPTOR wanted = {.Width = 8, .Height = 4, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 2};
+    CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY};
+    const CUDA_TEXTURE_DESC description = {.filterMode = CU_TR_FILTER_MODE_POINT};
+    CUtexObject texture;
+    CUdeviceptr row;
+    float rows[4][20] = {{0}}, found[16];
+    OK(cuMemAlloc(&row, sizeof found));
+    OK(cuArray3DCreate(&resource.res.array.hArray, &wanted));
+    rows[2][3] = 5;
+    const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                                .srcHost = rows,
+                                .srcPitch = sizeof rows[0],
+                                .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                                .dstArray = resource.res.array.hArray,
+                                .WidthInBytes = 64,
+                                .Height = 4};
+    OK(cuMemcpy2D(&copy));
+    OK(cuMemcpyAtoD(row, resource.res.array.hArray, 128, sizeof found));
+    OK(cuMemcpyDtoH(found, row, sizeof found));
+    assert_true(found[3] == 5);
+    assert_result(cuMemcpyAtoD(row, resource.res.array.hArray, 200, sizeof found), CUDA_ERROR_INVALID_VALUE);
+    OK(cuTexObjectCreate(&texture, &resource, &description, NULL));
+    assert_true(((const float *)cusim_texture(texture))[35] == 5);
+    OK(cuTexObjectDestroy(texture));
+    assert_null(cusim_texture(texture));
+    OK(cuArrayDestroy(resource.res.array.hArray));
+    assert_result(cuMemcpyAtoD(row, resource.res.array.hArray, 0, 4), CUDA_ERROR_INVALID_HANDLE);
 }
 
 TEST(first_forms_of_functions_are_found)

@@ -23,6 +23,7 @@ static int set_up(void **state)
     const cusim_kernel kernel = {
         .name = "append", .function = append_kernel, .argument_bytes = one_number, .argument_count = 1};
     cusim_register_kernel(&kernel);
+    setenv("CUFENCE_SIM", "depth=32", 1);
     context = use_device(0);
     CUmodule module;
     OK(cuModuleLoadData(&module, "any image"));
@@ -251,6 +252,85 @@ TEST(a_destroyed_streams_handle_is_the_next_ones)
     assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY);
     let_go(&flag);
     OK(cuEventSynchronize(event));
+}
+
+/* What goes on beside a full queue is promised by full_queue... of tests/contract; this is what waits. */
+static CUstream full;
+static uint32_t flag_of_full;
+static CUstream made;
+static CUevent made_event;
+static CUdeviceptr made_memory;
+
+static void *submit_until_full(void *unused)
+{
+    OK(cuCtxSetCurrent(context));
+    for (int i = 0; i < 33; i++)
+        OK(cuMemsetD8Async(made_memory, 1, 1, full));
+    return unused;
+}
+
+static CUresult query_full(void)
+{
+    CUresult result = cuStreamQuery(full);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+}
+
+static CUresult create_stream(void)
+{
+    return cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
+}
+
+static CUresult begin_capture(void)
+{
+    return cuStreamBeginCapture(made, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+static CUresult destroy_stream(void)
+{
+    return cuStreamDestroy(made);
+}
+
+static CUresult create_event(void)
+{
+    return cuEventCreate(&made_event, CU_EVENT_DEFAULT);
+}
+
+static CUresult destroy_event(void)
+{
+    return cuEventDestroy(made_event);
+}
+
+static CUresult allocate(void)
+{
+    CUdeviceptr address;
+    return cuMemAlloc(&address, 2 << 20);
+}
+
+static CUresult allocate_host(void)
+{
+    void *address;
+    return cuMemHostAlloc(&address, 10, 0);
+}
+
+TEST(beside_a_full_queue_some_calls_wait)
+{
+    CUresult (*const calls[])(void) = {query_full,   create_stream, begin_capture, destroy_stream,
+                                       create_event, destroy_event, allocate,      allocate_host};
+    OK(cuStreamCreate(&full, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&made_memory, 16));
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        pthread_t submitting, releasing;
+        flag_of_full = 0;
+        launch_spin(spin, &flag_of_full, full);
+        assert_int_equal(pthread_create(&submitting, NULL, submit_until_full, NULL), 0);
+        usleep(50000); /* until it waits */
+        assert_int_equal(pthread_create(&releasing, NULL, let_go_later, &flag_of_full), 0);
+        OK(calls[i]());
+        assert_int_equal(__atomic_load_n(&flag_of_full, __ATOMIC_ACQUIRE), 1);
+        pthread_join(submitting, NULL);
+        pthread_join(releasing, NULL);
+        OK(cuStreamSynchronize(full));
+    }
 }
 
 TEST(stale_handles_are_counted)

@@ -123,6 +123,30 @@ TEST(access_is_what_was_set)
     assert_result(cuMemcpyDtoH(&word, base, sizeof word), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST(access_is_of_the_device_that_executes)
+{
+    CUdeviceptr base = reserve(GRANULE);
+    CUmemGenericAllocationHandle handle = create(GRANULE);
+    CUcontext first, second;
+    uint32_t word = 7;
+    OK(cuCtxGetCurrent(&first));
+    OK(cuDevicePrimaryCtxRetain(&second, 1));
+    OK(cuMemMap(base, GRANULE, 0, handle, 0));
+    OK(cuMemSetAccess(base, GRANULE, &read_write, 1));
+    OK(cuMemsetD32(base, word, 2));
+    OK(cuCtxSynchronize());
+    OK(cuCtxSetCurrent(second));
+    assert_result(cuMemcpyDtoH(&word, base, sizeof word), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemcpyDtoD(base + 8, base, 8), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemsetD8(base, 1, 8), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemcpyPeer(base + 8, first, base, first, 8));
+    CUmemAccessDesc description = read_write;
+    description.location.id = 1;
+    OK(cuMemSetAccess(base, GRANULE, &description, 1));
+    OK(cuMemcpyDtoH(&word, base + 12, sizeof word));
+    assert_int_equal(word, 7);
+}
+
 TEST(memory_is_limited_and_comes_back)
 {
     size_t free_before, free_now, total;

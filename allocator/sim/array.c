@@ -1,0 +1,192 @@
+/*
+ * Arrays, textures and surfaces. An array is memory with rows one after the other, in an order of the simulation's own; a
+ * texture or surface is a value by which a kernel finds its memory: cusim_texture().
+ */
+#include "capture.h"
+#include "handle.h"
+#include "space.h"
+
+#include <stdlib.h>
+
+#define TEXTURE_ALIGNMENT 512 /* CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT and _PITCH_ALIGNMENT of an H200 */
+#define TEXTURE_PITCH_ALIGNMENT 32
+
+struct CUarray_st {
+    CUdeviceptr memory;
+    size_t pitch, slice;
+    CUcontext context;
+};
+
+/* Returns the bytes of an element, 0 if there is no such format. */
+static size_t element_bytes(CUarray_format format, unsigned channels)
+{
+    static const struct {
+        CUarray_format format;
+        unsigned char bytes;
+    } sizes[] = {{CU_AD_FORMAT_UNSIGNED_INT8, 1}, {CU_AD_FORMAT_SIGNED_INT8, 1}, {CU_AD_FORMAT_UNSIGNED_INT16, 2},
+                 {CU_AD_FORMAT_SIGNED_INT16, 2},  {CU_AD_FORMAT_HALF, 2},        {CU_AD_FORMAT_UNSIGNED_INT32, 4},
+                 {CU_AD_FORMAT_SIGNED_INT32, 4},  {CU_AD_FORMAT_FLOAT, 4}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].format == format)
+            return channels == 1 || channels == 2 || channels == 4 ? channels * sizes[i].bytes : 0;
+    }
+    return 0;
+}
+
+static size_t at_least_one(size_t extent)
+{
+    return extent == 0 ? 1 : extent;
+}
+
+SIM_API CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
+{
+    CALL_ENTER("cuArray3DCreate");
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(pHandle == NULL || wanted == NULL || wanted->Width == 0, INVALID_VALUE);
+    CALL_TRY(capture_check_unsafe());
+    struct CUarray_st made = {.context = context->home};
+    size_t element = element_bytes(wanted->Format, wanted->NumChannels), size;
+    if (element == 0 || __builtin_mul_overflow(wanted->Width, element, &made.pitch) ||
+        __builtin_mul_overflow(made.pitch, at_least_one(wanted->Height), &made.slice) ||
+        __builtin_mul_overflow(made.slice, at_least_one(wanted->Depth), &size))
+        return CUDA_ERROR_INVALID_VALUE;
+    CALL_TRY(space_allocate(&made.memory, size, context->home, context->device));
+    CUarray array = handle_create(HANDLE_ARRAY, sizeof *array, context->home);
+    if (array == NULL) {
+        space_free(made.memory);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *array = made;
+    *pHandle = array;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuArrayDestroy(CUarray hArray)
+{
+    CALL_ENTER("cuArrayDestroy");
+    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, hArray), INVALID_HANDLE);
+    CALL_TRY(capture_check_unsafe());
+    CALL_REFUSE(!handle_remove(HANDLE_ARRAY, hArray), INVALID_HANDLE);
+    {
+        HOLD(&queue_lock);
+        context_wait_locked(hArray->context);
+    }
+    space_free(hArray->memory);
+    handle_free(hArray);
+    return CUDA_SUCCESS;
+}
+
+/* Their memory ends with the context's. */
+void array_destroy_all(CUcontext context)
+{
+    for (CUarray array; (array = handle_remove_owned(HANDLE_ARRAY, context)) != NULL;)
+        handle_free(array);
+    while (handle_remove_owned(HANDLE_TEXTURE, context) != NULL)
+        continue;
+}
+
+CUresult array_end(CUarray array, struct transfer_end *end)
+{
+    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, array), INVALID_HANDLE);
+    *end = (struct transfer_end){.side = SIDE_DEVICE, .address = array->memory, .pitch = array->pitch, .slice = array->slice};
+    return CUDA_SUCCESS;
+}
+
+static CUresult find_place(CUarray array, size_t offset, struct transfer_end *end)
+{
+    CALL_TRY(array_end(array, end));
+    end->address += offset;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemcpyDtoA(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    CALL_ENTER("cuMemcpyDtoA");
+    struct transfer_end to;
+    CALL_TRY(find_place(dstArray, dstOffset, &to));
+    return transfer_copy(&to, &(struct transfer_end){.side = SIDE_DEVICE, .address = srcDevice}, ByteCount, NULL, SUBMIT_ASYNC);
+}
+
+SIM_API CUresult cuMemcpyAtoD(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    CALL_ENTER("cuMemcpyAtoD");
+    struct transfer_end from;
+    CALL_TRY(find_place(srcArray, srcOffset, &from));
+    return transfer_copy(&(struct transfer_end){.side = SIDE_DEVICE, .address = dstDevice}, &from, ByteCount, NULL,
+                         SUBMIT_ASYNC);
+}
+
+static CUresult find_memory(const CUDA_RESOURCE_DESC *resource, CUdeviceptr *memory)
+{
+    struct transfer_end end;
+    const size_t linear = element_bytes(resource->res.linear.format, resource->res.linear.numChannels);
+    switch (resource->resType) {
+    case CU_RESOURCE_TYPE_ARRAY:
+        CALL_TRY(array_end(resource->res.array.hArray, &end));
+        *memory = end.address;
+        return CUDA_SUCCESS;
+    case CU_RESOURCE_TYPE_PITCH2D: /* begins as a linear one */
+        CALL_REFUSE(resource->res.pitch2D.pitchInBytes % TEXTURE_PITCH_ALIGNMENT != 0, INVALID_VALUE);
+        CALL_REFUSE(resource->res.pitch2D.pitchInBytes < resource->res.pitch2D.width * linear, INVALID_VALUE);
+        break;
+    case CU_RESOURCE_TYPE_LINEAR:
+        CALL_REFUSE(resource->res.linear.sizeInBytes < linear, INVALID_VALUE);
+        break;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    *memory = resource->res.linear.devPtr;
+    return linear == 0 || *memory == 0 || *memory % TEXTURE_ALIGNMENT != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult create(unsigned long long *out, const CUDA_RESOURCE_DESC *resource)
+{
+    CUdeviceptr memory;
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(out == NULL || resource == NULL || resource->flags != 0, INVALID_VALUE);
+    CALL_TRY(find_memory(resource, &memory));
+    void *handle = handle_open(HANDLE_TEXTURE, (void *)(uintptr_t)memory, context->home);
+    CALL_REFUSE(handle == NULL, OUT_OF_MEMORY);
+    *out = (unsigned long long)(uintptr_t)handle;
+    return CUDA_SUCCESS;
+}
+
+static CUresult destroy(unsigned long long object)
+{
+    void *handle = (void *)(uintptr_t)object;
+    CALL_REFUSE(handle_find(HANDLE_TEXTURE, handle) == NULL, INVALID_VALUE);
+    handle_close(HANDLE_TEXTURE, handle);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc,
+                                   const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
+{
+    CALL_ENTER("cuTexObjectCreate");
+    (void)pResViewDesc;
+    return pTexDesc == NULL ? CUDA_ERROR_INVALID_VALUE : create(pTexObject, pResDesc);
+}
+
+SIM_API CUresult cuTexObjectDestroy(CUtexObject texObject)
+{
+    CALL_ENTER("cuTexObjectDestroy");
+    return destroy(texObject);
+}
+
+SIM_API CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
+{
+    CALL_ENTER("cuSurfObjectCreate");
+    CALL_REFUSE(pResDesc == NULL || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY, INVALID_VALUE);
+    return create(pSurfObject, pResDesc);
+}
+
+SIM_API CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
+{
+    CALL_ENTER("cuSurfObjectDestroy");
+    return destroy(surfObject);
+}
+
+SIM_API void *cusim_texture(unsigned long long object)
+{
+    return handle_find(HANDLE_TEXTURE, (const void *)(uintptr_t)object);
+}

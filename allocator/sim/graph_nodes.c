@@ -1,0 +1,196 @@
+/* Graphs that are built node by node. A node's handle is the address of its operation. */
+#include "capture.h"
+#include "call.h"
+#include "handle.h"
+#include "space.h"
+
+#include <string.h>
+
+static CUresult check(const CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count)
+{
+    CALL_REFUSE(node == NULL || !handle_is_valid(HANDLE_GRAPH, graph) || (count != 0 && dependencies == NULL), INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+static CUresult create_kernel(struct operation **operation, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    CALL_REFUSE(nodeParams == NULL, INVALID_VALUE);
+    CUfunction function = nodeParams->func != NULL ? nodeParams->func : (CUfunction)nodeParams->kern;
+    return launch_create(operation, function,
+                         (const uint32_t[3]){nodeParams->gridDimX, nodeParams->gridDimY, nodeParams->gridDimZ},
+                         (const uint32_t[3]){nodeParams->blockDimX, nodeParams->blockDimY, nodeParams->blockDimZ},
+                         nodeParams->sharedMemBytes, nodeParams->kernelParams, nodeParams->extra);
+}
+
+static CUresult create_set(struct operation **operation, const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context)
+{
+    CALL_TRY(context_validate(context));
+    if (set == NULL || set->width == 0 || set->height == 0 ||
+        (set->elementSize != 1 && set->elementSize != 2 && set->elementSize != 4))
+        return CUDA_ERROR_INVALID_VALUE;
+    return transfer_create_set(operation, set->dst, set->height == 1 ? 0 : set->pitch, set->value, set->elementSize, set->width,
+                               set->height, context);
+}
+
+static CUresult create_copy(struct operation **operation, const CUDA_MEMCPY3D *copy, CUcontext context)
+{
+    CALL_TRY(context_validate(context));
+    return transfer_create_copy(operation, copy, context);
+}
+
+static CUresult create_child(struct operation **out, CUgraph child)
+{
+    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, child), INVALID_VALUE);
+    CALL_REFUSE(child->recording->memory_nodes != 0, NOT_SUPPORTED);
+    OPERATION(operation, operation_create(OPERATION_GRAPH));
+    operation->graph.recording = recording_copy(child->recording);
+    CALL_REFUSE(operation->graph.recording == NULL, OUT_OF_MEMORY);
+    *out = operation_retain(operation);
+    return CUDA_SUCCESS;
+}
+
+static CUresult create_allocation(struct operation **operation, CUDA_MEM_ALLOC_NODE_PARAMS *wanted)
+{
+    CALL_REFUSE(wanted == NULL || wanted->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE, INVALID_VALUE);
+    CALL_REFUSE(wanted->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE, INVALID_VALUE);
+    CALL_REFUSE(!config_has_device(wanted->poolProps.location.id), INVALID_DEVICE);
+    return graph_memory_allocate_node(operation, &wanted->dptr, wanted->bytesize, wanted->poolProps.location.id);
+}
+
+/* Adds a node of the operation that `create` makes in `operation`. */
+#define ADD(create)                                                                                                            \
+    do {                                                                                                                       \
+        struct operation *operation = NULL;                                                                                    \
+        CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));                                                   \
+        CALL_TRY(create);                                                                                                      \
+        OPERATION(owned, operation);                                                                                           \
+        CALL_REFUSE(recording_append(hGraph->recording, owned) != 0, OUT_OF_MEMORY);                                           \
+        *phGraphNode = (CUgraphNode)owned;                                                                                     \
+        return CUDA_SUCCESS;                                                                                                   \
+    } while (0)
+
+SIM_API CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                      size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    CALL_ENTER("cuGraphAddKernelNode");
+    ADD(create_kernel(&operation, nodeParams));
+}
+
+SIM_API CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                      size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    CALL_ENTER("cuGraphAddMemsetNode");
+    ADD(create_set(&operation, memsetParams, ctx));
+}
+
+SIM_API CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                      size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+{
+    CALL_ENTER("cuGraphAddMemcpyNode");
+    ADD(create_copy(&operation, copyParams, ctx));
+}
+
+SIM_API CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                          size_t numDependencies, CUgraph childGraph)
+{
+    CALL_ENTER("cuGraphAddChildGraphNode");
+    ADD(create_child(&operation, childGraph));
+}
+
+SIM_API CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                     size_t numDependencies)
+{
+    CALL_ENTER("cuGraphAddEmptyNode");
+    ADD((operation = operation_create(OPERATION_NOTHING)) == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+}
+
+SIM_API CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                        size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+    CALL_ENTER("cuGraphAddMemAllocNode");
+    ADD(create_allocation(&operation, nodeParams));
+}
+
+SIM_API CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                       size_t numDependencies, CUdeviceptr dptr)
+{
+    CALL_ENTER("cuGraphAddMemFreeNode");
+    ADD(graph_memory_free_node(&operation, hGraph->recording, dptr));
+}
+
+static CUresult create_any(struct operation **operation, CUgraph graph, CUgraphNodeParams *params)
+{
+    /* The parameters of the newer function begin as those of the older ones do. */
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    CUDA_MEMSET_NODE_PARAMS set;
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted;
+    CUresult result;
+    CALL_REFUSE(params == NULL, INVALID_VALUE);
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        memcpy(&kernel, &params->kernel, sizeof kernel);
+        return create_kernel(operation, &kernel);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        memcpy(&set, &params->memset, sizeof set);
+        return create_set(operation, &set, params->memset.ctx);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        return create_copy(operation, &params->memcpy.copyParams, params->memcpy.copyCtx);
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        return create_child(operation, params->graph.graph);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        memcpy(&wanted, &params->alloc, sizeof wanted);
+        result = create_allocation(operation, &wanted);
+        params->alloc.dptr = wanted.dptr;
+        return result;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        return graph_memory_free_node(operation, graph->recording, params->free.dptr);
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+        *operation = operation_create(OPERATION_NOTHING);
+        return *operation == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+SIM_API CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    CALL_ENTER("cuGraphAddNode");
+    (void)dependencyData;
+    ADD(create_any(&operation, hGraph, nodeParams));
+}
+
+SIM_API CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
+{
+    CALL_ENTER("cuGraphMemFreeNodeGetParams");
+    const struct operation *operation = (const struct operation *)hNode;
+    CALL_REFUSE(operation == NULL || dptr_out == NULL || operation->kind != OPERATION_RELEASE, INVALID_VALUE);
+    *dptr_out = graph_memory_address(operation->block);
+    return CUDA_SUCCESS;
+}
+
+/* Launches in progress continue with the previous contents of the executable. */
+SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    CALL_ENTER("cuGraphExecKernelNodeSetParams");
+    struct operation *operation;
+    size_t at = 0;
+    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
+    struct recording *previous = hGraphExec->recording;
+    while (at < previous->count && previous->operations[at]->node != hNode && previous->operations[at] != (void *)hNode)
+        at++;
+    CALL_REFUSE(at == previous->count || previous->operations[at]->kind != OPERATION_KERNEL, INVALID_VALUE);
+    CALL_TRY(create_kernel(&operation, nodeParams));
+    struct recording *copy = recording_copy(previous);
+    if (copy == NULL) {
+        operation_release(operation);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    operation->node = hNode;
+    operation_release(copy->operations[at]);
+    copy->operations[at] = operation;
+    hGraphExec->recording = copy;
+    recording_release(previous);
+    return CUDA_SUCCESS;
+}
