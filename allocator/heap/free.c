@@ -292,6 +292,13 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         heap_before_free(block->facts.address, block->facts.size, stream, users);
     if (freed)
         *freed = what_was_freed(block);
+    if (__builtin_expect(__atomic_load_n(&heap_has_orphans, __ATOMIC_RELAXED), 0)) {
+        if (!orphan_adopt(block, stream)) {
+            orphan_drop(block);
+            return;
+        }
+        books = block->books;
+    }
     int is_cell = block_is_cell(block);
     if (is_cell)
         pack_count(block, -1);

@@ -21,6 +21,9 @@ cufence_status heap_open(const struct options *options);
 /* Stops the background thread; everything else keeps working. Call before the driver shuts down at exit. */
 void heap_close(void);
 
+/* Who has allocated a buffer: the C API (0), the program's own calls, or PyTorch's class. What a call of the program's allocates from a
+ * pool belongs to no context, and outlives the one that it was allocated in. */
+#define HEAP_PLAIN 1u /* cuMemAlloc and the like; above: from pools */
 #define HEAP_TORCH 255u
 
 struct heap_request {
@@ -28,7 +31,7 @@ struct heap_request {
     struct context *context; /* whose memory it will be */
     int device;              /* whose physical memory: the context's, except for a pool of another device */
     struct stream *stream;   /* may use it at once; NULL or a stream of another context: any stream may */
-    uint8_t owner;           /* the caller's own tag, returned at the free; 0 if unused; HEAP_TORCH: PyTorch's class */
+    uint8_t owner;           /* 0, HEAP_PLAIN, HEAP_TORCH, or the caller's own number of a pool; returned at the free */
     int is_last_try;         /* 1: release whatever can be, even if the device was full a moment ago */
     uint32_t align;          /* minimum alignment, a power of two; 0: the option `align` alone decides */
     CUdeviceptr node;        /* of a capture: what stands for the buffer in the driver's own graph; 0: nothing does */

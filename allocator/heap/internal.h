@@ -35,6 +35,14 @@ cufence_status memory_still_full(int device, uint64_t size); /* sets the error *
 struct block *memory_map(struct books *books, const struct heap_request *wanted, const struct layout *layout, int is_captured,
                          unsigned reserve, cufence_status *status);
 
+/* ---- gone.c ---- */
+
+extern int heap_has_orphans; /* atomic: memory of pools may be live whose context has ended */
+/* The held block, if its context has ended, gets another of its device: that of the stream (may be NULL) if it can. 0: there is
+ * none; then it can only be dropped. */
+int orphan_adopt(struct block *block, const struct stream *stream);
+void orphan_drop(struct block *block);
+
 /* ---- worker.c; heap_close() stops it: the thread makes no more driver calls, unless one hangs ---- */
 
 cufence_status worker_start(void);

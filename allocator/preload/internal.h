@@ -137,7 +137,7 @@ CUresult synchronised(struct context *context, CUresult (*function)(void));
 void note_pinned(CUdeviceptr address, size_t size, enum pinned_kind kind);
 
 /* pools.c: accounts of the program's memory pools. An owner is heap_request.owner: 1 and above here. */
-#define OWNER_NO_POOL 1u                              /* cuMemAlloc and the like */
+#define OWNER_NO_POOL HEAP_PLAIN
 #define OWNER_GRAPH 2u                                /* a graph: its memory is in no pool's figures */
 unsigned pool_current(const struct context *context); /* of its device; 0: left to the driver */
 unsigned pool_of_handle(CUmemoryPool handle);         /* 0: left to the driver */

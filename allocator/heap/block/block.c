@@ -146,6 +146,22 @@ static void unmap(struct block *block)
     aside_call(unmap_slot, &block->slot);
 }
 
+void block_adopt(struct block *block, struct books *books)
+{
+    block_expect(block, BLOCK_HELD);
+    struct books *from = block->books;
+    uint64_t mapped = block->slot.mapped;
+    __atomic_sub_fetch(&from->mapped_bytes, mapped, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&from->mappings, 1, __ATOMIC_RELAXED);
+    raise_to(&books->peak_mapped_bytes, __atomic_add_fetch(&books->mapped_bytes, mapped, __ATOMIC_RELAXED));
+    raise_to(&books->peak_mappings, __atomic_add_fetch(&books->mappings, 1, __ATOMIC_RELAXED));
+    if (block->is_alone) {
+        __atomic_sub_fetch(&from->alone_bytes, mapped, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&books->alone_bytes, mapped, __ATOMIC_RELAXED);
+    }
+    block->books = books;
+}
+
 void block_unmap(struct block *block)
 {
     block_expect(block, BLOCK_HELD);

@@ -112,6 +112,15 @@ static inline int block_may_wait(const struct block *block)
     return !block->owner || block->owner == HEAP_TORCH;
 }
 
+/* Whether it is of a pool, whose memory belongs to no context. */
+static inline int block_outlives_context(const struct block *block)
+{
+    return block->owner > HEAP_PLAIN && block->owner != HEAP_TORCH && !block->pool;
+}
+
+/* Moves a held block to the books of another context of its device: its own has ended. */
+void block_adopt(struct block *block, struct books *books);
+
 enum links {
     LINKED_TO_STREAMS = 1, /* recorded_count is not 0 */
     LINKED_TO_TWIN = 2,    /* twin_count is not 0 */
