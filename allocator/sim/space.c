@@ -412,7 +412,6 @@ static struct space_range describe_block(const struct block *block)
     return (struct space_range){.start = block->start,
                                 .size = block->requested,
                                 .device = block->device,
-                                .is_allocation = 1,
                                 .context = block->context,
                                 .pool = block->pool,
                                 .open_to = open_to,

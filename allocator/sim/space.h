@@ -53,7 +53,6 @@ struct space_range {
     CUdeviceptr start;
     size_t size; /* of an allocation: as requested; otherwise of the mapping */
     int device;
-    int is_allocation; /* 0: a mapping of the virtual memory API */
     CUcontext context; /* of an allocation that belongs to one, else NULL */
     struct space_pool *pool;
     unsigned open_to; /* of a pool: the devices that may write it, one bit each */
@@ -75,10 +74,9 @@ int space_is_device(CUdeviceptr address);
  * graph that has not been launched. Any size; an empty range is accessible if its address is. */
 int space_is_accessible(CUdeviceptr address, size_t size, int is_write, int device);
 
-/*
- * graph_memory.c: memory that graphs allocate. Its address is reserved when the node is made. Each launch binds physical memory
- * to it, an allocation from a pool that keeps all: so it serves the graphs of a stream one after the other.
- */
+/* graph_memory.c: memory that graphs allocate. Its address is reserved when the node is made. Each launch binds an allocation
+ * to it from a pool that keeps everything: so memory serves the graphs of a stream one after the other. */
+
 /* Create the operation of an allocation or free node. Errors: INVALID_VALUE (no memory of a graph; or a node of the recording,
  * or one that excludes it, frees the memory already), OUT_OF_MEMORY. */
 CUresult graph_memory_allocate_node(struct operation **node, CUdeviceptr *address, size_t size, int device);

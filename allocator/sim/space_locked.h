@@ -33,13 +33,15 @@ struct reservation {
     struct block *block; /* NULL: created by cuMemAddressReserve, and counted against the limit */
 };
 
-/* Work that memory waits for before others can have it. While some is pending, `last` names a stream that exists. */
+/* The work that memory was freed or bound behind: others have it after that. While some is pending, `last` names a stream that
+ * exists. */
 struct use {
     unsigned pending;   /* frees and launches that their streams have not passed */
     struct ticket last; /* the last of them; holds no reference */
 };
 
-/* An allocation of cuMemAlloc, of a pool, or the address of a graph's. */
+/* An allocation of cuMemAlloc or of a pool; or the address of an allocation of a graph, to which launches bind one of a pool.
+ */
 struct block {
     struct block *previous, *next;
     uint64_t start;
@@ -82,8 +84,7 @@ int space_protect_locked(struct mapping *mapping, int device, enum pages_access 
 struct mapping *space_mapping_locked(uint64_t address); /* that holds the address, or NULL */
 struct block *space_block_locked(uint64_t address);     /* likewise, mapped or not */
 
-/* blocks.c: gives a block its address, and space behind it that stays unmapped, so that an overrun doesn't reach host memory.
- */
+/* blocks.c: gives a block its address. Space behind it stays unmapped, so that an overrun doesn't reach host memory. */
 CUresult block_reserve_locked(struct block **out, size_t requested, int device);
 CUresult block_map_locked(struct block *block, struct physical *physical); /* open to all devices */
 void block_drop_locked(struct block *block);                               /* also what is mapped there */

@@ -320,10 +320,13 @@ TEST(beside_a_full_queue_some_calls_wait)
     OK(cuMemAlloc(&made_memory, 16));
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         pthread_t submitting, releasing;
+        uint64_t before = cusim_call_count("cuMemsetD8Async");
         flag_of_full = 0;
         launch_spin(spin, &flag_of_full, full);
         assert_int_equal(pthread_create(&submitting, NULL, submit_until_full, NULL), 0);
-        usleep(50000); /* until it waits */
+        while (cusim_call_count("cuMemsetD8Async") - before < 32)
+            usleep(1000);
+        usleep(20000); /* the last one waits: the kernel has a place, too */
         assert_int_equal(pthread_create(&releasing, NULL, let_go_later, &flag_of_full), 0);
         OK(calls[i]());
         assert_int_equal(__atomic_load_n(&flag_of_full, __ATOMIC_ACQUIRE), 1);
