@@ -19,11 +19,17 @@ static struct block *take_cell(struct freelist *list, const struct heap_request 
     return cell;
 }
 
-/* Returns the option's alignment, or that of the request if it is larger. 0: align=auto suffices. */
-static uint64_t align_of(const struct heap_request *wanted)
+/* Returns the option's alignment, or that of the request or of the place of allocation if it is larger. 0: align=auto suffices. */
+static uint64_t align_of(const struct heap_request *wanted, uint64_t label)
 {
-    uint64_t align = heap_options->align;
-    return wanted->align > (align ? align : layout_auto_align(wanted->size)) ? wanted->align : align;
+    uint64_t align = heap_options->align, more = wanted->align;
+    if (__builtin_expect(__atomic_load_n(&places_want, __ATOMIC_RELAXED), 0)) {
+        const struct facts facts = {.label = label,
+                                    .size = wanted->size,
+                                    .stream = wanted->stream ? (uint64_t)(uintptr_t)wanted->stream->handle : 0};
+        more = place_align(&facts) > more ? place_align(&facts) : more;
+    }
+    return more > (align ? align : layout_auto_align(wanted->size)) ? more : align;
 }
 
 static enum layout_side side_of(void)
@@ -52,11 +58,12 @@ static struct freelist *list_for(struct books *books, struct stream *stream)
     return list;
 }
 
-static inline cufence_status lay_out(const struct heap_request *wanted, enum layout_side side, struct layout *layout)
+static inline cufence_status lay_out(const struct heap_request *wanted, enum layout_side side, uint64_t label,
+                                     struct layout *layout)
 {
     struct problem problem;
     cufence_status status = layout_compute(&(struct layout_request){.size = wanted->size,
-                                                                    .align = align_of(wanted),
+                                                                    .align = align_of(wanted, label),
                                                                     .side = side,
                                                                     .granularity = heap_granularity,
                                                                     .guard_min = heap_options->guard,
@@ -80,8 +87,9 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
         return CUFENCE_OK;
     }
     enum layout_side side = side_of();
+    uint64_t label = facts_label(label_current(), facts_stack());
     struct layout layout;
-    cufence_status status = lay_out(wanted, side, &layout);
+    cufence_status status = lay_out(wanted, side, label, &layout);
     if (status != CUFENCE_OK)
         return status;
     struct books *books = books_of(context);
@@ -90,7 +98,6 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     struct freelist *list = books ? list_for(books, wanted->stream) : NULL;
     if (!list)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a stream");
-    uint64_t label = facts_label(label_current(), facts_stack());
     struct block *block = NULL;
     struct cells cells;
     if (__builtin_expect(__atomic_load_n(&books->packing, __ATOMIC_RELAXED), 0) &&
@@ -130,6 +137,13 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     *pointer = (void *)(uintptr_t)facts.address; /* before index_add(): another thread may free it after that */
     index_add(block);
     return CUFENCE_OK;
+}
+
+int heap_wants_alignment(uint64_t address, uint32_t align)
+{
+    struct block *block = index_holding(address);
+    const struct facts facts = block ? facts_read(block) : (struct facts){0};
+    return facts.id && place_wants(&facts, align);
 }
 
 struct seeking {

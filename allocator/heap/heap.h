@@ -81,6 +81,10 @@ enum heap_users {
     HEAP_UNKNOWN  /* any work: wait for a synchronisation of every context */
 };
 
+/* The live buffer at the address lacks an alignment that a call of the driver needs: those of its place of allocation get it from now
+ * on. Returns 0 if that was known. align: bytes, a power of two. */
+int heap_wants_alignment(uint64_t address, uint32_t align);
+
 /* What a room above does before a live buffer is freed, and on the background thread, which looks again soon if it returns
  * nonzero. Atomic; NULL: nothing. Set once there is something to do. */
 extern void (*heap_before_free)(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users);

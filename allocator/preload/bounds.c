@@ -59,6 +59,13 @@ static int show(const struct host_call *call, CUdeviceptr address, size_t size, 
     return 1;
 }
 
+/* The device that executes the call: -1 if that is not known. */
+static int device_of(const struct host_call *call)
+{
+    const struct stream *stream = stream_resolve(call->stream);
+    return stream && stream->context ? stream->context->device : -1;
+}
+
 static int within(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)
 {
     struct heap_range range;
@@ -66,8 +73,11 @@ static int within(const struct host_call *call, CUdeviceptr address, size_t size
         return 1;
     if (is_write && LENS_WANTS(host_writes))
         lens_now()->host_writes(address);
-    if (heap_range_of(address, &range) && size <= range.size - (address - range.address))
+    if (heap_range_of(address, &range) && size <= range.size - (address - range.address)) {
+        if (__builtin_expect(preload_devices > 1, 0))
+            peer_reaches(address, device_of(call));
         return show(call, address, size, is_write);
+    }
     return refuse(call, address, size, is_write);
 }
 
@@ -99,16 +109,13 @@ int bounds_within_rows(const struct host_call *call, CUdeviceptr address, size_t
     return within_rows(call, address, pitch, width, height, is_write);
 }
 
-int bounds_bridge(CUdeviceptr to, CUdeviceptr from)
+int bounds_may_set(const struct host_call *call, CUdeviceptr to)
 {
-    struct heap_range ranges[2];
-    if (preload_devices > 1 && heap_owns(to) && heap_owns(from) && heap_range_of(to, &ranges[0]) &&
-        heap_range_of(from, &ranges[1]) && ranges[0].device != ranges[1].device) {
-        share(ranges[0].device, ranges[1].device);
-        share(ranges[1].device, ranges[0].device);
-    }
-    return 1;
+    struct heap_range range;
+    return preload_devices < 2 || !heap_owns(to) || !heap_range_of(to, &range) || peer_may_access(range.device, device_of(call));
 }
+
+/* ---- rows and slices ---- */
 
 /* The device side of a copy, or a unified address, which may be on the device. */
 static int is_device(CUmemorytype type)
@@ -133,35 +140,101 @@ int bounds_within_2d(const struct host_call *call, const CUDA_MEMCPY2D *copy)
                                copy->Height, 1)) &&
            (!is_device(copy->srcMemoryType) ||
             bounds_within_rows(call, at(copy->srcDevice, copy->srcXInBytes, copy->srcY, from_pitch), from_pitch,
-                               copy->WidthInBytes, copy->Height, 0)) &&
-           (!is_device(copy->dstMemoryType) || !is_device(copy->srcMemoryType) ||
-            bounds_bridge(copy->dstDevice, copy->srcDevice));
+                               copy->WidthInBytes, copy->Height, 0));
 }
 
-/* Checks rows in slices that are `slice` rows apart, from the first byte of the first row to the last byte of the last row. */
-static int within_slices(const struct host_call *call, CUdeviceptr address, size_t pitch, size_t slice,
-                         const CUDA_MEMCPY3D *copy, int is_write)
+/* Rows in slices that are `slice` rows apart, from the first byte of the first row to the last byte of the last row. */
+struct volume {
+    CUdeviceptr address;
+    size_t pitch, slice;
+    size_t width, height, depth; /* width: bytes */
+};
+
+static int within_volume(const struct host_call *call, const struct volume *volume, int is_write)
 {
-    if (!copy->Depth || !copy->Height)
+    if (!volume->depth || !volume->height)
         return 1;
-    note(call, address, copy->WidthInBytes, is_write);
-    return within_rows(call, address, pitch, copy->WidthInBytes, (copy->Depth - 1) * slice + copy->Height, is_write);
+    note(call, volume->address, volume->width, is_write);
+    return within_rows(call, volume->address, volume->pitch, volume->width, (volume->depth - 1) * volume->slice + volume->height,
+                       is_write);
 }
+
+/* One side of CUDA_MEMCPY3D and of CUDA_MEMCPY3D_PEER, whose members have the same names. side: src or dst. */
+#define VOLUME(copy, side)                                                                                                     \
+    (&(struct volume){.address = at((copy)->side##Device, (copy)->side##XInBytes,                                              \
+                                    (copy)->side##Y + (copy)->side##Z *                                                        \
+                                                          ((copy)->side##Height ? (copy)->side##Height : (copy)->Height),      \
+                                    (copy)->side##Pitch ? (copy)->side##Pitch : (copy)->WidthInBytes),                         \
+                      .pitch = (copy)->side##Pitch ? (copy)->side##Pitch : (copy)->WidthInBytes,                               \
+                      .slice = (copy)->side##Height ? (copy)->side##Height : (copy)->Height,                                   \
+                      .width = (copy)->WidthInBytes,                                                                           \
+                      .height = (copy)->Height,                                                                                \
+                      .depth = (copy)->Depth})
 
 int bounds_within_3d(const struct host_call *call, const CUDA_MEMCPY3D *copy)
 {
-    if (!copy)
+    return !copy || ((!is_device(copy->dstMemoryType) || within_volume(call, VOLUME(copy, dst), 1)) &&
+                     (!is_device(copy->srcMemoryType) || within_volume(call, VOLUME(copy, src), 0)));
+}
+
+int bounds_within_3d_peer(const struct host_call *call, const CUDA_MEMCPY3D_PEER *copy)
+{
+    return !copy || ((!is_device(copy->dstMemoryType) || within_volume(call, VOLUME(copy, dst), 1)) &&
+                     (!is_device(copy->srcMemoryType) || within_volume(call, VOLUME(copy, src), 0)));
+}
+
+/* ---- batches ---- */
+
+int bounds_within_batch(const struct host_call *call, const CUdeviceptr *to, const CUdeviceptr *from, const size_t *sizes,
+                        size_t count)
+{
+    for (size_t i = 0; to && from && sizes && i < count; i++) {
+        if (!bounds_within(call, to[i], sizes[i], 1) || !bounds_within(call, from[i], sizes[i], 0))
+            return 0;
+    }
+    return 1;
+}
+
+/* Beside an array the sizes count the array's elements, and only the first byte is looked at. */
+static int within_operand(const struct host_call *call, const CUDA_MEMCPY3D_BATCH_OP *copy, const CUmemcpy3DOperand *operand,
+                          int is_flat, int is_write)
+{
+    size_t row = operand->op.ptr.rowLength ? operand->op.ptr.rowLength : copy->extent.width;
+    if (operand->type != CU_MEMCPY_OPERAND_TYPE_POINTER)
         return 1;
-    size_t from_pitch = copy->srcPitch ? copy->srcPitch : copy->WidthInBytes;
-    size_t to_pitch = copy->dstPitch ? copy->dstPitch : copy->WidthInBytes;
-    size_t from_slice = copy->srcHeight ? copy->srcHeight : copy->Height;
-    size_t to_slice = copy->dstHeight ? copy->dstHeight : copy->Height;
-    return (!is_device(copy->dstMemoryType) ||
-            within_slices(call, at(copy->dstDevice, copy->dstXInBytes, copy->dstY + copy->dstZ * to_slice, to_pitch), to_pitch,
-                          to_slice, copy, 1)) &&
-           (!is_device(copy->srcMemoryType) ||
-            within_slices(call, at(copy->srcDevice, copy->srcXInBytes, copy->srcY + copy->srcZ * from_slice, from_pitch),
-                          from_pitch, from_slice, copy, 0)) &&
-           (!is_device(copy->dstMemoryType) || !is_device(copy->srcMemoryType) ||
-            bounds_bridge(copy->dstDevice, copy->srcDevice));
+    if (!is_flat)
+        return within(call, operand->op.ptr.ptr, 1, is_write);
+    return within_volume(call,
+                         &(struct volume){.address = operand->op.ptr.ptr,
+                                          .pitch = row,
+                                          .slice = operand->op.ptr.layerHeight ? operand->op.ptr.layerHeight : copy->extent.height,
+                                          .width = copy->extent.width,
+                                          .height = copy->extent.height,
+                                          .depth = copy->extent.depth},
+                         is_write);
+}
+
+int bounds_within_3d_batch(const struct host_call *call, const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count)
+{
+    for (size_t i = 0; copies && i < count; i++) {
+        const CUDA_MEMCPY3D_BATCH_OP *copy = &copies[i];
+        int is_flat =
+            copy->src.type == CU_MEMCPY_OPERAND_TYPE_POINTER && copy->dst.type == CU_MEMCPY_OPERAND_TYPE_POINTER;
+        if (!within_operand(call, copy, &copy->dst, is_flat, 1) || !within_operand(call, copy, &copy->src, is_flat, 0))
+            return 0;
+    }
+    return 1;
+}
+
+/* ---- nodes ---- */
+
+int bounds_node_copies(const CUDA_MEMCPY3D *copy, CUcontext context)
+{
+    struct context *known =
+        preload_devices < 2 || !copy ? NULL : context ? context_of(context) : context_current();
+    if (known && is_device(copy->dstMemoryType))
+        peer_reaches(copy->dstDevice, known->device);
+    if (known && is_device(copy->srcMemoryType))
+        peer_reaches(copy->srcDevice, known->device);
+    return 1;
 }

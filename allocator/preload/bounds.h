@@ -19,10 +19,17 @@ int bounds_within_rows(const struct host_call *call, CUdeviceptr address, size_t
 
 int bounds_within_2d(const struct host_call *call, const CUDA_MEMCPY2D *copy);
 int bounds_within_3d(const struct host_call *call, const CUDA_MEMCPY3D *copy);
+int bounds_within_3d_peer(const struct host_call *call, const CUDA_MEMCPY3D_PEER *copy);
+int bounds_within_batch(const struct host_call *call, const CUdeviceptr *to, const CUdeviceptr *from, const size_t *sizes,
+                        size_t count);
+int bounds_within_3d_batch(const struct host_call *call, const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count);
 
-/* Gives each of the two devices access to the other's memory: without that, a copy between mappings on two devices fails,
- * unlike one between allocations of the driver. Returns 1. */
-int bounds_bridge(CUdeviceptr to, CUdeviceptr from);
+/* A copy is put into a graph, to be executed in the context. Returns 1. */
+int bounds_node_copies(const CUDA_MEMCPY3D *copy, CUcontext context);
+
+/* Whether CUDA lets the device that executes the call set memory at the address: that of another device only once the program has
+ * given it access. Copies need none, and get it (peers.c). */
+int bounds_may_set(const struct host_call *call, CUdeviceptr to);
 
 #define bounds_write(to, size) bounds_within(call, to, size, 1)
 #define bounds_upload(to, from, size)                                                                                          \
@@ -30,12 +37,16 @@ int bounds_bridge(CUdeviceptr to, CUdeviceptr from);
 #define bounds_download(to, from, size) (bounds_read(from, size) && (races_host_copy(call, to, size, 0), 1))
 #define bounds_read(from, size) bounds_within(call, (CUdeviceptr)(from), size, 0)
 #define bounds_copy(to, from, size)                                                                                            \
-    (bounds_write(to, size) && bounds_read(from, size) && bounds_bridge(to, from) && bounds_host(to, from, size))
+    (bounds_write(to, size) && bounds_read(from, size) && bounds_host(to, from, size))
 #define bounds_host(to, from, size)                                                                                            \
     (races_host_copy(call, (const void *)(uintptr_t)(from), size, 1),                                                          \
      races_host_copy(call, (const void *)(uintptr_t)(to), size, 0), 1)
-#define bounds_set(to, element, count) bounds_within_rows(call, to, element, element, count, 1)
+#define bounds_set(to, element, count) (bounds_may_set(call, to) && bounds_within_rows(call, to, element, element, count, 1))
 #define bounds_set_2d(to, pitch, element, width, height)                                                                       \
-    bounds_within_rows(call, to, pitch, (width) > SIZE_MAX / (element) ? SIZE_MAX : (width) * (element), height, 1)
+    (bounds_may_set(call, to) &&                                                                                               \
+     bounds_within_rows(call, to, pitch, (width) > SIZE_MAX / (element) ? SIZE_MAX : (width) * (element), height, 1))
 #define bounds_copy_2d(copy) bounds_within_2d(call, copy)
 #define bounds_copy_3d(copy) bounds_within_3d(call, copy)
+#define bounds_copy_3d_peer(copy) bounds_within_3d_peer(call, copy)
+#define bounds_batch(to, from, sizes, count) bounds_within_batch(call, to, from, sizes, count)
+#define bounds_batch_3d(copies, count) bounds_within_3d_batch(call, copies, count)

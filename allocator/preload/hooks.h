@@ -55,6 +55,10 @@
 #undef cuStreamBatchMemOp
 #undef cuWaitExternalSemaphoresAsync
 #undef cuGraphAddNode
+#undef cuMemcpyBatchAsync
+#undef cuMemcpy3DBatchAsync
+#undef cuMemcpyWithAttributesAsync
+#undef cuMemcpy3DWithAttributesAsync
 #undef cuGraphNodeSetParams
 
 #if CUDA_VERSION >= 13050
@@ -245,6 +249,8 @@ typedef int map_class; /* an enum of that size */
          (CUcontext context, unsigned flags), (context, flags))                                                                \
     HOOK_TWINS(HOOK, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, _ptsz, 10010, BEGINS, 1,                          \
          (CUstream stream, CUstreamCaptureMode mode), (stream, mode))                                                          \
+    HOOK(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, 0, AFTER, peer_disabled(context), (CUcontext context),        \
+         (context))                                                                                                            \
     HOOK(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, 0, AFTER, green_created(*green, device),                                 \
          (CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags), (green, resources, device, flags)) \
     HOOK(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, 0, BY_HAND, 1, (CUgreenCtx green), (green))                            \
@@ -300,6 +306,14 @@ typedef int map_class; /* an enum of that size */
                  (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                        \
     HOOK(cuGraphExecNodeSetParams, "cuGraphExecNodeSetParams", 12020, 0, AFTER, ANY_NODE(parameters),                          \
          (CUgraphExec executable, CUgraphNode node, CUgraphNodeParams *parameters), (executable, node, parameters))            \
+    HOOK(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode", 10000, 0, BEFORE, bounds_node_copies(copy, context),                    \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, const CUDA_MEMCPY3D *copy,                 \
+          CUcontext context), (node, graph, nodes, count, copy, context))                                                      \
+    HOOK(cuGraphMemcpyNodeSetParams, "cuGraphMemcpyNodeSetParams", 10000, 0, BEFORE, bounds_node_copies(copy, NULL),           \
+         (CUgraphNode node, const CUDA_MEMCPY3D *copy), (node, copy))                                                          \
+    HOOK(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams", 10020, 0, BEFORE, bounds_node_copies(copy, context),\
+         (CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context),                             \
+         (executable, node, copy, context))                                                                                    \
     HOOK(cuGraphAddMemAllocNode, "cuGraphAddMemAllocNode", 11040, 0, AFTER,                                                    \
          closing_unguarded(UNGUARDED_NODE, wanted->bytesize),                                                                  \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *wanted),       \
@@ -363,6 +377,25 @@ typedef int map_class; /* an enum of that size */
          (CUgraphNode node, CUevent event), (node, event))                                                                     \
     HOOK(cuGraphExecEventRecordNodeSetEvent, "cuGraphExecEventRecordNodeSetEvent", 11010, 0, ORDERS,                           \
          order_event_hidden(event), (CUgraphExec graph, CUgraphNode node, CUevent event), (graph, node, event))                \
+    /* textures */                                                                                                             \
+    HOOK(cuTexObjectCreate, "cuTexObjectCreate", 5000, 0, INSTEAD, texture_created,                                            \
+         (CUtexObject *object, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *texture,                           \
+          const CUDA_RESOURCE_VIEW_DESC *view), (object, resource, texture, view))                                             \
+    HOOK(cuTexRefSetAddress_v2, "cuTexRefSetAddress", 3020, 0, INSTEAD, texture_bound,                                         \
+         (size_t *offset, CUtexref texture, CUdeviceptr pointer, size_t size), (offset, texture, pointer, size))               \
+    HOOK(cuTexRefSetAddress2D_v2, "cuTexRefSetAddress2D", 3020, 0, INSTEAD, texture_bound_2d,                                  \
+         (CUtexref texture, const CUDA_ARRAY_DESCRIPTOR *shape, CUdeviceptr pointer, size_t pitch),                            \
+         (texture, shape, pointer, pitch))                                                                                     \
+    HOOK(cuTexRefSetAddress2D_v3, "cuTexRefSetAddress2D", 4010, 0, INSTEAD, texture_bound_2d,                                  \
+         (CUtexref texture, const CUDA_ARRAY_DESCRIPTOR *shape, CUdeviceptr pointer, size_t pitch),                            \
+         (texture, shape, pointer, pitch))                                                                                     \
+    /* arrays: left to the driver */                                                                                           \
+    HOOK(cuArrayCreate_v2, "cuArrayCreate", 3020, 0, BEFORE, (void)0,                                                          \
+         (CUarray *array, const CUDA_ARRAY_DESCRIPTOR *wanted), (array, wanted))                                               \
+    HOOK(cuArray3DCreate_v2, "cuArray3DCreate", 3020, 0, BEFORE, (void)0,                                                      \
+         (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *wanted), (array, wanted))                                             \
+    HOOK(cuMipmappedArrayCreate, "cuMipmappedArrayCreate", 5000, 0, BEFORE, (void)0,                                           \
+         (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *wanted, unsigned levels), (array, wanted, levels))           \
     /* tensor maps */                                                                                                          \
     HOOK_MAP(HOOK, cuTensorMapEncodeTiled, 12000, box,                                                                         \
              (const cuuint32_t *box, const cuuint32_t *steps, CUtensorMapInterleave interleave), box, steps, interleave)       \
@@ -404,7 +437,31 @@ typedef int map_class; /* an enum of that size */
     HOOK_TWINS(HOOK, cuMemcpy2DUnaligned_v2, "cuMemcpy2DUnaligned", 3020, _ptds, 7000, COPIES_NOW, bounds_copy_2d(copy),       \
          (const CUDA_MEMCPY2D *copy), (copy))                                                                                  \
     HOOK_COPIES(HOOK, cuMemcpy3D, _v2, 3020, COPIES, bounds_copy_3d(copy), (const CUDA_MEMCPY3D *copy), (copy))                \
-    HOOK_COPIES(HOOK, cuMemcpy3DPeer, , 4000, COPIES, 1, (const CUDA_MEMCPY3D_PEER *copy), (copy))                             \
+    HOOK_COPIES(HOOK, cuMemcpy3DPeer, , 4000, COPIES, bounds_copy_3d_peer(copy), (const CUDA_MEMCPY3D_PEER *copy), (copy))     \
+    HOOK_TWINS(HOOK, cuMemcpyBatchAsync, "cuMemcpyBatchAsync", 12080, _ptsz, 12080, COPIES,                                    \
+         bounds_batch(to, from, sizes, count),                                                                                 \
+         (CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *attributes, size_t *indexes,    \
+          size_t attribute_count, size_t *failed, CUstream stream),                                                            \
+         (to, from, sizes, count, attributes, indexes, attribute_count, failed, stream))                                       \
+    HOOK_TWINS(HOOK, cuMemcpyBatchAsync_v2, "cuMemcpyBatchAsync", 13000, _ptsz, 13000, COPIES,                                 \
+         bounds_batch(to, from, sizes, count),                                                                                 \
+         (CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *attributes, size_t *indexes,    \
+          size_t attribute_count, CUstream stream),                                                                            \
+         (to, from, sizes, count, attributes, indexes, attribute_count, stream))                                               \
+    HOOK_TWINS(HOOK, cuMemcpy3DBatchAsync, "cuMemcpy3DBatchAsync", 12080, _ptsz, 12080, COPIES, bounds_batch_3d(copies, count),\
+         (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *failed, unsigned long long flags, CUstream stream),            \
+         (count, copies, failed, flags, stream))                                                                               \
+    HOOK_TWINS(HOOK, cuMemcpy3DBatchAsync_v2, "cuMemcpy3DBatchAsync", 13000, _ptsz, 13000, COPIES,                             \
+         bounds_batch_3d(copies, count),                                                                                       \
+         (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags, CUstream stream),                            \
+         (count, copies, flags, stream))                                                                                       \
+    HOOK_TWINS(HOOK, cuMemcpyWithAttributesAsync, "cuMemcpyWithAttributesAsync", 13020, _ptsz, 13020, COPIES,                  \
+         bounds_copy(to, from, size),                                                                                          \
+         (CUdeviceptr to, CUdeviceptr from, size_t size, CUmemcpyAttributes *attributes, CUstream stream),                     \
+         (to, from, size, attributes, stream))                                                                                 \
+    HOOK_TWINS(HOOK, cuMemcpy3DWithAttributesAsync, "cuMemcpy3DWithAttributesAsync", 13020, _ptsz, 13020, COPIES,              \
+         bounds_batch_3d(copy, 1), (CUDA_MEMCPY3D_BATCH_OP *copy, unsigned long long flags, CUstream stream),                  \
+         (copy, flags, stream))                                                                                                \
     /* sets: of device memory, they don't wait */                                                                              \
     HOOK_SETS(HOOK, cuMemsetD8, bounds_set(to, 1, count), (CUdeviceptr to, unsigned char value, size_t count),                 \
          (to, value, count))                                                                                                   \

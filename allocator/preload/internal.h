@@ -92,16 +92,16 @@ void observe_freed(uint64_t address);
  * in a graph will be, when they are freed (heap.h). function: NULL if it is not known yet. */
 void look_at_pointers(const struct launch_call *call, const struct launch_function *function, int is_of_graph);
 
-/* Gives `peer` access to the memory of `device`, as the program has asked. */
-void share(int device, int peer);
-
 /* What the rows of hooks.h call. */
 void give_hook(const char *name, void **out, int version);              /* table.c: in place of what the driver has answered */
 CUresult host_free(CUresult (*function)(void *), void *pointer);        /* memory.c */
-void pool_created(CUmemoryPool pool, const CUmemPoolProps *properties); /* pools.c, as the next three */
-void pool_shared(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count);
+void pool_created(CUmemoryPool pool, const CUmemPoolProps *properties); /* pools.c, as the next */
 void pools_changed(void); /* a device has another pool, or a context is destroyed */
+void pool_shared(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count); /* peers.c, as the next four */
 void peer_enabled(CUcontext owner);
+void peer_disabled(CUcontext owner);
+int peer_may_access(int device, int peer);            /* the program has given `peer` access to the memory of `device` */
+void peer_reaches(CUdeviceptr address, int peer);     /* gives it access to the buffer there, for a copy. -1: none */
 CUresult context_destroy(CUresult (*function)(CUcontext), CUcontext context); /* contexts.c, as the next six */
 void context_attached(CUcontext context);
 CUresult context_detach(CUresult (*function)(CUcontext), CUcontext context);
@@ -115,6 +115,15 @@ int capture_is_on(CUstream stream);   /* whether this stream captures */
 struct stream *capture_begins(CUstream stream); /* captures.c, as the next four: NULL if it is not followed */
 CUresult capture_begun(CUresult result, struct stream *stream);
 void capture_reordered(CUstream stream, unsigned flags);
+/* textures.c */
+CUresult texture_created(CUresult (*function)(CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *,
+                                              const CUDA_RESOURCE_VIEW_DESC *),
+                         CUtexObject *object, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *texture,
+                         const CUDA_RESOURCE_VIEW_DESC *view);
+CUresult texture_bound(CUresult (*function)(size_t *, CUtexref, CUdeviceptr, size_t), size_t *offset, CUtexref texture,
+                       CUdeviceptr pointer, size_t size);
+CUresult texture_bound_2d(CUresult (*function)(CUtexref, const CUDA_ARRAY_DESCRIPTOR *, CUdeviceptr, size_t), CUtexref texture,
+                          const CUDA_ARRAY_DESCRIPTOR *shape, CUdeviceptr pointer, size_t pitch);
 /* nodes.c: around the addition of a node of any kind to a graph. node_begins() returns what node_ends() takes. */
 CUdeviceptr node_begins(CUgraphNodeParams *node);
 void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresult result);
@@ -190,8 +199,9 @@ struct host_call {
     const void *frame;          /* __builtin_frame_address(0) of the hook; leads to its caller */
     struct order_copy *copy;    /* with streams=on: where the checks of bounds.h note what it accesses. Else NULL */
     struct host_access *access; /* NULL: nobody wants to know */
+    CUstream stream;            /* of a copy or set, as the calling thread names it */
 };
-#define HOST_CALL(name) (&(const struct host_call){name, __builtin_frame_address(0), NULL, NULL}) /* in a hook */
+#define HOST_CALL(name) (&(const struct host_call){name, __builtin_frame_address(0), NULL, NULL, NULL}) /* in a hook */
 
 /* misuse.c: reports an invalid call on one of our buffers. `what` holds its kind, address, access and what is there;
  * cufence_error_detail() is its message. Returns CUDA_ERROR_INVALID_VALUE. */

@@ -2,9 +2,10 @@
  * Nodes that programs put into graphs by hand to allocate and free memory. What such a node allocates is the driver's. One that frees
  * may be given what a capture has allocated: the driver gets the node that stands for it there (heap_request.node).
  */
-#include "internal.h"
-
 #include "api/closing.h"
+#include "bounds.h"
+
+#include "internal.h" /* last: see hooks.h */
 
 CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr), CUgraphNode *node,
                          CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer)
@@ -18,6 +19,8 @@ CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgr
 
 CUdeviceptr node_begins(CUgraphNodeParams *node)
 {
+    if (is_active() && node && node->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+        bounds_node_copies(&node->memcpy.copyParams, node->memcpy.copyCtx);
     if (!is_active() || !node || node->type != CU_GRAPH_NODE_TYPE_MEM_FREE || !is_ours(node->free.dptr))
         return 0;
     CUdeviceptr pointer = node->free.dptr, own = heap_node_of(pointer);

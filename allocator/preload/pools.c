@@ -267,7 +267,7 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute att
     if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
         __atomic_store_n(&pool->used_high, __atomic_load_n(&pool->used, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
     } else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
-        __atomic_store_n(&pool->mapped_high, __atomic_load_n(&pool->mapped, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+        __atomic_store_n(&pool->mapped_high, reserved(pool), __ATOMIC_RELAXED);
     } else if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
         __atomic_store_n(&pool->threshold, *(const cuuint64_t *)value, __ATOMIC_RELAXED);
     }
@@ -312,36 +312,4 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool handle)
         pools_changed();
     }
     return result;
-}
-
-/* Access is granted per device, not per pool, and is never taken back. */
-void pool_shared(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
-{
-    unsigned owner = is_active() ? pool_of_handle(handle) : 0;
-    for (size_t i = 0; owner && i < count; i++) {
-        if (map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
-            share(pools[owner].device, map[i].location.id);
-    }
-}
-
-/* ---- peer access: which GPU may access which other GPU's buffers ---- */
-
-void share(int device, int peer)
-{
-    static int has_warned; /* atomic */
-    if (device == peer)
-        return;
-    if (preload_options->peers != PEERS_OFF)
-        heap_share(device, peer); /* fast if already done */
-    else if (!__atomic_exchange_n(&has_warned, 1, __ATOMIC_RELAXED))
-        output_say("cufence: GPU %d gets no access to the buffers of GPU %d, because peers=off says so\n", peer, device);
-}
-
-/* The current context's device gets access to memory allocated in the other context. */
-void peer_enabled(CUcontext context)
-{
-    struct context *peer = is_active() ? context_current() : NULL;
-    struct context *owner = peer ? context_of(context) : NULL;
-    if (owner)
-        share(owner->device, peer->device);
 }

@@ -45,7 +45,7 @@ static void show(const struct host_call *call, CUstream stream)
     {                                                                                                                          \
         struct order_copy copied;                                                                                              \
         struct host_access access;                                                                                             \
-        struct host_call this_call = {base, __builtin_frame_address(0), NULL, NULL};                                           \
+        struct host_call this_call = {base, __builtin_frame_address(0), NULL, NULL, on};                                       \
         const struct host_call *const call = &this_call;                                                                       \
         if (order_is_wanted()) {                                                                                               \
             copied = (struct order_copy){                                                                                      \

@@ -2,6 +2,7 @@
 
 #include "kernels.ptx.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sim.h>
 #include <time.h>
@@ -65,10 +66,14 @@ static void sim_fill(const cusim_thread *thread, void *const *arguments)
 
 static void sim_fetch(const cusim_thread *thread, void *const *arguments)
 {
-    static void *(*find)(unsigned long long);
+    static void *(*find)(unsigned long long object); /* of the simulated device's library: sim.h */
     (void)thread;
-    (void)find;
-    (void)arguments;
+    if (!find)
+        *(void **)&find = dlsym(RTLD_DEFAULT, "cusim_texture");
+    const float *from = find(*(const uint64_t *)arguments[0]);
+    float *to = (float *)*(const uintptr_t *)arguments[1];
+    for (uint32_t i = 0; i < *(const uint32_t *)arguments[2]; i++)
+        to[i] = from[i];
 }
 
 void cusim_program_kernels(void (*add)(const cusim_kernel *kernel));

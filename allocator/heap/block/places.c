@@ -23,6 +23,24 @@ struct place *place_of(const struct facts *facts)
     return &table[STACKS + (hash >> 48)];
 }
 
+int places_want;
+
+uint32_t place_align(const struct facts *facts)
+{
+    return UINT32_C(1) << __atomic_load_n(&place_of(facts)->align_log2, __ATOMIC_RELAXED);
+}
+
+int place_wants(const struct facts *facts, uint32_t align)
+{
+    struct place *place = place_of(facts);
+    uint8_t wanted = (uint8_t)(31 - __builtin_clz(align)), before = __atomic_load_n(&place->align_log2, __ATOMIC_RELAXED);
+    if (before >= wanted)
+        return 0;
+    __atomic_store_n(&place->align_log2, wanted, __ATOMIC_RELAXED);
+    __atomic_store_n(&places_want, 1, __ATOMIC_RELEASE);
+    return 1;
+}
+
 int place_is_due(const struct place *place)
 {
     return __atomic_load_n(&place->round, __ATOMIC_RELAXED) != __atomic_load_n(&round_now, __ATOMIC_RELAXED);

@@ -23,12 +23,16 @@ struct place {
     uint32_t packed;           /* its small allocations since packing began; see packing_wants() */
     uint8_t round;             /* of its latest turn; 0: none yet */
     uint8_t is_known;
-    uint8_t is_listed; /* background thread only */
+    uint8_t is_listed;  /* background thread only */
+    uint8_t align_log2; /* what its buffers were seen to need; 0: nothing more */
 };
 
 struct place *place_of(const struct facts *facts);
 int place_is_due(const struct place *place);
 void place_had_turn(struct place *place);
+extern int places_want; /* atomic: some place has buffers that need a larger alignment than the option gives */
+uint32_t place_align(const struct facts *facts);            /* in bytes */
+int place_wants(const struct facts *facts, uint32_t align); /* notes it; 0: it was known */
 void place_see(const struct facts *freed, uint64_t now); /* by the background thread, like the following */
 struct place *places_first(void);                        /* the list; NULL: none known */
 struct place *place_after(struct place *place);          /* the next in the list, or its first one */
