@@ -306,10 +306,9 @@ int heap_has_room_for_graph(const struct heap_request *wanted);
 /*
  * A graph launch re-allocates those of its buffers that the program has freed. Call heap_graph_launch() before each launch. The
  * other two identify the graph: call one after a successful instantiation, the other before an executable is destroyed.
- *   is_auto_freed   each launch frees what the previous one left allocated, so the program need not free it again
  */
 void heap_graph_launch(CUgraphExec executable);
-void heap_graph_instantiated(CUgraphExec executable, CUgraph graph, int is_auto_freed);
+void heap_graph_instantiated(CUgraphExec executable, CUgraph graph);
 void heap_executable_gone(CUgraphExec executable);
 
 /* Call right before a stream is destroyed, with RANK_TOUCH held: its freed buffers become available to other streams once its

@@ -148,7 +148,7 @@ struct block *memory_map(struct books *books, const struct heap_request *wanted,
     int device = wanted->device, is_brief = !wanted->is_last_try && heap_options->fallback && was_just_full(device);
     int is_alone = reserve == RESERVE && heap_options->small != SMALL_MAP && wanted->size <= CELLS_SIZE_MOST;
     /* A synchronisation would invalidate a capture, and the program's own calls don't wait natively. */
-    int hardest = is_brief ? -1 : is_captured || !may_wait(wanted) ? 1 : 2;
+    int hardest = is_brief || is_captured || !may_wait(wanted) ? 1 : 2;
     if (!is_captured && memory_is_scarce(books, wanted, reserve) && stays_scarce(books, wanted, reserve)) {
         *status = memory_still_full(device, wanted->size);
         return NULL;
@@ -157,12 +157,12 @@ struct block *memory_map(struct books *books, const struct heap_request *wanted,
     for (int level = 0; !block && level <= hardest; level++) {
         if (!heap_lacks_room(*status))
             return NULL;
-        if (level >= 1) {
+        if (level >= 1 && !is_brief)
             worker_look(VISIT_MS);
+        if (level >= 1)
             pools_lend(books);
-        }
         memory_release(books, device, level);
-        if (level >= 1) { /* it may have had the second mapping of what was released just now */
+        if (level >= 1 && !is_brief) { /* it may have had the second mapping of what was released just now */
             await_worker(books);
             memory_release(books, device, 0);
         }

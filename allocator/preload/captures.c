@@ -97,11 +97,11 @@ void capture_reordered(CUstream handle, unsigned flags)
         heap_reordered(stream);
 }
 
-void graph_instantiated(CUgraphExec executable, CUgraph graph, unsigned long long flags)
+void graph_instantiated(CUgraphExec executable, CUgraph graph)
 {
     if (!is_active())
         return;
-    heap_graph_instantiated(executable, graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
+    heap_graph_instantiated(executable, graph);
     if (lens_now())
         lens_now()->graph_instantiated(executable, graph);
 }

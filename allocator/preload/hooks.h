@@ -55,6 +55,7 @@
 #undef cuStreamBatchMemOp
 #undef cuWaitExternalSemaphoresAsync
 #undef cuGraphAddNode
+#undef cuGraphInstantiate
 #undef cuMemcpyBatchAsync
 #undef cuMemcpy3DBatchAsync
 #undef cuMemcpyWithAttributesAsync
@@ -273,11 +274,17 @@ typedef int map_class; /* an enum of that size */
          (stream, nodes, edges, count, flags))                                                                                 \
     HOOK_TWINS(HOOK, cuStreamEndCapture, "cuStreamEndCapture", 10000, _ptsz, 10000, BY_HAND, 1,                                \
          (CUstream stream, CUgraph *graph), (stream, graph))                                                                   \
+    HOOK(cuGraphInstantiate, "cuGraphInstantiate", 10000, 0, AFTER, graph_instantiated(*executable, graph),                    \
+         (CUgraphExec *executable, CUgraph graph, CUgraphNode *node, char *log, size_t size),                                  \
+         (executable, graph, node, log, size))                                                                                 \
+    HOOK(cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, 0, AFTER, graph_instantiated(*executable, graph),                 \
+         (CUgraphExec *executable, CUgraph graph, CUgraphNode *node, char *log, size_t size),                                  \
+         (executable, graph, node, log, size))                                                                                 \
     HOOK(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, 0, AFTER,                                          \
-         graph_instantiated(*executable, graph, flags), (CUgraphExec *executable, CUgraph graph, unsigned long long flags),    \
+         graph_instantiated(*executable, graph), (CUgraphExec *executable, CUgraph graph, unsigned long long flags),           \
          (executable, graph, flags))                                                                                           \
     HOOK_TWINS(HOOK, cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, _ptsz, 12000, AFTER,                 \
-         graph_instantiated(*executable, graph, parameters ? parameters->flags : 0),                                           \
+         graph_instantiated(*executable, graph),                                                                               \
          (CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), (executable, graph, parameters)) \
     HOOK(cuGraphExecDestroy, "cuGraphExecDestroy", 10000, 0, BEFORE, executable_ends(executable), (CUgraphExec executable),    \
          (executable))                                                                                                         \

@@ -130,7 +130,7 @@ void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresu
 CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr), CUgraphNode *node,
                          CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer);
 void freed_by_node(CUdeviceptr *pointer); /* translates what a node tells that it frees */
-void graph_instantiated(CUgraphExec executable, CUgraph graph, unsigned long long flags);
+void graph_instantiated(CUgraphExec executable, CUgraph graph);
 void executable_ends(CUgraphExec executable);
 
 /* contexts.c: call once, at the start. Returns 0 if out of host memory. */

@@ -13,6 +13,8 @@ static CUresult returned_fault(const struct context *context)
     CUresult fault = failure();
     if (fault == CUDA_SUCCESS)
         fault = __atomic_load_n(&context->fault, __ATOMIC_RELAXED);
+    if (fault == CUDA_SUCCESS)
+        fault = driver->cuCtxSynchronize(); /* the driver has refused a call because of it, and refuses this one at once */
     return fault != CUDA_SUCCESS ? fault : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 

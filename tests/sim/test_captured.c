@@ -28,14 +28,13 @@ static struct made make_graph(void)
     CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)made.memory, 1, BYTES, made.stream));
     CHECK_CU(cuStreamEndCapture(made.stream, &graph));
     CHECK_CU(cuGraphInstantiate(&made.executable, graph, 0));
-    heap_graph_instantiated(made.executable, graph, 0);
+    heap_graph_instantiated(made.executable, graph);
     made.pool = books_of(stream->context)->pools;
     CHECK(made.pool != NULL && made.pool->graph == graph && made.pool->launches == 0);
     return made;
 }
 
-/* Launches are counted only while some buffer is in the program's past and in a graph's future. One of a context that is gone
- * is not: else every launch would be counted, and take a lock, until the process ends. */
+/* Launches are counted only while some buffer is a graph's. One of a context that is gone is not: else every launch would be counted, and take a lock, until the process ends. */
 STORY(a_context_takes_its_graphs_along)
 {
     CUcontext own, primary;
@@ -43,17 +42,19 @@ STORY(a_context_takes_its_graphs_along)
     CHECK_CU(cuDevicePrimaryCtxRetain(&primary, 0));
     CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
     struct made gone = make_graph();
+    heap_graph_launch(gone.executable);
     CHECK_OK(cufence_free(gone.memory, gone.stream));
     heap_graph_launch(gone.executable);
-    CHECK(gone.pool->launches == 1);
+    CHECK(gone.pool->launches == 2);
     context_ended(own);
     CHECK_CU(cuCtxDestroy(own));
+    heap_graph_launch(gone.executable);
+    CHECK(gone.pool->launches == 2);
 
     CHECK_CU(cuCtxSetCurrent(primary));
     struct made left = make_graph();
     heap_graph_launch(left.executable);
-    CHECK(left.pool->launches == 0);
     CHECK_OK(cufence_free(left.memory, left.stream));
     heap_graph_launch(left.executable);
-    CHECK(left.pool->launches == 1);
+    CHECK(left.pool->launches == 2);
 }

@@ -77,7 +77,7 @@ TEST_WITH(a_capture_goes_on_until_it_ends, NULL, finish)
                 "end by a stream that was drawn in: CUDA_ERROR_STREAM_CAPTURE_UNMATCHED\n"
                 "the second's end: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED\n"
                 "free: CUDA_SUCCESS\n"
-                "end: CUDA_SUCCESS\n"
+                "end: CUDA_ERROR_ILLEGAL_STATE\n"
                 "synchronise: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n"
                 "end: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED\n"
                 "synchronisations of a free: 1\n");

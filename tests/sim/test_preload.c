@@ -69,7 +69,7 @@ TEST_WITH(addresses_belong_to_their_buffer, NULL, finish)
     expect_the_same("ranges", NULL, 0,
                     "range begins at 0, has 1000\n"
                     "attribute begins at 0, has 1000\n"
-                    "context known type 2 pointer +1 managed 0 device 0 size 1000 pool default\n"
+                    "context none type 2 pointer +1 managed 0 device 0 size 1000 pool default\n"
                     "range of a host address: CUDA_ERROR_NOT_FOUND\n"
                     "host address: context none type 0\n"
                     "range of freed memory: CUDA_ERROR_NOT_FOUND\n"

@@ -50,7 +50,6 @@ struct pool {
     unsigned blocks;        /* atomic: blocks in it, live or not */
     struct freelist *lists; /* under RANK_BOOKS, like everything to `held_count` */
     CUgraph graph;          /* of a capture; NULL once another graph may have the handle */
-    int is_auto_freed;      /* see heap_graph_instantiated() */
     uint64_t launches;      /* atomic: counted only while any block is returned */
     struct block *returned;
     struct pool **held; /* captures whose memory this graph frees */

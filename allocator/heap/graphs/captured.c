@@ -5,22 +5,13 @@
  */
 #include "graphs.h"
 
+#include "base/aside.h"
 #include "base/hash.h"
 
 #include <stdlib.h>
 
 static int has_gone;      /* atomic: a graph was destroyed since captures_are_gone() */
 static unsigned returned; /* atomic: number of blocks in lists of returned ones */
-
-#define GRAPHS_PART 4 /* of the device's memory */
-
-int heap_has_room_for_graph(const struct heap_request *wanted)
-{
-    size_t total = 0;
-    const struct books *books = books_of(wanted->context);
-    uint64_t captured = books ? __atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED) : 0;
-    return driver->cuDeviceTotalMem(&total, wanted->device) != CUDA_SUCCESS || captured + wanted->size <= total / GRAPHS_PART;
-}
 
 int captures_are_gone(void)
 {
@@ -70,21 +61,19 @@ static struct executable *executables;
 static struct lock executables_lock = LOCK(RANK_EXECUTABLES);
 static uint64_t other_launches; /* atomic: launches of unknown executables, while any block is returned */
 
-static struct pool *pool_of_graph(CUgraph graph, int is_auto_freed)
+static struct pool *pool_of_graph(CUgraph graph)
 {
     struct pool *pool = NULL;
     for (struct books *books = books_next(NULL, -1); books && !pool; books = books_next(books, -1)) {
         HOLD(&books->lock);
         LL_SEARCH_SCALAR(books->pools, pool, graph, graph);
-        if (pool)
-            pool->is_auto_freed |= is_auto_freed;
     }
     return pool;
 }
 
-void heap_graph_instantiated(CUgraphExec handle, CUgraph graph, int is_auto_freed)
+void heap_graph_instantiated(CUgraphExec handle, CUgraph graph)
 {
-    struct pool *pool = graph ? pool_of_graph(graph, is_auto_freed) : NULL;
+    struct pool *pool = graph ? pool_of_graph(graph) : NULL;
     struct executable *executable = pool ? malloc(sizeof *executable) : NULL;
     if (!executable)
         return;
@@ -324,8 +313,7 @@ static int release(struct pool *pool, struct block **gone)
     {
         /* If the graph was launched since, the buffer is allocated again, and stays so although the graph is destroyed. The
          * program may be freeing it right now. */
-        int is_live =
-            !pool->is_auto_freed && !(block->returned & RETURNED_CAPTURED) && block->returned_launches != launches_of(pool);
+        int is_live = !(block->returned & RETURNED_CAPTURED) && block->returned_launches != launches_of(pool);
         if (!is_live && index_claim(__atomic_load_n(&block->facts.address, __ATOMIC_RELAXED)) != block)
             continue; /* it is being freed by another thread, which will also unlist it */
         unlist(block);
@@ -380,4 +368,23 @@ void captures_collect(struct books *books)
     }
     lock_release(&books->lock);
     blocks_unmap(gone);
+}
+
+#define GRAPHS_PART 4 /* of the device's memory */
+
+static void collect_aside(void *books)
+{
+    SCOPE scope = scope_enter(((struct books *)books)->context);
+    captures_collect(books);
+}
+
+int heap_has_room_for_graph(const struct heap_request *wanted)
+{
+    size_t total = 0;
+    struct books *books = books_of(wanted->context);
+    if (!books || driver->cuDeviceTotalMem(&total, wanted->device) != CUDA_SUCCESS)
+        return 1;
+    if (__atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED) + wanted->size > total / GRAPHS_PART)
+        aside_call(collect_aside, books);
+    return __atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED) + wanted->size <= total / GRAPHS_PART;
 }

@@ -95,7 +95,6 @@ static struct pool *obtain_capture(struct books *books, uint64_t capture)
         spare->is_capture = 1;
         __atomic_store_n(&spare->id[1], capture, __ATOMIC_RELAXED);
         spare->graph = NULL;
-        spare->is_auto_freed = 0;
         __atomic_store_n(&spare->is_unordered, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->references, 1, __ATOMIC_RELEASE);
     }

@@ -100,7 +100,7 @@ STORY(prepared)
     begin_and_hold_up(&thread, begin_another, "cuEventRecord", 300000);
     set_latency("cuEventRecord", 0); /* the other's call has begun */
     if (captures) {
-        MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
         say("in the capture", cu.cuMemsetD8Async(kept, 1, BYTES, stream));
         pthread_join(thread, NULL);
         /* Whether the frees have passed is asked for another stream's sake: of an event in the capture that would break it. */
@@ -143,7 +143,7 @@ STORY(uneven_end)
     MUST(cu.cuMemsetD8Async(kept, 1, BYTES, captured));
     pthread_create(&thread, NULL, end_elsewhere, NULL);
     pthread_join(thread, NULL);
-    /* A second capture, into which a third stream is drawn that cannot end it. */
+    /* That has ended it. A second capture, into which a third stream is drawn that cannot end it. */
     CUstream drawn = new_stream();
     CUevent event;
     MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -175,7 +175,7 @@ STORY(into_graph)
     MUST(cu.cuMemAlloc(&kept, BYTES));
     MUST(cu.cuMemAlloc(&other, BYTES));
     MUST(cu.cuGraphCreate(&graph, 0));
-    MUST(cu.cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    MUST(cu.cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
     MUST(cu.cuMemsetD8Async(kept, 1, BYTES, stream));
     say("free", cu.cuMemFree(other));
     say("end", cu.cuStreamEndCapture(stream, &same));
