@@ -1,4 +1,6 @@
 /* Notes captures in progress, during which cufence must not synchronise a context, and has their memory followed. */
+#include "base/aside.h"
+#include "base/clock.h"
 #include "base/output.h"
 #include "launch/lens_table.h"
 
@@ -32,6 +34,31 @@ int capture_is_on(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+static int have_begun; /* atomic: some stream has begun a capture */
+static int held_off;   /* atomic: threads between captures_hold_off() and captures_go_on() */
+
+int captures_hold_off(void)
+{
+    __atomic_add_fetch(&held_off, 1, __ATOMIC_SEQ_CST);
+    return !__atomic_load_n(&have_begun, __ATOMIC_SEQ_CST);
+}
+
+void captures_go_on(void)
+{
+    __atomic_sub_fetch(&held_off, 1, __ATOMIC_RELEASE);
+}
+
+#define HOLD_OFF_MS 50 /* a thread may be waiting for a device that waits for the host */
+
+static void begin_first(void *unused)
+{
+    const uint64_t until = monotonic_ms() + HOLD_OFF_MS;
+    (void)unused;
+    __atomic_store_n(&have_begun, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&held_off, __ATOMIC_SEQ_CST) && monotonic_ms() < until)
+        aside_sleep(50);
+}
+
 /* Prepares the capture's context before the capture begins, and keeps our threads from using the stream meanwhile. */
 struct stream *capture_begins(CUstream handle)
 {
@@ -39,6 +66,8 @@ struct stream *capture_begins(CUstream handle)
     if (stream && !preload_options->graphs)
         tell_of_graphs();
     if (stream) {
+        if (!__atomic_load_n(&have_begun, __ATOMIC_RELAXED))
+            aside_call(begin_first, NULL);
         heap_prepare_capture(stream->context);
         heap_capture_begins(stream);
         stream_touch_begin(stream);

@@ -40,8 +40,9 @@ static void give_back(const struct heap_claim *claim, struct stream *stream, enu
     pool_freed(&freed);
 }
 
-/* While a stream captures, a synchronisation of its context would invalidate the capture. The driver's own cuMemFree does not, and
- * waits all the same. */
+/* A synchronisation of a context invalidates the captures in it, whichever thread and mode they are of, also one that begins right
+ * now. The driver's own cuMemFree does not, and waits all the same; but it needs memory of its own, which takes twice as long. So it
+ * waits in a process that has captured. */
 static CUresult wait_by_free(void)
 {
     CUdeviceptr any;
@@ -60,7 +61,9 @@ static CUresult wait_for_users(struct context *context)
     if (driver->cuCtxPushCurrent(context->handle) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    CUresult result = heap_captures() ? wait_by_free() : synchronised(context, driver->cuCtxSynchronize);
+    int may_synchronise = captures_hold_off();
+    CUresult result = may_synchronise ? synchronised(context, driver->cuCtxSynchronize) : wait_by_free();
+    captures_go_on();
     pthread_setcancelstate(cancel_state, NULL);
     driver->cuCtxPopCurrent(&popped);
     return result;

@@ -112,6 +112,9 @@ void green_created(CUgreenCtx green, CUdevice device);
 CUresult capture_forbids(void);       /* captures.c: the error of a call that a capture in progress does not allow; CUDA_SUCCESS: it may
                                          be made. Some such calls end the capture, as they do natively */
 int capture_is_on(CUstream stream);   /* whether this stream captures */
+int captures_hold_off(void);          /* until captures_go_on(): whether a context may be synchronised, since no stream has ever begun
+                                         a capture. The first that does waits for that a moment */
+void captures_go_on(void);
 struct stream *capture_begins(CUstream stream); /* captures.c, as the next four: NULL if it is not followed */
 CUresult capture_begun(CUresult result, struct stream *stream);
 void capture_reordered(CUstream stream, unsigned flags);

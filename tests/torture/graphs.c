@@ -214,6 +214,7 @@ int step_capture(struct world *world)
     struct capture capture = {number, queue, graph, &world->contexts[on->context].kernels, on->handle};
     queue_enter(world, queue);
     say(world, "capture queue %d as graph %d", queue, number);
+    captures_begin();
     MUST(world, cu.cuStreamBeginCapture(on->handle, CU_STREAM_CAPTURE_MODE_RELAXED));
     on->is_captured = 1;
     world->depth++;
@@ -227,6 +228,7 @@ int step_capture(struct world *world)
     queue_enter(world, queue);
     say(world, "end of the capture");
     MUST(world, cu.cuStreamEndCapture(on->handle, &graph->graph));
+    captures_end();
     MUST(world, cu.cuGraphInstantiateWithFlags(&graph->executable, graph->graph, 0));
     if (chance(world, 40)) {
         MUST(world, cu.cuGraphDestroy(graph->graph));

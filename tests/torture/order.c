@@ -244,13 +244,27 @@ void sync_queue(struct world *world, int number)
     host_covers(world, &before);
 }
 
+static pthread_rwlock_t capturing = PTHREAD_RWLOCK_INITIALIZER;
+
+void captures_begin(void)
+{
+    pthread_rwlock_rdlock(&capturing);
+}
+
+void captures_end(void)
+{
+    pthread_rwlock_unlock(&capturing);
+}
+
 void sync_context(struct world *world, int context)
 {
     struct clock all = clock_of_context(world, context, 0);
     release_context(world, context);
     say(world, "synchronise context %d", context);
     context_enter(world, context);
+    pthread_rwlock_wrlock(&capturing);
     MUST(world, cu.cuCtxSynchronize());
+    pthread_rwlock_unlock(&capturing);
     host_covers(world, &all);
 }
 

@@ -59,9 +59,6 @@ static void draw_weights(struct world *world, unsigned weights[KINDS])
         /* Concurrent programs meet in what they share inside cufence: the lists of streams, and captures. */
         if (world->is_shared && (kinds[i].step == step_capture || kinds[i].step == step_stream))
             weights[i] = kinds[i].weight * 3;
-        /* A real driver refuses to synchronise a context while another world captures in it. */
-        if (world->is_shared && kinds[i].step == step_capture && !sim.set_latency)
-            weights[i] = 0;
     }
 }
 

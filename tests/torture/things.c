@@ -225,6 +225,8 @@ int step_reset(struct world *world)
     MUST(world, is_release ? cu.cuDevicePrimaryCtxRelease(device) : cu.cuDevicePrimaryCtxReset(device));
     context_end(world, device);
     MUST(world, cu.cuDevicePrimaryCtxRetain(&handle, device));
+    if (!is_release) /* a reset releases nothing: it is still retained once */
+        MUST(world, cu.cuDevicePrimaryCtxRelease(device));
     context_add(world, device, handle, device, NULL);
     for (int other = 0; other < settings.devices; other++) {
         if (other != device) {
