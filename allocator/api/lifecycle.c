@@ -105,6 +105,46 @@ static int wait_for_dump(pthread_t thread)
     return dumps_seem_begun(contexts) && thread_join_within(thread, MAKING_DUMP_MS);
 }
 
+static void *ask_streams(void *is_idle)
+{
+    int is = 1;
+    for (struct context *context = context_next(NULL); context && is; context = context_next(context))
+        is = context_is_idle(context);
+    __atomic_store_n((int *)is_idle, is, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+#define ASK_MS 1000
+
+/* A device that synchronises no more although all streams say that they are done, has faulted, and the driver has told nobody. */
+static int has_swallowed(void)
+{
+    static int is_idle; /* atomic */
+    pthread_t thread;
+    if (!monitor_is_armed() || !contexts_are_watched() || thread_start(&thread, ask_streams, &is_idle) != 0)
+        return 0;
+    if (thread_join_within(thread, ASK_MS))
+        return __atomic_load_n(&is_idle, __ATOMIC_ACQUIRE);
+    pthread_detach(thread);
+    return 0;
+}
+
+#define SWALLOWED_MS 30000
+
+/* Waits for the dump of such a fault. Returns whether the thread that synchronises has ended. */
+static int wait_for_swallowed(pthread_t thread)
+{
+    const uint64_t until = monotonic_ms() + SWALLOWED_MS;
+    while (monotonic_ms() < until) {
+        if (thread_join_within(thread, 100))
+            return 1;
+        if (monitor_wait(0) == CUFENCE_ERROR_TIMEOUT)
+            return wait_for_dump(thread);
+    }
+    fault_swallow(kernels_only_device());
+    return 0;
+}
+
 /* Waits until all work on the devices is done, because faults of work still running at exit must be reported too. A kernel that
  * waits for the host, or works on, must not keep the process alive: only a dump that has begun is waited for longer than
  * wait_ms says, and no more is waited for after a wait in vain. Returns 1 if all work is done. */
@@ -114,10 +154,12 @@ static int wait_for_devices(void)
     pthread_t thread;
     if (is_in_vain || !process.options.exit_wait || thread_start(&thread, synchronise_all, NULL) != 0)
         return 0;
-    if (thread_join_within(thread, process.options.exit_wait) || wait_for_dump(thread))
+    if (thread_join_within(thread, process.options.exit_wait) || wait_for_dump(thread) ||
+        (has_swallowed() && wait_for_swallowed(thread)))
         return 1;
-    output_say("cufence: the device was still working %llu ms after the program's end; later faults are not reported\n",
-               (unsigned long long)process.options.exit_wait);
+    if (!fault_is_swallowed())
+        output_say("cufence: the device was still working %llu ms after the program's end; later faults are not reported\n",
+                   (unsigned long long)process.options.exit_wait);
     pthread_detach(thread);
     is_in_vain = 1;
     return 0;
@@ -225,8 +267,8 @@ static void conclude(void *argument)
     monitor_stop(is_synchronised ? DUMP_MS : 0);
     heap_close();
     int is_told = await_reports();
-    int has_failed = is_synchronised && driver_has_faulted(exit_result);
-    if (has_failed && !delivery_count() && !delivery_known()) {
+    int has_failed = fault_is_swallowed() || (is_synchronised && driver_has_faulted(exit_result));
+    if (has_failed && !fault_is_swallowed() && !delivery_count() && !delivery_known()) {
         const char *name = "a kernel's exception";
         driver->cuGetErrorName(exit_result, &name);
         output_note("a kernel has faulted: %s; without a core dump, nothing more is known", name);

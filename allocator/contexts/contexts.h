@@ -225,6 +225,10 @@ void stream_touch_begin(struct stream *stream);
 int stream_touch_try(struct stream *stream);
 void stream_touch_end(struct stream *stream);
 
+/* Whether every stream of the context says that its work is done. 0 also where one cannot be asked: it captures, or is another
+ * thread's own, or in use by another thread. Asks the driver about each. */
+int context_is_idle(struct context *context);
+
 /* stream_used_behind(): call before the background thread gives the stream work of ours. stream_behind_ns(): when that was last
  * (of the monotonic clock, 0: never), to this stream or, for the legacy stream, to any of its context. Shortly after it the
  * stream may be busy although the program has just synchronised with it. */

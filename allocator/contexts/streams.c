@@ -288,6 +288,41 @@ void streams_end_within(struct context *within)
     contexts_changed();
 }
 
+/* ---- whether they are idle ---- */
+
+static int is_idle(struct stream *stream)
+{
+    int is = 0;
+    if (!stream_is_named_here(stream) || !stream_touch_try(stream))
+        return 0;
+    struct scope scope = scope_enter_stream(stream);
+    is = scope.pushed && driver->cuStreamQuery(stream->handle) == CUDA_SUCCESS;
+    scope_leave(scope);
+    stream_touch_end(stream);
+    return is;
+}
+
+/* The next stream of the context after `previous` (NULL: the first). */
+static struct entry *next_of(const struct context *context, const struct entry *previous)
+{
+    HOLD(&lock);
+    struct entry *entry = previous ? previous->next : all;
+    while (entry && !(entry->is_used && entry->stream.context == context))
+        entry = entry->next;
+    return entry;
+}
+
+int context_is_idle(struct context *context)
+{
+    if (!is_idle(&context->legacy))
+        return 0;
+    for (struct entry *entry = next_of(context, NULL); entry; entry = next_of(context, entry)) {
+        if (!is_idle(&entry->stream) && entry->is_used)
+            return 0;
+    }
+    return 1;
+}
+
 /* ---- per-thread streams ---- */
 
 /* Runs when a thread ends, before the driver's own thread cleanup: that runs from pthread keys, or was registered before the

@@ -131,6 +131,7 @@ static int parse_setting(const char *key, char *value)
         {"depth", 1, 1000000, &config.depth, NULL},
         {"slow", 1, 1000000, &config.slow, NULL},
         {"late_dump", 1, 10000, &config.late_dump, NULL},
+        {"swallow", 1, 60000, &config.swallow, NULL},
     };
     size_t number = 0, i = 0;
     int version;
@@ -173,7 +174,7 @@ CUresult config_load(void)
             fprintf(stderr,
                     "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
                     "memory=SIZE, reserve=SIZE, space=SIZE (2M or more), latency=MICROSECONDS, slow=MICROSECONDS, "
-                    "late_dump=MILLISECONDS, depth=COUNT, reuse=0|1, "
+                    "late_dump=MILLISECONDS, swallow=MILLISECONDS, depth=COUNT, reuse=0|1, "
                     "strict=0|1, shareable=0|1, padding=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
                     "fail=CALL:NTH:CODE\n",
                     text, item, SIM_MAX_DEVICES);

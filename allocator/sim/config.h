@@ -24,6 +24,7 @@ struct sim_config {
     unsigned is_strict; /* abort on a stale handle */
     unsigned depth;     /* pieces of work that a stream's queue has room for */
     unsigned slow;      /* microseconds by which cufence's kernels may be late */
+    unsigned swallow;   /* milliseconds from a fault to its dump, in which the device stands and all work is said to be done */
     unsigned late_dump; /* milliseconds from a fault's error to its dump; 0: the dump comes first, and there is no error */
 };
 

@@ -47,7 +47,8 @@ struct CUctx_st {
     struct CUstream_st *marker;  /* for events of the whole context; created on demand, under the queue lock */
     uint64_t held_until;         /* work of the marker that later work of the context waits for; under the queue lock */
     struct CUstream_st *streams; /* of a home: its own and its green contexts' streams; under the queue lock */
-    int dumps_in_progress;       /* of a home, under the queue lock */
+    int dumps_in_progress;       /* of a home, under the queue lock, like the next */
+    uint64_t stopped;            /* the last work that was submitted when the device stopped (swallow=); 0: it runs */
     unsigned submitters;         /* of a home: threads that wait for room in a queue; under the queue lock */
     uint64_t admissions;         /* of a home: how many have had their turn; under the queue lock */
     /* Of a home, under contexts_lock: ids of those whose memory its device may access; the last ones, also if they have ended.

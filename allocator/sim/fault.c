@@ -169,6 +169,11 @@ int fault_report(const struct fault_site *site)
     context_dump_settings(context, &settings);
     /* Measured: if several processes fault at once, one of them may get the error before its dump. */
     unsigned late_ms = config_get()->late_dump;
+    if (settings.is_enabled && config_get()->swallow) {
+        stream_stop(context, 1);
+        usleep(config_get()->swallow * 1000);
+        stream_stop(context, 0);
+    }
     if (settings.is_enabled) {
         stream_count_dumps(context, 1);
         coredump_write(site, &settings, late_ms);

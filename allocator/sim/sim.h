@@ -34,6 +34,8 @@
  *                       whatever creates or destroys streams and events
  *   slow=US             some of cufence's own kernels begin up to so many microseconds late, as on a GPU that the program
  *                       keeps full
+ *   swallow=MS          a fault's dump begins this many milliseconds later. Meanwhile the device runs nothing, and whoever
+ *                       asks for work that was submitted before hears that it is done, as on a busy GPU (driver 580.159)
  *   late_dump=MS        a fault's error is set at once, and its dump begins this many milliseconds later
  *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; with NTH 0 every call does. May be
  *                       given several times

@@ -142,10 +142,20 @@ static int is_waited_for(CUcontext context, const struct CUstream_st *stream, co
     return stream == other || is_ordered(stream, other);
 }
 
+/* The last work in the queue up to a number. */
+static uint64_t last_of(const struct CUstream_st *stream, uint64_t serial)
+{
+    uint64_t last = 0;
+    for (const struct work *work = stream->first; work != NULL && work->serial <= serial; work = work->next)
+        last = work->serial;
+    return last;
+}
+
 static int is_idle_up_to(CUcontext context, const struct CUstream_st *stream, uint64_t serial)
 {
     for (const struct CUstream_st *other = context->home->streams; other != NULL; other = other->next) {
-        if (is_waited_for(context, stream, other) && other->first != NULL && other->first->serial <= serial)
+        if (is_waited_for(context, stream, other) && other->first != NULL && other->first->serial <= serial &&
+            (context->home->stopped == 0 || last_of(other, serial) > context->home->stopped))
             return 0;
     }
     return context->home->dumps_in_progress == 0;
@@ -200,6 +210,13 @@ void stream_detach_all(CUcontext context)
         if (!stream->is_closed && !is_programs)
             close_locked(stream);
     }
+}
+
+void stream_stop(CUcontext context, int is_stopped)
+{
+    HOLD(&queue_lock);
+    context->home->stopped = is_stopped ? last_serial : 0;
+    queue_progressed_locked();
 }
 
 void stream_count_dumps(CUcontext context, int change)

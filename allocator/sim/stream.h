@@ -105,6 +105,8 @@ void context_wait_locked(CUcontext context);
 /* Sets what the NULL stream means to the calling thread: its per-thread default stream, or the legacy one (initially). */
 void stream_use_own_default(int is_own);
 
+/* Until the second call, the device runs nothing more, and says that all work submitted before is done. */
+void stream_stop(CUcontext context, int is_stopped);
 /* Counts the core dumps of the context that are being written: synchronisations wait for them. */
 void stream_count_dumps(CUcontext context, int change);
 

@@ -28,6 +28,8 @@ static void *worker(void *argument)
             while (!ticket_is_done_locked(&work->after[i]))
                 queue_await_progress_locked();
         }
+        while (stream->context->home->stopped != 0)
+            queue_await_progress_locked();
         pthread_mutex_unlock(&queue_lock);
         operation_run(work->operation, stream->home);
         operation_release(work->operation);

@@ -37,8 +37,6 @@
 /* Of processes that fault on one device at once, some see the error before their dump: one of eight, and one of six, which
  * waited for it for 2 s in vain. */
 #define LATE_DUMP_MS 5000
-#define IDLE_FENCE_MS 1000
-#define BUSY_FENCE_MS 300
 #define PROGRESS_MS 1000 /* first progress line; the interval then doubles */
 #define MIB ((double)(1 << 20))
 
@@ -81,7 +79,7 @@ static void note_fault(int device)
         __atomic_store_n(&monitor.has_other_fault, 1, __ATOMIC_RELEASE);
 }
 
-static int has_faulted(int device)
+int monitor_knows_fault(int device)
 {
     if (__atomic_load_n(&monitor.has_other_fault, __ATOMIC_ACQUIRE))
         return 1;
@@ -89,11 +87,9 @@ static int has_faulted(int device)
     return device < 0 ? devices != 0 : device < 64 && (devices >> device & 1);
 }
 
-/* Returns 1 if a kernel faulted on the device of the current context, or on any device if no context is current. Makes no
- * driver call before the first fault. */
-static int has_kernel_fault(void)
+int monitor_has_fault(void)
 {
-    return has_faulted(-1) && has_faulted(kernels_current_device());
+    return monitor_knows_fault(-1) && monitor_knows_fault(kernels_current_device());
 }
 
 /* ---- from a dump to a report ---- */
@@ -203,7 +199,7 @@ static void explain(const struct dump *dump)
 /* ---- the thread ---- */
 
 /* While a second launch is waited for, the bytes may be those of the dump of a fault that cufence caused itself. */
-static int is_under_way(void)
+int monitor_is_under_way(void)
 {
     int has_bytes = dumps_have_bytes(&monitor.pipe); /* first: the thread sets what it does before it reads */
     enum work work = __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE);
@@ -212,7 +208,7 @@ static int is_under_way(void)
 
 static int is_report_due(void)
 {
-    return is_under_way() || monitor_is_busy() || untold_elsewhere();
+    return monitor_is_under_way() || monitor_is_busy() || untold_elsewhere();
 }
 
 /* Prints a first line before the dump is complete. Faults that cufence caused itself are not announced, nor what may be a dump
@@ -405,10 +401,15 @@ cufence_status monitor_wait(unsigned timeout_ms)
     return wait_while(is_report_due, timeout_ms);
 }
 
-struct patience {
-    uint64_t until_ns;
-    int is_out; /* the time has passed, and no dump has begun */
-};
+void monitor_await_reading(unsigned timeout_ms)
+{
+    wait_while(monitor_is_under_way, timeout_ms);
+}
+
+int monitor_returns_errors(void)
+{
+    return monitor.is_armed && monitor.options->on_fault == ON_FAULT_ERROR;
+}
 
 void monitor_await_report(void)
 {
@@ -427,59 +428,9 @@ void monitor_await_dump(void)
     if (!monitor.is_armed || __atomic_load_n(&is_in_vain, __ATOMIC_RELAXED))
         return;
     for (int waited = 0; waited < LATE_DUMP_MS; waited++) {
-        if (has_kernel_fault() || is_under_way())
+        if (monitor_has_fault() || monitor_is_under_way())
             return;
         aside_sleep(1000);
     }
     __atomic_store_n(&is_in_vain, 1, __ATOMIC_RELAXED);
-}
-
-static int has_lost_patience(void *user)
-{
-    struct patience *patience = user;
-    if (is_under_way())
-        return 1;
-    patience->is_out = monotonic_ns() >= patience->until_ns;
-    return patience->is_out;
-}
-
-/* Waits until a fault that the host can't see yet becomes visible. Returns 0 if the device was too busy to tell within `ms`. */
-static int fence(const struct context *context, unsigned ms)
-{
-    struct patience patience = {.until_ns = monotonic_ns() + ms * NS_PER_MS};
-    kernels_fence(context, has_faulted, has_lost_patience, &patience);
-    return !patience.is_out;
-}
-
-cufence_status monitor_flush(unsigned timeout_ms)
-{
-    if (monitor.is_armed && !delivery_is_in_handler())
-        fence(NULL, timeout_ms);
-    return monitor_wait(timeout_ms);
-}
-
-void fault_learn(int is_device_idle)
-{
-    static int is_usually_busy; /* atomic: other streams keep the device busy, so a fence only costs time */
-    const struct context *context;
-    if (delivery_is_in_handler())
-        return;
-    if (monitor.is_armed && !has_kernel_fault() && (context = context_current()) != NULL) {
-        if (is_device_idle)
-            fence(context, IDLE_FENCE_MS);
-        else if (!__atomic_load_n(&is_usually_busy, __ATOMIC_RELAXED) && !fence(context, BUSY_FENCE_MS))
-            __atomic_store_n(&is_usually_busy, 1, __ATOMIC_RELAXED);
-    }
-    wait_while(is_under_way, SETTLE_MS);
-}
-
-cufence_status fault_settle(int is_device_idle)
-{
-    fault_learn(is_device_idle);
-    if (!has_kernel_fault() || monitor.options->on_fault != ON_FAULT_ERROR)
-        return CUFENCE_OK;
-    int device = kernels_current_device();
-    for (int waited = 0; waited < SETTLE_MS && !kernels_have_failed(device); waited++)
-        aside_sleep(1000);
-    return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted; the report tells which");
 }

@@ -61,6 +61,21 @@ TEST_WITH(a_late_dump_is_waited_for, NULL, finish)
     }
 }
 
+/* The driver calls all work done, and begins its dump when the program may be long gone. */
+TEST_WITH(a_fault_that_the_driver_swallows_is_waited_for, NULL, finish)
+{
+    const struct {
+        const char *story, *out;
+        int status;
+    } ends[] = {{"overrun plain context", "context: CUDA_ERROR_ILLEGAL_ADDRESS\n", 1},
+                {"overrun plain stream", "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n", 1},
+                {"overrun plain none", "none: CUDA_SUCCESS\n", FAULTED}};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        expect_run(&by_dlsym, ends[i].story, PRELOAD, NULL, "swallow=2500", ends[i].status, ends[i].out);
+        expect_overrun_report();
+    }
+}
+
 /* What `cufence explain` prints of a folder. */
 static void explain(const char *folder, char *text, size_t size)
 {
