@@ -18,6 +18,8 @@ void heap_stream_ends(struct stream *stream)
     struct context *context = stream->context;
     struct books *books = context ? books_of(context) : NULL;
     struct pool *pool;
+    if (heap_may_capture())
+        capture_lose(stream);
     heap_capture_ends(stream);
     if (!books)
         return;

@@ -274,11 +274,15 @@ cufence_status heap_limit(struct context *context, uint64_t bytes);
  * heap_captures(): whether one is in progress; asks the driver. heap_may_capture(): costs a load, and is also 1 for a while after
  * a capture whose end was not seen.
  */
+extern size_t heap_capture_count; /* atomic */
 void heap_capture_begins(struct stream *stream);
 void heap_capture_may_end(struct stream *stream);
 void heap_capture_ends(struct stream *stream);
 int heap_captures(void);
-int heap_may_capture(void);
+static inline int heap_may_capture(void)
+{
+    return __atomic_load_n(&heap_capture_count, __ATOMIC_RELAXED) != 0;
+}
 void heap_captures_are_seen(void); /* every capture that begins from now on: with none, no stream is queried */
 
 /*
@@ -310,6 +314,7 @@ int heap_has_room_for_graph(const struct heap_request *wanted);
 void heap_graph_launch(CUgraphExec executable);
 void heap_graph_instantiated(CUgraphExec executable, CUgraph graph);
 void heap_executable_gone(CUgraphExec executable);
+int heap_graph_allocates(CUgraph graph); /* whether it was captured, and memory of ours is its own */
 
 /* Call right before a stream is destroyed, with RANK_TOUCH held: its freed buffers become available to other streams once its
  * work is done. */

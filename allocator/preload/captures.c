@@ -18,20 +18,17 @@ __attribute__((noinline)) static void tell_of_graphs(void)
 }
 
 /* The driver's cuMemFree of nothing does nothing else than to say so. */
-CUresult capture_forbids(void)
+CUresult capture_asks(void)
 {
-    if (__builtin_expect(!heap_may_capture(), 1))
-        return CUDA_SUCCESS;
     CUresult result = real.cuMemFree_v2(0);
     return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD ? result
                                                                                                                 : CUDA_SUCCESS;
 }
 
-int capture_is_on(CUstream stream)
+int capture_asks_stream(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return __builtin_expect(heap_may_capture(), 0) && driver->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return driver->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 static int have_begun; /* atomic: some stream has begun a capture */
@@ -133,6 +130,30 @@ void graph_instantiated(CUgraphExec executable, CUgraph graph)
     heap_graph_instantiated(executable, graph);
     if (lens_now())
         lens_now()->graph_instantiated(executable, graph);
+}
+
+/* The driver refuses to update an executable with a graph whose work has moved to memory that another graph allocates: the addresses
+ * differ. Of ours it cannot know that. */
+CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *),
+                            CUgraphExec executable, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why)
+{
+    if (!is_active() || !heap_graph_allocates(graph))
+        return function(executable, graph, node, why);
+    if (node)
+        *node = NULL;
+    if (why)
+        *why = CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
+CUresult executable_updated_v2(CUresult (*function)(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *), CUgraphExec executable,
+                               CUgraph graph, CUgraphExecUpdateResultInfo *why)
+{
+    if (!is_active() || !heap_graph_allocates(graph))
+        return function(executable, graph, why);
+    if (why)
+        *why = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED};
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
 void executable_ends(CUgraphExec executable)

@@ -33,7 +33,8 @@ static CUresult refuse_free(const struct host_call *call, CUdeviceptr pointer, c
     return misuse(call, (struct misuse){.kind = kind, .address = pointer, .where = where});
 }
 
-static void give_back(const struct heap_claim *claim, struct stream *stream, enum heap_users users)
+/* Inlined: each frame more is one that heap_free() walks over to the program's. */
+static inline __attribute__((always_inline)) void give_back(const struct heap_claim *claim, struct stream *stream, enum heap_users users)
 {
     struct heap_freed freed;
     heap_free(claim, stream, users, &freed);
@@ -111,29 +112,37 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
     return driver_has_faulted(waited) && !was_returned ? waited : CUDA_SUCCESS; /* it frees in destructors after that */
 }
 
+/* What is freed is a graph's, or the stream captures, and takes frees of such memory only. */
+static __attribute__((noinline)) CUresult free_of_capture(const struct heap_claim *claim, struct stream *stream, CUstream handle)
+{
+    if (claim->node)
+        return free_of_graph(claim, driver->cuMemFreeAsync(claim->node, handle), stream);
+    heap_unclaim(claim);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
 /* Frees in the order of the caller's stream: a default stream is that of the current context, whichever context owns the
  * memory. */
 static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CUstream handle)
 {
     struct heap_claim claim;
     struct stream *stream = stream_resolve(handle);
-    if (!stream)
+    int is_captured = 0;
+    if (__builtin_expect(!stream, 0))
         return stream_is_default(handle) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
-    int is_captured = capture_is_on(handle); /* then it takes frees of a graph's memory only */
-    CUresult forbidden = is_captured ? CUDA_SUCCESS : capture_forbids();
-    if (forbidden != CUDA_SUCCESS)
-        return forbidden;
+    if (__builtin_expect(heap_may_capture(), 0)) {
+        is_captured = capture_is_on(handle);
+        CUresult forbidden = is_captured ? CUDA_SUCCESS : capture_forbids();
+        if (forbidden != CUDA_SUCCESS)
+            return forbidden;
+    }
     if (order_is_wanted())
         races_before_free(call, pointer, stream);
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(call, pointer, status, &claim.where);
-    if (claim.node)
-        return free_of_graph(&claim, driver->cuMemFreeAsync(claim.node, handle), stream);
-    if (is_captured) {
-        heap_unclaim(&claim);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (__builtin_expect(claim.node || is_captured, 0))
+        return free_of_capture(&claim, stream, handle);
     give_back(&claim, stream, HEAP_STREAM);
     return CUDA_SUCCESS;
 }

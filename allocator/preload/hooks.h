@@ -55,6 +55,7 @@
 #undef cuStreamBatchMemOp
 #undef cuWaitExternalSemaphoresAsync
 #undef cuGraphAddNode
+#undef cuGraphExecUpdate
 #undef cuGraphInstantiate
 #undef cuMemcpyBatchAsync
 #undef cuMemcpy3DBatchAsync
@@ -286,6 +287,13 @@ typedef int map_class; /* an enum of that size */
     HOOK_TWINS(HOOK, cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, _ptsz, 12000, AFTER,                 \
          graph_instantiated(*executable, graph),                                                                               \
          (CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), (executable, graph, parameters)) \
+    HOOK(cuGraphExecUpdate, "cuGraphExecUpdate", 10020, 0, INSTEAD, executable_updated,                                        \
+         (CUgraphExec executable, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why),                             \
+         (executable, graph, node, why))                                                                                       \
+    HOOK(cuGraphExecUpdate_v2, "cuGraphExecUpdate", 12000, 0, INSTEAD, executable_updated_v2,                                  \
+         (CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *why), (executable, graph, why))                  \
+    HOOK(cuDeviceGraphMemTrim, "cuDeviceGraphMemTrim", 11040, 0, AFTER, graph_memory_trimmed(device), (CUdevice device),       \
+         (device))                                                                                                             \
     HOOK(cuGraphExecDestroy, "cuGraphExecDestroy", 10000, 0, BEFORE, executable_ends(executable), (CUgraphExec executable),    \
          (executable))                                                                                                         \
     /* what programs put into graphs themselves */                                                                           \

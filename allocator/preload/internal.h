@@ -96,6 +96,7 @@ void look_at_pointers(const struct launch_call *call, const struct launch_functi
 void give_hook(const char *name, void **out, int version);              /* table.c: in place of what the driver has answered */
 CUresult host_free(CUresult (*function)(void *), void *pointer);        /* memory.c */
 void pool_created(CUmemoryPool pool, const CUmemPoolProps *properties); /* pools.c, as the next */
+void graph_memory_trimmed(CUdevice device);
 void pools_changed(void); /* a device has another pool, or a context is destroyed */
 void pool_shared(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count); /* peers.c, as the next four */
 void peer_enabled(CUcontext owner);
@@ -109,9 +110,22 @@ CUresult primary_reset(CUresult (*function)(CUdevice), CUdevice device);
 CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device);
 void primary_retained(CUdevice device);
 void green_created(CUgreenCtx green, CUdevice device);
-CUresult capture_forbids(void);       /* captures.c: the error of a call that a capture in progress does not allow; CUDA_SUCCESS: it may
-                                         be made. Some such calls end the capture, as they do natively */
-int capture_is_on(CUstream stream);   /* whether this stream captures */
+CUresult capture_asks(void); /* captures.c */
+int capture_asks_stream(CUstream stream);
+
+/* The error of a call that a capture in progress does not allow; CUDA_SUCCESS: it may be made. Some such calls end the capture, as
+ * they do natively. */
+static inline CUresult capture_forbids(void)
+{
+    return __builtin_expect(heap_may_capture(), 0) ? capture_asks() : CUDA_SUCCESS;
+}
+
+/* Whether this stream captures. */
+static inline int capture_is_on(CUstream stream)
+{
+    return __builtin_expect(heap_may_capture(), 0) && capture_asks_stream(stream);
+}
+
 int captures_hold_off(void);          /* until captures_go_on(): whether a context may be synchronised, since no stream has ever begun
                                          a capture. The first that does waits for that a moment */
 void captures_go_on(void);
@@ -134,6 +148,10 @@ CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgr
                          CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer);
 void freed_by_node(CUdeviceptr *pointer); /* translates what a node tells that it frees */
 void graph_instantiated(CUgraphExec executable, CUgraph graph);
+CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *),
+                            CUgraphExec executable, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why);
+CUresult executable_updated_v2(CUresult (*function)(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *), CUgraphExec executable,
+                               CUgraph graph, CUgraphExecUpdateResultInfo *why);
 void executable_ends(CUgraphExec executable);
 
 /* contexts.c: call once, at the start. Returns 0 if out of host memory. */

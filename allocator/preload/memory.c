@@ -69,7 +69,6 @@ static struct heap_request request_of(const struct purpose *purpose, size_t size
                                  .stream = purpose->stream,
                                  .owner = (uint8_t)purpose->owner,
                                  .is_last_try = purpose->is_last_try,
-                                 .node = purpose->node,
                                  .align = purpose->needs.alignment};
 }
 
@@ -82,37 +81,41 @@ static CUresult begin_node(struct purpose *purpose)
 
 static void drop_node(struct purpose *purpose)
 {
-    if (purpose->node)
-        driver->cuMemFreeAsync(purpose->node, purpose->capturing);
+    driver->cuMemFreeAsync(purpose->node, purpose->capturing);
     purpose->node = 0;
 }
 
-static enum passed_reason left_out(const struct purpose *purpose, size_t size, const void *frame)
+/* While a capture may be in progress. Returns 0 if the allocation is not allowed, or is left to the driver: purpose->why. */
+static __attribute__((noinline)) int begin_beside_captures(struct purpose *purpose, struct heap_request *wanted, CUresult *result)
 {
-    const struct heap_request wanted = request_of(purpose, size);
-    enum passed_reason why = passed_why(&wanted, frame);
-    return why == PASSED_NOT && purpose->capturing && !heap_has_room_for_graph(&wanted) ? PASSED_GRAPH : why;
+    if (purpose->capturing && !purpose->is_last_try && !heap_has_room_for_graph(wanted)) {
+        purpose->why = PASSED_GRAPH;
+        return 0;
+    }
+    *result = purpose->capturing ? begin_node(purpose) : capture_forbids();
+    wanted->node = purpose->node;
+    return *result == CUDA_SUCCESS;
 }
 
 /* Returns 0 if the driver should serve the allocation: purpose->why says the reason. */
 static int allocate(CUdeviceptr *out, size_t size, struct purpose *purpose, const void *frame, CUresult *result)
 {
+    struct heap_request wanted = request_of(purpose, size);
     void *pointer = NULL;
     uint64_t mapped = 0;
-    purpose->why = purpose->is_last_try ? PASSED_NOT : left_out(purpose, size, frame);
+    purpose->why = purpose->is_last_try ? PASSED_NOT : passed_why(&wanted, frame);
     if (purpose->why != PASSED_NOT)
         return 0;
-    *result = purpose->capturing ? begin_node(purpose) : capture_forbids();
-    if (*result != CUDA_SUCCESS)
-        return 1;
+    if (__builtin_expect(heap_may_capture(), 0) && !begin_beside_captures(purpose, &wanted, result))
+        return purpose->why == PASSED_NOT;
     *result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!pool_reserve(purpose->owner, size))
         return 1;
-    const struct heap_request wanted = request_of(purpose, size);
     cufence_status status = heap_allocate(&pointer, &wanted, &mapped);
     if (status != CUFENCE_OK) {
         pool_cancel(purpose->owner, size);
-        drop_node(purpose);
+        if (purpose->node)
+            drop_node(purpose);
         enum passed_reason why = purpose->is_last_try ? PASSED_NOT : passed_after(status);
         if (why == PASSED_NOT) {
             *result = result_of(status, purpose->context);

@@ -56,8 +56,20 @@ static unsigned lookup(CUmemoryPool handle)
     return 0;
 }
 
+/* The program may capture meanwhile, which forbids to ask for it (driver 580.159). */
+static uint64_t threshold_of(CUmemoryPool handle)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    cuuint64_t bytes = 0;
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
+    real.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes);
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
+    return bytes;
+}
+
 static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t limit)
 {
+    uint64_t threshold = threshold_of(handle);
     lock_take(&lock);
     unsigned owner = lookup(handle);
     for (unsigned i = FIRST_POOL; !owner && i < POOLS; i++) {
@@ -71,7 +83,7 @@ static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t li
                                      &pools[i].mapped_high, &pools[i].peak,      &pools[i].threshold};
         for (size_t k = 0; k < sizeof figures / sizeof *figures; k++)
             __atomic_store_n(figures[k], 0, __ATOMIC_RELAXED);
-        real.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &pools[i].threshold);
+        pools[i].threshold = threshold;
         __atomic_store_n(&pools[i].is_destroyed, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&pools[i].handle, handle, __ATOMIC_RELEASE);
         owner = i;
@@ -289,6 +301,12 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
         aside_call(trim, &pools[owner].device);
     }
     return result;
+}
+
+void graph_memory_trimmed(CUdevice device)
+{
+    if (is_active())
+        aside_call(trim, &device);
 }
 
 /* We take over pools of plain device memory that are not shared with other processes. */

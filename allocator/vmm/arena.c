@@ -351,7 +351,9 @@ void slot_unmap(struct slot *slot)
     const struct slot gone = *slot; /* a copy: once the slot is past, another thread may drop and free it */
     driver->cuMemUnmap(gone.base, gone.mapped);
     set_mapped(slot, 0, 0);
-    if (!gone.is_second)
+    if (gone.is_second)
+        __atomic_add_fetch(&physical_returns, 1, __ATOMIC_RELAXED);
+    else
         physical_give(gone.device, gone.mapped, gone.handle);
 }
 

@@ -115,6 +115,14 @@ cufence_status physical_take(int device, uint64_t bytes, CUmemGenericAllocationH
     return driver_check(create_any(handle, bytes, device), "cuMemCreate");
 }
 
+uint64_t physical_returns;
+
+static void release(CUmemGenericAllocationHandle handle)
+{
+    driver->cuMemRelease(handle);
+    __atomic_add_fetch(&physical_returns, 1, __ATOMIC_RELAXED);
+}
+
 void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle handle)
 {
     struct cached *entry = malloc(sizeof *entry);
@@ -131,7 +139,7 @@ void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle hand
             return;
         free(entry);
     }
-    driver->cuMemRelease(handle);
+    release(handle);
 }
 
 void physical_trim(int device)
@@ -149,7 +157,7 @@ void physical_trim(int device)
     lock_release(&lock);
     LL_FOREACH_SAFE(mine, entry, next)
     {
-        driver->cuMemRelease(entry->handle);
+        release(entry->handle);
         free(entry);
     }
 }

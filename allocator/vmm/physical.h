@@ -28,5 +28,8 @@ void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle hand
 /* Releases the whole cache of a device. */
 void physical_trim(int device);
 
+/* How often memory was given back to the driver: handles released, second mappings taken away. */
+extern uint64_t physical_returns; /* atomic */
+
 /* Returns the number of bytes in the cache of a device. */
 uint64_t physical_cached_bytes(int device);

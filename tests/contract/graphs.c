@@ -217,6 +217,7 @@ PROMISE(graph_updated, 1, "cuda.h, cuGraphExecUpdate: an executable with allocat
         MUST(cuGraphDestroy(graphs[1]));
         usleep(300000);
     }
+    printf("the reason: %d\n", (int)info.result);
     MUST(cuGraphLaunch(executable, stream));
     printf("%s\n", seen(stream, kept));
 }

@@ -8,7 +8,7 @@ static struct {
     CUcontext context;
     CUstream full, other;
     CUdeviceptr memory, pool, freed, small;
-    CUevent event;
+    CUevent event, behind;
     CUfunction function;
     pthread_t thread;
     unsigned submitted; /* atomic */
@@ -41,6 +41,7 @@ static void begin(void)
     queue.other = stream_new();
     queue.function = kernel("contract_fill");
     MUST(cuEventCreate(&queue.event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuEventCreate(&queue.behind, CU_EVENT_DISABLE_TIMING));
     MUST(cuMemAlloc(&queue.memory, 4096));
     MUST(cuMemAlloc(&queue.small, 4096));
     MUST(cuMemAllocAsync(&queue.pool, 4096, queue.other));
@@ -54,6 +55,7 @@ static void make_full(void)
 {
     unsigned before = 1, now;
     held(queue.full);
+    MUST(cuEventRecord(queue.behind, queue.full));
     MUST(cuMemFreeAsync(queue.freed, queue.full));
     queue.submitted = 0;
     queue.is_filled = 0;
@@ -92,6 +94,7 @@ PROMISE(full_queue, 1, "CUDA Programming Guide, Asynchronous Execution: nothing 
     end();
     BESIDE(cuStreamQuery(queue.other));
     BESIDE(cuEventQuery(queue.event));
+    BESIDE(cuEventQuery(queue.behind));
     BESIDE(cuEventRecord(queue.event, queue.other));
     BESIDE(submit(queue.other));
     BESIDE(cuMemsetD8Async(queue.memory, 1, 100, queue.other));
@@ -99,6 +102,8 @@ PROMISE(full_queue, 1, "CUDA Programming Guide, Asynchronous Execution: nothing 
     BESIDE(cuMemAllocAsync(&pointer, 4096, queue.other));
     BESIDE(cuMemAllocAsync(&pointer, 50 << 20, queue.other));
     BESIDE(cuMemFreeAsync(pointer, queue.other));
+    BESIDE(cuMemAllocAsync(&pointer, 4096, queue.full));
+    BESIDE(cuMemFreeAsync(pointer, queue.full));
     BESIDE(cuMemFree(queue.pool));
     BESIDE(cuMemGetInfo(&free_bytes, &total));
     BESIDE(cuCtxSetCurrent(queue.context));

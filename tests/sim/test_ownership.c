@@ -80,7 +80,7 @@ TEST_WITH(a_capture_goes_on_until_it_ends, NULL, finish)
                 "end: CUDA_ERROR_ILLEGAL_STATE\n"
                 "synchronise: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n"
                 "end: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED\n"
-                "synchronisations of a free: 1\n");
+                "waits of a free: 1\n");
     expect_alike("into_graph", PRELOAD, NULL, 0, "free: CUDA_SUCCESS\nend: CUDA_SUCCESS\nthe same graph\n");
 }
 

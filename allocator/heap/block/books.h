@@ -46,6 +46,7 @@ struct pool {
     uint64_t id[2];
     unsigned references;    /* atomic: begins minus releases; of a capture: its graph, executables, and graphs that hold it */
     int is_capture;         /* the pool of a capture without a named pool; constant */
+    int is_lost;            /* atomic; the capture has ended with its stream, and there will never be a graph */
     int is_unordered;       /* atomic; the capture's dependencies were changed by hand: nothing in it is reused */
     unsigned blocks;        /* atomic: blocks in it, live or not */
     struct freelist *lists; /* under RANK_BOOKS, like everything to `held_count` */

@@ -71,6 +71,12 @@ static struct pool *pool_of_graph(CUgraph graph)
     return pool;
 }
 
+int heap_graph_allocates(CUgraph graph)
+{
+    const struct pool *pool = graph ? pool_of_graph(graph) : NULL;
+    return pool && __atomic_load_n(&pool->blocks, __ATOMIC_RELAXED) != 0;
+}
+
 void heap_graph_instantiated(CUgraphExec handle, CUgraph graph)
 {
     struct pool *pool = graph ? pool_of_graph(graph) : NULL;
@@ -140,6 +146,20 @@ void heap_follow_capture(struct stream *stream)
     name_graph(pool, graph);
     if (hold_by_graph(pool, graph))
         __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE); /* the capture's own */
+}
+
+void capture_lose(struct stream *stream)
+{
+    struct books *books = stream->context ? books_of(stream->context) : NULL;
+    if (!books || !capture_has_begun(stream))
+        return;
+    SCOPE scope = scope_enter(stream->within);
+    struct pool *pool = scope.pushed ? pool_of_capture(books, stream->handle, NULL) : NULL;
+    if (!pool)
+        return;
+    __atomic_store_n(&pool->is_lost, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&has_gone, 1, __ATOMIC_RELEASE);
+    wake_worker();
 }
 
 /* ---- nodes that the program adds ---- */

@@ -86,7 +86,7 @@ static struct pool *obtain_capture(struct books *books, uint64_t capture)
     {
         if (pool->is_capture && pool->id[1] == capture)
             return pool;
-        if (pool->is_capture && !pool_is_held(pool) && !pool_has_memory(pool))
+        if (pool->is_capture && !__atomic_load_n(&pool->references, __ATOMIC_ACQUIRE) && !pool_has_memory(pool))
             spare = pool;
     }
     if (!spare)
@@ -95,6 +95,7 @@ static struct pool *obtain_capture(struct books *books, uint64_t capture)
         spare->is_capture = 1;
         __atomic_store_n(&spare->id[1], capture, __ATOMIC_RELAXED);
         spare->graph = NULL;
+        __atomic_store_n(&spare->is_lost, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->is_unordered, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->references, 1, __ATOMIC_RELEASE);
     }

@@ -8,18 +8,21 @@
 
 static struct lock lock = LOCK(RANK_CAPTURES);
 static struct stream_ref *begun; /* under the lock */
-static size_t count;             /* atomic; written under the lock */
+static size_t count;             /* of those; under the lock */
+static int has_lost;             /* one could not be noted, for want of host memory; under the lock */
 static int are_seen;             /* atomic: every capture that begins is noted */
-static int has_lost;             /* atomic: one could not be noted, for want of host memory */
+size_t heap_capture_count;       /* `count`, and one more if one was lost */
+
+static void set_count(size_t now)
+{
+    lock_expect(RANK_CAPTURES);
+    count = now;
+    __atomic_store_n(&heap_capture_count, now + (has_lost != 0), __ATOMIC_RELAXED);
+}
 
 void heap_captures_are_seen(void)
 {
     __atomic_store_n(&are_seen, 1, __ATOMIC_RELAXED);
-}
-
-int heap_may_capture(void)
-{
-    return __atomic_load_n(&count, __ATOMIC_RELAXED) != 0 || __atomic_load_n(&has_lost, __ATOMIC_RELAXED);
 }
 
 int pools_may_be_captured(void)
@@ -31,10 +34,8 @@ void heap_capture_begins(struct stream *stream)
 {
     HOLD(&lock);
     size_t grown = stream_refs_add(&begun, count, SIZE_MAX, stream);
-    if (grown)
-        __atomic_store_n(&count, grown, __ATOMIC_RELAXED);
-    else
-        __atomic_store_n(&has_lost, 1, __ATOMIC_RELAXED);
+    has_lost |= !grown;
+    set_count(grown ? grown : count);
 }
 
 static void forget(const struct stream_ref *ended)
@@ -46,7 +47,7 @@ static void forget(const struct stream_ref *ended)
     if (i == count)
         return;
     begun[i] = begun[count - 1];
-    __atomic_store_n(&count, count - 1, __ATOMIC_RELAXED);
+    set_count(count - 1);
 }
 
 void heap_capture_ends(struct stream *stream)
@@ -54,6 +55,15 @@ void heap_capture_ends(struct stream *stream)
     struct stream_ref ref = stream_ref(stream);
     if (heap_may_capture())
         forget(&ref);
+}
+
+int capture_has_begun(const struct stream *stream)
+{
+    int has = 0;
+    HOLD(&lock);
+    for (size_t i = 0; i < count && !has; i++)
+        has = begun[i].stream == stream && stream_ref_is_there(&begun[i]);
+    return has;
 }
 
 /* By a thread that can name the stream, which does not end meanwhile. */
@@ -88,11 +98,11 @@ int heap_captures(void)
     struct stream_ref latest;
     while (heap_may_capture()) {
         lock_take(&lock);
-        int is_empty = count == 0;
+        int is_empty = count == 0, is_unsure = has_lost;
         latest = is_empty ? stream_ref(NULL) : begun[count - 1];
         lock_release(&lock);
         if (is_empty)
-            return __atomic_load_n(&has_lost, __ATOMIC_RELAXED);
+            return is_unsure;
         if (goes_on(&latest))
             return 1;
         forget(&latest);

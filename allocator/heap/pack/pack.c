@@ -138,8 +138,9 @@ static int launch_pattern(const struct page *page, const struct stream *stream)
 static int launch_in_order(const struct page *page, struct freelist *list)
 {
     struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
-    if (!stream || !stream_touch_try(stream))
+    if (!stream)
         return 0;
+    stream_touch_begin(stream); /* the program is allocating on it */
     int is_there = __atomic_load_n(&list->stream, __ATOMIC_RELAXED) == stream;
     struct scope scope = scope_enter_stream(is_there ? stream : NULL);
     int is_launched = scope.pushed && launch_pattern(page, stream);

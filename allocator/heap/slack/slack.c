@@ -189,7 +189,7 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
         return;
     }
     struct watch *watch = watch_of(list->books);
-    int is_begun = watch && watch_begin(watch), is_due = 0;
+    int is_begun = watch && (watch_is_ready(watch) || watch_begin(watch)), is_due = 0;
     if (!watch)
         return;
     lock_take(&watch->lock);

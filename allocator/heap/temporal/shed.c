@@ -95,6 +95,22 @@ static struct block *take_large(const struct shedding *shedding, uint64_t bytes)
     return gone;
 }
 
+#define RETIRED_TRIES 20 /* of 0.5 ms: what is around them is being checked */
+
+/* The memory may still be mapped where a twin has taken a retired block's place. The background thread unmaps that soon, but who
+ * allocates next may be another process. */
+static void end_retired(struct books *books)
+{
+    if (!__atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) || !visit_begin(books, VISIT_MS))
+        return;
+    reclaim_retired(books);
+    for (int tries = 0; tries < RETIRED_TRIES && __atomic_load_n(&books->replaced, __ATOMIC_RELAXED); tries++) {
+        aside_sleep(500);
+        reclaim_retired(books);
+    }
+    visit_end(books);
+}
+
 static void shed(void *argument)
 {
     const struct shedding *shedding = argument;
@@ -106,6 +122,7 @@ static void shed(void *argument)
     if (!gone)
         return;
     blocks_unmap(gone);
+    end_retired(books);
     physical_trim(books->context->device);
 }
 
@@ -157,23 +174,11 @@ void heap_sync_ended(struct context *context, uint64_t since, uint64_t may_keep)
 
 /* ---- before somebody is refused ---- */
 
-static uint64_t held(void)
-{
-    uint64_t bytes = 0;
-    int devices = 0;
-    driver->cuDeviceGetCount(&devices);
-    for (int device = 0; device < devices; device++)
-        bytes += physical_cached_bytes(device);
-    for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1))
-        bytes += __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED);
-    return bytes;
-}
-
 static void give_back(void *is_some)
 {
-    uint64_t before = held();
+    uint64_t before = __atomic_load_n(&physical_returns, __ATOMIC_RELAXED);
     reclaim_unused(-1, WAITS_FOR_NOTHING);
-    *(int *)is_some = held() < before;
+    *(int *)is_some = __atomic_load_n(&physical_returns, __ATOMIC_RELAXED) != before;
 }
 
 int heap_give_back(void)
