@@ -18,7 +18,7 @@ from collections import Counter
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WRITTEN = (".c", ".h", ".cpp", ".cu", ".py", ".sh", ".in", ".txt", ".html", ".map", ".list", ".mutation")
-LEFT_OUT = re.compile(r"/(results|fixtures|golden|corpus)/|\.ptx\.h$|^tests/emulated\.txt$")
+LEFT_OUT = re.compile(r"/(results|fixtures|golden|corpus)/|\.ptx\.h$|^tests/emulated\.txt$|^tests/contract/expected\.txt$")
 FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)

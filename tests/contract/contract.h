@@ -67,3 +67,8 @@ const char *ends_of(CUdeviceptr from, size_t bytes);
 /* Of the device's memory, in whole pages of 2 MiB. */
 size_t share(unsigned per_cent);
 unsigned free_per_cent(void); /* rounded to five; less what was taken when the program began */
+
+/* What captures forbid: a sentence for several promises. */
+#define FORBIDS                                                                                                                \
+    "cuda.h, cuThreadExchangeStreamCaptureMode: a thread is prohibited from potentially unsafe calls by its own capture unless relaxed, " \
+    "and by those of other threads that are global"

@@ -87,6 +87,8 @@ case ${1:?"which round? See the top of this file"} in
         wait
         ;;
     alone)
+        part contract 300 python3 tests/contract/contract.py --json "$out/contract.json"
+        part loaded 120 python3 tests/gpu/loaded.py --json "$out/loaded.json"
         part space 120 python3 tests/gpu/little_space.py --json "$out/little_space.json"
         part seen 150 python3 tests/gpu/seen.py --json "$out/seen.json"
         part ends 300 python3 tests/gpu/ends.py --json "$out/ends.json"
