@@ -74,6 +74,19 @@ static inline cufence_status lay_out(const struct heap_request *wanted, enum lay
     return status == CUFENCE_OK ? status : error_set(status, "%s", problem.text);
 }
 
+static inline struct block *take_block(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
+                                       uint64_t label, cufence_status *status)
+{
+    struct block *block = NULL;
+    struct cells cells;
+    if (__builtin_expect(__atomic_load_n(&list->books->packing, __ATOMIC_RELAXED), 0) &&
+        packing_wants(list, wanted, layout->align, label, &cells))
+        block = take_cell(list, wanted, layout, &cells, status);
+    if (!block && wanted->device == wanted->context->device && !pool_is_spent(list->pool))
+        block = freelist_take(list, layout->pages, heap_options->waste, wanted->size);
+    return block ? block : obtain(list, wanted, layout, NULL, status);
+}
+
 cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, uint64_t *mapped)
 {
     size_t size = wanted->size;
@@ -98,15 +111,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     struct freelist *list = books ? list_for(books, wanted->stream) : NULL;
     if (!list)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a stream");
-    struct block *block = NULL;
-    struct cells cells;
-    if (__builtin_expect(__atomic_load_n(&books->packing, __ATOMIC_RELAXED), 0) &&
-        packing_wants(list, wanted, layout.align, label, &cells))
-        block = take_cell(list, wanted, &layout, &cells, &status);
-    if (!block && wanted->device == context->device && !pool_is_spent(list->pool))
-        block = freelist_take(list, layout.pages, heap_options->waste, size);
-    if (!block)
-        block = obtain(list, wanted, &layout, NULL, &status);
+    struct block *block = take_block(list, wanted, &layout, label, &status);
     if (!block)
         return status;
     block_join(block, list->pool);

@@ -492,20 +492,3 @@ SIM_API CUresult cuStreamDestroy(CUstream hStream)
         graph_free(graph);
     return result;
 }
-
-SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx)
-{
-    CALL_ENTER("cuCtxSynchronize");
-    CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
-    HOLD(&queue_lock);
-    CALL_TRY(capture_check_unsafe_locked());
-    CALL_TRY(capture_refuse_all_locked(ctx));
-    context_wait_locked(ctx);
-    space_settle();
-    return context_error(ctx);
-}
-
-SIM_API CUresult cuCtxSynchronize(void)
-{
-    return cuCtxSynchronize_v2(NULL);
-}

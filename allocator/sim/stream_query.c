@@ -28,6 +28,23 @@ SIM_API CUresult cuStreamSynchronize(CUstream hStream)
     return context_error(context);
 }
 
+SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+    CALL_ENTER("cuCtxSynchronize");
+    CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
+    HOLD(&queue_lock);
+    CALL_TRY(capture_check_unsafe_locked());
+    CALL_TRY(capture_refuse_all_locked(ctx));
+    context_wait_locked(ctx);
+    space_settle();
+    return context_error(ctx);
+}
+
+SIM_API CUresult cuCtxSynchronize(void)
+{
+    return cuCtxSynchronize_v2(NULL);
+}
+
 SIM_API CUresult cuStreamQuery(CUstream hStream)
 {
     CALL_ENTER("cuStreamQuery");
