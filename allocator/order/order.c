@@ -193,12 +193,15 @@ static int found(const struct use *use, struct order_race *race)
     return use != NULL;
 }
 
-/* cuMemFree waits for the buffer's context, so that the host knows all of its work to be done; and for no other. */
-static const struct use *against_waiting_free(const struct heap_range *range)
+/* cuMemFree of plain memory waits for the buffer's context, so that the host knows all of its work to be done; and for no other. Of a
+ * pool's memory it waits for nothing. */
+static const struct use *against_host_free(const struct heap_range *range)
 {
     lock_expect(RANK_ORDER);
-    struct order_clock seen = clocks_of_context(&order_state->clocks, range->context);
-    clocks_host_knows(&order_state->clocks, &seen);
+    if (range->owner <= HEAP_PLAIN || range->owner == HEAP_TORCH) {
+        struct order_clock seen = clocks_of_context(&order_state->clocks, range->context);
+        clocks_host_knows(&order_state->clocks, &seen);
+    }
     return uses_against_free(&order_state->uses, &order_state->clocks, range->id, ORDER_NOT_TRACKED);
 }
 
@@ -212,7 +215,7 @@ int order_before_free(uint64_t address, struct stream *stream, struct order_race
     HOLD(&order_lock);
     unsigned index = stream ? index_of(stream) : ORDER_NOT_TRACKED;
     if (!stream)
-        is_race = found(against_waiting_free(&range), race);
+        is_race = found(against_host_free(&range), race);
     else if (clocks_step(&order_state->clocks, index))
         is_race = found(uses_against_free(&order_state->uses, &order_state->clocks, range.id, index), race);
     uses_drop(&order_state->uses, range.id);
