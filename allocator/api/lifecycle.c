@@ -190,7 +190,7 @@ static void remove_traces_aside(void *unused)
     (void)unused;
     if (!__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         closing_say_unused();
-    monitor_stop(0);
+    monitor_stop();
     output_flush();
 }
 
@@ -264,7 +264,9 @@ static void conclude(void *argument)
         settle_check(NULL);
     if (lens_now())
         lens_now()->close(LENS_MS);
-    monitor_stop(is_synchronised ? DUMP_MS : 0);
+    if (is_synchronised)
+        monitor_flush(DUMP_MS);
+    monitor_stop();
     heap_close();
     int is_told = await_reports();
     int has_failed = fault_is_swallowed() || (is_synchronised && driver_has_faulted(exit_result));

@@ -324,7 +324,7 @@ void monitor_cancel(void)
 {
     if (monitor.is_armed)
         dumps_disarm();
-    monitor_stop(0);
+    monitor_stop();
     dumps_close(&monitor.pipe);
     monitor.is_armed = 0;
 }
@@ -341,12 +341,10 @@ void monitor_misuse(const struct misuse *misuse)
     abort_if_wanted();
 }
 
-void monitor_stop(unsigned timeout_ms)
+void monitor_stop(void)
 {
     if (!monitor.is_running)
         return;
-    if (timeout_ms)
-        monitor_flush(timeout_ms);
     hidden_stop();
     uint64_t report_ms = monitor.options->witness_ms + saving_limit_ms(monitor.options) + SETTLE_MS;
     if (!pthread_equal(pthread_self(), monitor.thread) && /* a handler may exit the process */

@@ -30,9 +30,9 @@ void monitor_add_context(struct context *context);
 /* Reports a misuse of a buffer by the host, and counts it as a fault. */
 void monitor_misuse(const struct misuse *misuse);
 
-/* Waits for dumps under way (monitor_flush), then stops the thread and removes the FIFO. A report that takes longer than one
+/* Stops the thread and removes the FIFO. A report that takes longer than one
  * can is left to itself: the program's handler may not return. */
-void monitor_stop(unsigned timeout_ms);
+void monitor_stop(void);
 
 int monitor_is_armed(void);
 
