@@ -116,7 +116,8 @@ static void *ask_streams(void *is_idle)
 
 #define ASK_MS 1000
 
-/* A device that synchronises no more although all streams say that they are done, has faulted, and the driver has told nobody. */
+/* A device that synchronises no more although all streams say that they are done, has faulted, and the driver has told nobody.
+ */
 static int has_swallowed(void)
 {
     static int is_idle; /* atomic */

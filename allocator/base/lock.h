@@ -4,9 +4,10 @@
  *
  * The ranks below are in the order in which they are taken.
  *
- * No driver call that may wait is made under a lock that hooks of other streams or contexts take: the stream may be full and wait
- * for the host, which waits for the hook. Debug builds check that at each such call (driver/checked.c). The ranks marked "one's
- * own" are left out: of one context or stream, or of a thread that begins something; whoever waits for them would wait natively.
+ * No driver call that may wait is made under a lock that hooks of other streams or contexts take: the stream may be full and
+ * wait for the host, which waits for the hook. Debug builds check that at each such call (driver/checked.c). The ranks marked
+ * "one's own" are left out: of one context or stream, or of a thread that begins something; whoever waits for them would wait
+ * natively.
  */
 #pragma once
 
@@ -15,26 +16,26 @@
 enum lock_rank {
     RANK_PROCESS = 1, /* one's own: initialisation; held for all of it */
     RANK_NVTX,        /* one's own: what pools tell through NVTX; held across synchronisations of cufence's own */
-    RANK_VISIT,       /* one's own: the background thread works in this context, or it is being destroyed. Who only wants to know
-                         what the thread has in hand tries, and gives up */
-    RANK_SPACE,       /* one's own: address space is reserved, if not at the start; held across that */
-    RANK_CONTEXTS,    /* one's own: a context begins or ends; held while the other rooms load their parts into a new one */
-    RANK_FILTER,      /* a pool's filter, a callback into the program, is running */
-    RANK_REGIONS,     /* one's own: regions of buffers, which only programs that declare them have; held across launches of cufence's
-                         own kernels, and while cufence_check() waits for them */
-    RANK_TOUCH,       /* one's own: this stream ends, begins or joins a capture, or is used by a thread other than its own */
-    RANK_BOOKS,       /* a context's free lists and pools */
-    RANK_PACK,        /* a context's pages that small buffers share */
-    RANK_SLACK,       /* the slack of a context's buffers; held across launches on cufence's own stream, and while cufence_check()
-                         waits for them */
-    RANK_STREAMS,     /* the table of streams */
-    RANK_TWIN,        /* a block gets a twin, or ceases to be mapped; held across map and set access */
-    RANK_LIST,        /* the blocks of one free list: a spin lock */
-    RANK_RECORDED,    /* the streams recorded for one block: a spin lock */
-    RANK_TWINS,       /* which twins a block has */
-    RANK_WAITS,       /* events of contexts other than the block's are queried, or such a context is about to be destroyed */
-    RANK_EVENTS,      /* a context's unused events */
-    RANK_CAPTURES,    /* which streams have begun a capture */
+    RANK_VISIT,    /* one's own: the background thread works in this context, or it is being destroyed. Who only wants to know
+                      what the thread has in hand tries, and gives up */
+    RANK_SPACE,    /* one's own: address space is reserved, if not at the start; held across that */
+    RANK_CONTEXTS, /* one's own: a context begins or ends; held while the other rooms load their parts into a new one */
+    RANK_FILTER,   /* a pool's filter, a callback into the program, is running */
+    RANK_REGIONS,  /* one's own: regions of buffers, which only programs that declare them have; held across launches of
+                      cufence's  own kernels, and while cufence_check() waits for them */
+    RANK_TOUCH,    /* one's own: this stream ends, begins or joins a capture, or is used by a thread other than its own */
+    RANK_BOOKS,    /* a context's free lists and pools */
+    RANK_PACK,     /* a context's pages that small buffers share */
+    RANK_SLACK,    /* the slack of a context's buffers; held across launches on cufence's own stream, and while cufence_check()
+                      waits for them */
+    RANK_STREAMS,  /* the table of streams */
+    RANK_TWIN,     /* a block gets a twin, or ceases to be mapped; held across map and set access */
+    RANK_LIST,     /* the blocks of one free list: a spin lock */
+    RANK_RECORDED, /* the streams recorded for one block: a spin lock */
+    RANK_TWINS,    /* which twins a block has */
+    RANK_WAITS,    /* events of contexts other than the block's are queried, or such a context is about to be destroyed */
+    RANK_EVENTS,   /* a context's unused events */
+    RANK_CAPTURES, /* which streams have begun a capture */
     RANK_EXECUTABLES, /* executable graphs */
     RANK_POOLS,       /* the program's memory pools */
     RANK_ORDER,       /* the order of streams, with streams=on */
@@ -45,11 +46,12 @@ enum lock_rank {
     RANK_PHYSICAL,    /* the cache of physical handles */
     RANK_PASSED,      /* buffers that are left to the driver */
     RANK_WAKE,        /* wakes the background thread */
-    RANK_CODE,        /* one's own: the code of all modules; held while the driver is asked for a kernel's module, and while it is read */
-    RANK_ESTIMATE,    /* what an estimate follows; held while it is printed */
-    RANK_FRAMES,      /* the session of libdw that is kept; held while it names frames */
-    RANK_DRIVER,      /* one's own: the driver's library is loaded; held across that */
-    RANK_LEAF         /* every lock under which no other is taken */
+    RANK_CODE, /* one's own: the code of all modules; held while the driver is asked for a kernel's module, and while it is read
+                */
+    RANK_ESTIMATE, /* what an estimate follows; held while it is printed */
+    RANK_FRAMES,   /* the session of libdw that is kept; held while it names frames */
+    RANK_DRIVER,   /* one's own: the driver's library is loaded; held across that */
+    RANK_LEAF      /* every lock under which no other is taken */
 };
 
 struct lock {
@@ -74,7 +76,8 @@ void lock_left(enum lock_rank rank);
 /* What a comment says of the caller: it holds one. Aborts if it does not. */
 #define lock_expect(rank) lock_expected(rank, __func__)
 void lock_expected(enum lock_rank rank, const char *function);
-/* The driver's `call`, which may wait for a stream that waits for the host, is about to be made. Aborts under a lock of others'. */
+/* The driver's `call`, which may wait for a stream that waits for the host, is about to be made. Aborts under a lock of
+ * others'. */
 void lock_may_wait(const char *call);
 #endif
 

@@ -1,7 +1,7 @@
 /*
  * In debug builds: checks at each driver call that may wait that no lock is held that hooks take (base/lock.h). Which calls may
- * wait beside a stream whose queue is full was measured (H200, driver 580.159; tests/contract/queues.c): those that submit to that
- * stream or ask whether it is idle, that synchronise, and that create or destroy what a context has. Mapping memory, event
+ * wait beside a stream whose queue is full was measured (H200, driver 580.159; tests/contract/queues.c): those that submit to
+ * that stream or ask whether it is idle, that synchronise, and that create or destroy what a context has. Mapping memory, event
  * queries, and work on other streams do not wait; nor does work on streams of cufence's own, which are never full.
  */
 #include "checked.h"
@@ -46,15 +46,15 @@ static int is_own(CUstream stream)
 #define WAITING(X)                                                                                                             \
     X(cuCtxSynchronize, (void), ())                                                                                            \
     X(cuEventSynchronize, (CUevent event), (event))                                                                            \
-    X(cuEventCreate, (CUevent *event, unsigned flags), (event, flags))                                                         \
+    X(cuEventCreate, (CUevent * event, unsigned flags), (event, flags))                                                        \
     X(cuEventDestroy, (CUevent event), (event))                                                                                \
-    X(cuStreamCreate, (CUstream *stream, unsigned flags), (stream, flags))                                                     \
+    X(cuStreamCreate, (CUstream * stream, unsigned flags), (stream, flags))                                                    \
     X(cuStreamDestroy, (CUstream stream), (stream))                                                                            \
-    X(cuMemAlloc, (CUdeviceptr *pointer, size_t bytes), (pointer, bytes))                                                      \
+    X(cuMemAlloc, (CUdeviceptr * pointer, size_t bytes), (pointer, bytes))                                                     \
     X(cuMemFree, (CUdeviceptr pointer), (pointer))                                                                             \
     X(cuMemHostAlloc, (void **memory, size_t bytes, unsigned flags), (memory, bytes, flags))                                   \
     X(cuMemHostRegister, (void *memory, size_t bytes, unsigned flags), (memory, bytes, flags))                                 \
-    X(cuModuleLoadData, (CUmodule *module, const void *image), (module, image))                                                \
+    X(cuModuleLoadData, (CUmodule * module, const void *image), (module, image))                                               \
     X(cuMemcpyHtoD, (CUdeviceptr to, const void *from, size_t bytes), (to, from, bytes))                                       \
     X(cuMemcpyDtoH, (void *to, CUdeviceptr from, size_t bytes), (to, from, bytes))                                             \
     X(cuMemcpyDtoD, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes))

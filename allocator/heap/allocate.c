@@ -19,14 +19,14 @@ static struct block *take_cell(struct freelist *list, const struct heap_request 
     return cell;
 }
 
-/* Returns the option's alignment, or that of the request or of the place of allocation if it is larger. 0: align=auto suffices. */
+/* Returns the option's alignment, or that of the request or of the place of allocation if it is larger. 0: align=auto suffices.
+ */
 static uint64_t align_of(const struct heap_request *wanted, uint64_t label)
 {
     uint64_t align = heap_options->align, more = wanted->align;
     if (__builtin_expect(__atomic_load_n(&places_want, __ATOMIC_RELAXED), 0)) {
-        const struct facts facts = {.label = label,
-                                    .size = wanted->size,
-                                    .stream = wanted->stream ? (uint64_t)(uintptr_t)wanted->stream->handle : 0};
+        const struct facts facts = {
+            .label = label, .size = wanted->size, .stream = wanted->stream ? (uint64_t)(uintptr_t)wanted->stream->handle : 0};
         more = place_align(&facts) > more ? place_align(&facts) : more;
     }
     return more > (align ? align : layout_auto_align(wanted->size)) ? more : align;

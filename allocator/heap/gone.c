@@ -78,7 +78,8 @@ int orphan_adopt(struct block *block, const struct stream *stream)
     return books != NULL;
 }
 
-/* Nobody of ours can wait for whoever uses it: without a context nothing runs. A cell stays as it is: its page is not ours alone. */
+/* Nobody of ours can wait for whoever uses it: without a context nothing runs. A cell stays as it is: its page is not ours
+ * alone. */
 void orphan_drop(struct block *block)
 {
     facts_write_freed(block, now_ns(), 0, facts_freed_by(thread_id(), 0));

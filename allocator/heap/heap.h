@@ -21,8 +21,8 @@ cufence_status heap_open(const struct options *options);
 /* Stops the background thread; everything else keeps working. Call before the driver shuts down at exit. */
 void heap_close(void);
 
-/* Who has allocated a buffer: the C API (0), the program's own calls, or PyTorch's class. What a call of the program's allocates from a
- * pool belongs to no context, and outlives the one that it was allocated in. */
+/* Who has allocated a buffer: the C API (0), the program's own calls, or PyTorch's class. What a call of the program's
+ * allocates from a pool belongs to no context, and outlives the one that it was allocated in. */
 #define HEAP_PLAIN 1u /* cuMemAlloc and the like; above: from pools */
 #define HEAP_TORCH 255u
 
@@ -37,8 +37,8 @@ struct heap_request {
     CUdeviceptr node;        /* of a capture: what stands for the buffer in the driver's own graph; 0: nothing does */
 };
 
-/* Whether the caller may wait as the driver would for what the heap does: the C API and PyTorch's class. The program's own calls must
- * not where they natively don't. */
+/* Whether the caller may wait as the driver would for what the heap does: the C API and PyTorch's class. The program's own
+ * calls must not where they natively don't. */
 static inline int may_wait(const struct heap_request *wanted)
 {
     return !wanted->owner || wanted->owner == HEAP_TORCH;
@@ -60,13 +60,14 @@ static inline int heap_lacks_room(cufence_status status)
 /* A live buffer that one thread has taken out of the index to free it. No other thread can find it any more. */
 struct heap_claim {
     struct block *block;
-    struct context *context;   /* whose memory it is */
-    unsigned owner;            /* from heap_request, like the next */
+    struct context *context; /* whose memory it is */
+    unsigned owner;          /* from heap_request, like the next */
     CUdeviceptr node;
     cufence_description where; /* after a failure: what is at the address */
 };
 
-/* Errors: DOUBLE_FREE, INVALID_FREE. Every claim must be passed to heap_free(), or to heap_unclaim(): it is not freed after all. */
+/* Errors: DOUBLE_FREE, INVALID_FREE. Every claim must be passed to heap_free(), or to heap_unclaim(): it is not freed after
+ * all. */
 cufence_status heap_claim(void *pointer, struct heap_claim *claim);
 void heap_unclaim(const struct heap_claim *claim);
 
@@ -81,8 +82,8 @@ enum heap_users {
     HEAP_UNKNOWN  /* any work: wait for a synchronisation of every context */
 };
 
-/* The live buffer at the address lacks an alignment that a call of the driver needs: those of its place of allocation get it from now
- * on. Returns 0 if that was known. align: bytes, a power of two. */
+/* The live buffer at the address lacks an alignment that a call of the driver needs: those of its place of allocation get it
+ * from now on. Returns 0 if that was known. align: bytes, a power of two. */
 int heap_wants_alignment(uint64_t address, uint32_t align);
 
 /* What a room above does before a live buffer is freed, and on the background thread, which looks again soon if it returns
@@ -236,8 +237,8 @@ struct heap_slack_figures heap_slack_figures(void);
  *   heap_kept()       how much of a device's memory another could have at once if the heap gave it back
  *   heap_shed()       after cuMemFree: releases what goes beyond a share of what the context uses
  *   heap_give_back()  releases everything, because somebody is about to be refused. Returns whether there was anything
- * The others bracket a synchronisation of a stream or a context that succeeds: what was freed before is done, and what goes beyond
- * that share, and `may_keep` on top of it, is released.
+ * The others bracket a synchronisation of a stream or a context that succeeds: what was freed before is done, and what goes
+ * beyond that share, and `may_keep` on top of it, is released.
  */
 uint64_t heap_kept(int device);
 void heap_shed(struct context *context);
@@ -267,12 +268,12 @@ void heap_reset_peak(struct context *context);
 cufence_status heap_limit(struct context *context, uint64_t bytes);
 
 /*
- * Captures in progress (progress.c), during which the heap never synchronises. heap_capture_begins(): call before a stream begins
- * one. heap_capture_may_end(): call on the thread that has tried to begin or to end one, which asks the driver whether the stream
- * captures. heap_capture_ends(): the stream certainly does not any more.
+ * Captures in progress (progress.c), during which the heap never synchronises. heap_capture_begins(): call before a stream
+ * begins one. heap_capture_may_end(): call on the thread that has tried to begin or to end one, which asks the driver whether
+ * the stream captures. heap_capture_ends(): the stream certainly does not any more.
  *
- * heap_captures(): whether one is in progress; asks the driver. heap_may_capture(): costs a load, and is also 1 for a while after
- * a capture whose end was not seen.
+ * heap_captures(): whether one is in progress; asks the driver. heap_may_capture(): costs a load, and is also 1 for a while
+ * after a capture whose end was not seen.
  */
 extern size_t heap_capture_count; /* atomic */
 void heap_capture_begins(struct stream *stream);
@@ -300,8 +301,8 @@ void heap_reordered(struct stream *stream);
 /* Call right before a capture begins: puts markers on the streams, so that memory idle by then can be released during the
  * capture. */
 void heap_prepare_capture(struct context *context);
-/* What stands for the live buffer of a capture in the driver's graph (heap_request.node), and the buffer that it stands for; 0: none.
- * heap_graph_frees(): another graph has a node that frees the buffer. */
+/* What stands for the live buffer of a capture in the driver's graph (heap_request.node), and the buffer that it stands for; 0:
+ * none. heap_graph_frees(): another graph has a node that frees the buffer. */
 CUdeviceptr heap_node_of(uint64_t address);
 uint64_t heap_at_node(CUdeviceptr node);
 void heap_graph_frees(uint64_t address, CUgraph graph);
@@ -321,9 +322,9 @@ int heap_graph_allocates(CUgraph graph); /* whether it was captured, and memory 
 void heap_stream_ends(struct stream *stream);
 
 /* Bracket the destruction of a context. In between, no thread enters it that does not work in it, or queries one of its events.
- * is_certain: it will be destroyed; else a thread of ours in it is not waited for for long. NULL: none ends. heap_hold() returns
- * what heap_go_on() takes, which may be NULL; call that without a lock, for it tells the users of pools that have ended with the
- * context (destroy() of pool_begin()). */
+ * is_certain: it will be destroyed; else a thread of ours in it is not waited for for long. NULL: none ends. heap_hold()
+ * returns what heap_go_on() takes, which may be NULL; call that without a lock, for it tells the users of pools that have ended
+ * with the context (destroy() of pool_begin()). */
 struct books *heap_hold(struct context *ending, int is_certain);
 void heap_go_on(struct books *held);
 

@@ -172,6 +172,8 @@ struct block *memory_map(struct books *books, const struct heap_request *wanted,
         *status = is_brief ? memory_still_full(device, wanted->size) : out_of_memory(device, wanted->size, layout->mapped);
     if (!block && heap_lacks_room(*status) && !is_brief && !is_captured)
         note_full(device);
+    if (block)
+        reclaim_note_peak(books);
     return block;
 }
 

@@ -79,8 +79,8 @@ static int begins_packing(struct books *books, const struct heap_request *wanted
     return packing_begin_half(books);
 }
 
-/* The device is full, and what was freed last is still in use: memory that comes before the caller's own work on its stream will do,
- * as it does for the driver's pools. In a scope. */
+/* The device is full, and what was freed last is still in use: memory that comes before the caller's own work on its stream
+ * will do, as it does for the driver's pools. In a scope. */
 static struct block *borrow(struct freelist *list, uint64_t pages)
 {
     struct books *books = list->books;
@@ -101,14 +101,15 @@ static struct block *borrow(struct freelist *list, uint64_t pages)
 #define PENDING_MOST_MS 1000
 #define PENDING_PAUSE_US 5000
 
-/* Memory that was freed in the order of streams, and is still in use, may be of any size; the driver would cut it to fit. Ours is
- * mapped anew once its streams have passed, for which it is given some time. */
+/* Memory that was freed in the order of streams, and is still in use, may be of any size; the driver would cut it to fit. Ours
+ * is mapped anew once its streams have passed, for which it is given some time. */
 static struct block *await_pending(struct books *books, const struct heap_request *wanted, const struct layout *layout,
                                    cufence_status *status)
 {
     const uint64_t until = monotonic_ms() + PENDING_MOST_MS;
     struct block *block = NULL;
-    while (!block && heap_lacks_room(*status) && reclaim_pending_bytes(wanted->device) >= layout->mapped && monotonic_ms() < until) {
+    while (!block && heap_lacks_room(*status) && reclaim_pending_bytes(wanted->device) >= layout->mapped &&
+           monotonic_ms() < until) {
         aside_sleep(PENDING_PAUSE_US);
         block = memory_map(books, wanted, layout, 0, RESERVE, status);
     }

@@ -193,8 +193,8 @@ static int found(const struct use *use, struct order_race *race)
     return use != NULL;
 }
 
-/* cuMemFree of plain memory waits for the buffer's context, so that the host knows all of its work to be done; and for no other. Of a
- * pool's memory it waits for nothing. */
+/* cuMemFree of plain memory waits for the buffer's context, so that the host knows all of its work to be done; and for no
+ * other. Of a pool's memory it waits for nothing. */
 static const struct use *against_host_free(const struct heap_range *range)
 {
     lock_expect(RANK_ORDER);

@@ -112,7 +112,8 @@ int bounds_within_rows(const struct host_call *call, CUdeviceptr address, size_t
 int bounds_may_set(const struct host_call *call, CUdeviceptr to)
 {
     struct heap_range range;
-    return preload_devices < 2 || !heap_owns(to) || !heap_range_of(to, &range) || peer_may_access(range.device, device_of(call));
+    return preload_devices < 2 || !heap_owns(to) || !heap_range_of(to, &range) ||
+           peer_may_access(range.device, device_of(call));
 }
 
 /* ---- rows and slices ---- */
@@ -155,21 +156,21 @@ static int within_volume(const struct host_call *call, const struct volume *volu
     if (!volume->depth || !volume->height)
         return 1;
     note(call, volume->address, volume->width, is_write);
-    return within_rows(call, volume->address, volume->pitch, volume->width, (volume->depth - 1) * volume->slice + volume->height,
-                       is_write);
+    return within_rows(call, volume->address, volume->pitch, volume->width,
+                       (volume->depth - 1) * volume->slice + volume->height, is_write);
 }
 
 /* One side of CUDA_MEMCPY3D and of CUDA_MEMCPY3D_PEER, whose members have the same names. side: src or dst. */
 #define VOLUME(copy, side)                                                                                                     \
-    (&(struct volume){.address = at((copy)->side##Device, (copy)->side##XInBytes,                                              \
-                                    (copy)->side##Y + (copy)->side##Z *                                                        \
-                                                          ((copy)->side##Height ? (copy)->side##Height : (copy)->Height),      \
-                                    (copy)->side##Pitch ? (copy)->side##Pitch : (copy)->WidthInBytes),                         \
-                      .pitch = (copy)->side##Pitch ? (copy)->side##Pitch : (copy)->WidthInBytes,                               \
-                      .slice = (copy)->side##Height ? (copy)->side##Height : (copy)->Height,                                   \
-                      .width = (copy)->WidthInBytes,                                                                           \
-                      .height = (copy)->Height,                                                                                \
-                      .depth = (copy)->Depth})
+    (&(struct volume){                                                                                                         \
+        .address = at((copy)->side##Device, (copy)->side##XInBytes,                                                            \
+                      (copy)->side##Y + (copy)->side##Z * ((copy)->side##Height ? (copy)->side##Height : (copy)->Height),      \
+                      (copy)->side##Pitch ? (copy)->side##Pitch : (copy)->WidthInBytes),                                       \
+        .pitch = (copy)->side##Pitch ? (copy)->side##Pitch : (copy)->WidthInBytes,                                             \
+        .slice = (copy)->side##Height ? (copy)->side##Height : (copy)->Height,                                                 \
+        .width = (copy)->WidthInBytes,                                                                                         \
+        .height = (copy)->Height,                                                                                              \
+        .depth = (copy)->Depth})
 
 int bounds_within_3d(const struct host_call *call, const CUDA_MEMCPY3D *copy)
 {
@@ -204,22 +205,22 @@ static int within_operand(const struct host_call *call, const CUDA_MEMCPY3D_BATC
         return 1;
     if (!is_flat)
         return within(call, operand->op.ptr.ptr, 1, is_write);
-    return within_volume(call,
-                         &(struct volume){.address = operand->op.ptr.ptr,
-                                          .pitch = row,
-                                          .slice = operand->op.ptr.layerHeight ? operand->op.ptr.layerHeight : copy->extent.height,
-                                          .width = copy->extent.width,
-                                          .height = copy->extent.height,
-                                          .depth = copy->extent.depth},
-                         is_write);
+    return within_volume(
+        call,
+        &(struct volume){.address = operand->op.ptr.ptr,
+                         .pitch = row,
+                         .slice = operand->op.ptr.layerHeight ? operand->op.ptr.layerHeight : copy->extent.height,
+                         .width = copy->extent.width,
+                         .height = copy->extent.height,
+                         .depth = copy->extent.depth},
+        is_write);
 }
 
 int bounds_within_3d_batch(const struct host_call *call, const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count)
 {
     for (size_t i = 0; copies && i < count; i++) {
         const CUDA_MEMCPY3D_BATCH_OP *copy = &copies[i];
-        int is_flat =
-            copy->src.type == CU_MEMCPY_OPERAND_TYPE_POINTER && copy->dst.type == CU_MEMCPY_OPERAND_TYPE_POINTER;
+        int is_flat = copy->src.type == CU_MEMCPY_OPERAND_TYPE_POINTER && copy->dst.type == CU_MEMCPY_OPERAND_TYPE_POINTER;
         if (!within_operand(call, copy, &copy->dst, is_flat, 1) || !within_operand(call, copy, &copy->src, is_flat, 0))
             return 0;
     }
@@ -230,8 +231,7 @@ int bounds_within_3d_batch(const struct host_call *call, const CUDA_MEMCPY3D_BAT
 
 int bounds_node_copies(const CUDA_MEMCPY3D *copy, CUcontext context)
 {
-    struct context *known =
-        preload_devices < 2 || !copy ? NULL : context ? context_of(context) : context_current();
+    struct context *known = preload_devices < 2 || !copy ? NULL : context ? context_of(context) : context_current();
     if (known && is_device(copy->dstMemoryType))
         peer_reaches(copy->dstDevice, known->device);
     if (known && is_device(copy->srcMemoryType))

@@ -27,8 +27,8 @@ int bounds_within_3d_batch(const struct host_call *call, const CUDA_MEMCPY3D_BAT
 /* A copy is put into a graph, to be executed in the context. Returns 1. */
 int bounds_node_copies(const CUDA_MEMCPY3D *copy, CUcontext context);
 
-/* Whether CUDA lets the device that executes the call set memory at the address: that of another device only once the program has
- * given it access. Copies need none, and get it (peers.c). */
+/* Whether CUDA lets the device that executes the call set memory at the address: that of another device only once the program
+ * has given it access. Copies need none, and get it (peers.c). */
 int bounds_may_set(const struct host_call *call, CUdeviceptr to);
 
 #define bounds_write(to, size) bounds_within(call, to, size, 1)
@@ -36,8 +36,7 @@ int bounds_may_set(const struct host_call *call, CUdeviceptr to);
     (bounds_write(to, size) && (maps_copied(to, from, size), races_host_copy(call, from, size, 1), 1))
 #define bounds_download(to, from, size) (bounds_read(from, size) && (races_host_copy(call, to, size, 0), 1))
 #define bounds_read(from, size) bounds_within(call, (CUdeviceptr)(from), size, 0)
-#define bounds_copy(to, from, size)                                                                                            \
-    (bounds_write(to, size) && bounds_read(from, size) && bounds_host(to, from, size))
+#define bounds_copy(to, from, size) (bounds_write(to, size) && bounds_read(from, size) && bounds_host(to, from, size))
 #define bounds_host(to, from, size)                                                                                            \
     (races_host_copy(call, (const void *)(uintptr_t)(from), size, 1),                                                          \
      races_host_copy(call, (const void *)(uintptr_t)(to), size, 0), 1)

@@ -22,7 +22,7 @@ CUresult capture_asks(void)
 {
     CUresult result = real.cuMemFree_v2(0);
     return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD ? result
-                                                                                                                : CUDA_SUCCESS;
+                                                                                                               : CUDA_SUCCESS;
 }
 
 int capture_asks_stream(CUstream stream)
@@ -101,7 +101,7 @@ END(cuStreamEndCapture_ptsz, own_default)
 #define WAIT(symbol, stream_meant)                                                                                             \
     CUresult hook_##symbol(CUstream stream, CUevent event, unsigned flags)                                                     \
     {                                                                                                                          \
-        struct stream *joining = is_active() && heap_may_capture() ? stream_resolve(stream_meant(stream)) : NULL;                 \
+        struct stream *joining = is_active() && heap_may_capture() ? stream_resolve(stream_meant(stream)) : NULL;              \
         if (joining)                                                                                                           \
             stream_touch_begin(joining);                                                                                       \
         CUresult result = real.symbol(stream, event, flags);                                                                   \
@@ -132,8 +132,8 @@ void graph_instantiated(CUgraphExec executable, CUgraph graph)
         lens_now()->graph_instantiated(executable, graph);
 }
 
-/* The driver refuses to update an executable with a graph whose work has moved to memory that another graph allocates: the addresses
- * differ. Of ours it cannot know that. */
+/* The driver refuses to update an executable with a graph whose work has moved to memory that another graph allocates: the
+ * addresses differ. Of ours it cannot know that. */
 CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *),
                             CUgraphExec executable, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why)
 {
@@ -146,8 +146,8 @@ CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNo
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
-CUresult executable_updated_v2(CUresult (*function)(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *), CUgraphExec executable,
-                               CUgraph graph, CUgraphExecUpdateResultInfo *why)
+CUresult executable_updated_v2(CUresult (*function)(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *),
+                               CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *why)
 {
     if (!is_active() || !heap_graph_allocates(graph))
         return function(executable, graph, why);

@@ -154,7 +154,6 @@ static void after_release(struct release release)
         heap_go_on(release.held);
 }
 
-
 CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device)
 {
     if (!is_active())

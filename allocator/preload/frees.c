@@ -1,6 +1,6 @@
 /*
- * Hooks that free memory. What CUDA promises about waiting is kept: cuMemFree of plain memory waits for its context, of a pool's or
- * a graph's memory it does not; cuMemFreeAsync never does.
+ * Hooks that free memory. What CUDA promises about waiting is kept: cuMemFree of plain memory waits for its context, of a
+ * pool's or a graph's memory it does not; cuMemFreeAsync never does.
  */
 #include "internal.h"
 
@@ -34,16 +34,17 @@ static CUresult refuse_free(const struct host_call *call, CUdeviceptr pointer, c
 }
 
 /* Inlined: each frame more is one that heap_free() walks over to the program's. */
-static inline __attribute__((always_inline)) void give_back(const struct heap_claim *claim, struct stream *stream, enum heap_users users)
+static inline __attribute__((always_inline)) void give_back(const struct heap_claim *claim, struct stream *stream,
+                                                            enum heap_users users)
 {
     struct heap_freed freed;
     heap_free(claim, stream, users, &freed);
     pool_freed(&freed);
 }
 
-/* A synchronisation of a context invalidates the captures in it, whichever thread and mode they are of, also one that begins right
- * now. The driver's own cuMemFree does not, and waits all the same; but it needs memory of its own, which takes twice as long. So it
- * waits in a process that has captured. */
+/* A synchronisation of a context invalidates the captures in it, whichever thread and mode they are of, also one that begins
+ * right now. The driver's own cuMemFree does not, and waits all the same; but it needs memory of its own, which takes twice as
+ * long. So it waits in a process that has captured. */
 static CUresult wait_by_free(void)
 {
     CUdeviceptr any;
@@ -113,7 +114,8 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
 }
 
 /* What is freed is a graph's, or the stream captures, and takes frees of such memory only. */
-static __attribute__((noinline)) CUresult free_of_capture(const struct heap_claim *claim, struct stream *stream, CUstream handle)
+static __attribute__((noinline)) CUresult free_of_capture(const struct heap_claim *claim, struct stream *stream,
+                                                          CUstream handle)
 {
     if (claim->node)
         return free_of_graph(claim, driver->cuMemFreeAsync(claim->node, handle), stream);

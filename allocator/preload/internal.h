@@ -52,8 +52,7 @@ static inline CUresult failure(void)
 /* memory.c: gives back all memory that is kept, because the driver has none left. Returns whether there was any. */
 int relieve(void);
 /* Evaluates a call of the driver, and once more behind that. The caller has a variable `CUresult tried`. */
-#define RELIEVED(call)                                                                                                         \
-    (__builtin_expect((tried = (call)) == CUDA_ERROR_OUT_OF_MEMORY, 0) && relieve() ? (call) : tried)
+#define RELIEVED(call) (__builtin_expect((tried = (call)) == CUDA_ERROR_OUT_OF_MEMORY, 0) && relieve() ? (call) : tried)
 
 /* Whether the address is in our address space: in a live or freed buffer of ours, or a guard. */
 static inline int is_ours(CUdeviceptr pointer)
@@ -101,8 +100,8 @@ void pools_changed(void); /* a device has another pool, or a context is destroye
 void pool_shared(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count); /* peers.c, as the next four */
 void peer_enabled(CUcontext owner);
 void peer_disabled(CUcontext owner);
-int peer_may_access(int device, int peer);            /* the program has given `peer` access to the memory of `device` */
-void peer_reaches(CUdeviceptr address, int peer);     /* gives it access to the buffer there, for a copy. -1: none */
+int peer_may_access(int device, int peer);        /* the program has given `peer` access to the memory of `device` */
+void peer_reaches(CUdeviceptr address, int peer); /* gives it access to the buffer there, for a copy. -1: none */
 CUresult context_destroy(CUresult (*function)(CUcontext), CUcontext context); /* contexts.c, as the next six */
 void context_attached(CUcontext context);
 CUresult context_detach(CUresult (*function)(CUcontext), CUcontext context);
@@ -113,8 +112,8 @@ void green_created(CUgreenCtx green, CUdevice device);
 CUresult capture_asks(void); /* captures.c */
 int capture_asks_stream(CUstream stream);
 
-/* The error of a call that a capture in progress does not allow; CUDA_SUCCESS: it may be made. Some such calls end the capture, as
- * they do natively. */
+/* The error of a call that a capture in progress does not allow; CUDA_SUCCESS: it may be made. Some such calls end the capture,
+ * as they do natively. */
 static inline CUresult capture_forbids(void)
 {
     return __builtin_expect(heap_may_capture(), 0) ? capture_asks() : CUDA_SUCCESS;
@@ -126,8 +125,8 @@ static inline int capture_is_on(CUstream stream)
     return __builtin_expect(heap_may_capture(), 0) && capture_asks_stream(stream);
 }
 
-int captures_hold_off(void);          /* until captures_go_on(): whether a context may be synchronised, since no stream has ever begun
-                                         a capture. The first that does waits for that a moment */
+int captures_hold_off(void); /* until captures_go_on(): whether a context may be synchronised, since no stream has ever begun
+                                a capture. The first that does waits for that a moment */
 void captures_go_on(void);
 struct stream *capture_begins(CUstream stream); /* captures.c, as the next four: NULL if it is not followed */
 CUresult capture_begun(CUresult result, struct stream *stream);
@@ -144,14 +143,14 @@ CUresult texture_bound_2d(CUresult (*function)(CUtexref, const CUDA_ARRAY_DESCRI
 /* nodes.c: around the addition of a node of any kind to a graph. node_begins() returns what node_ends() takes. */
 CUdeviceptr node_begins(CUgraphNodeParams *node);
 void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresult result);
-CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr), CUgraphNode *node,
-                         CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer);
+CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr),
+                         CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer);
 void freed_by_node(CUdeviceptr *pointer); /* translates what a node tells that it frees */
 void graph_instantiated(CUgraphExec executable, CUgraph graph);
 CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *),
                             CUgraphExec executable, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why);
-CUresult executable_updated_v2(CUresult (*function)(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *), CUgraphExec executable,
-                               CUgraph graph, CUgraphExecUpdateResultInfo *why);
+CUresult executable_updated_v2(CUresult (*function)(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *),
+                               CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *why);
 void executable_ends(CUgraphExec executable);
 
 /* contexts.c: call once, at the start. Returns 0 if out of host memory. */

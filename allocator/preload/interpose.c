@@ -422,8 +422,8 @@ EXEC_LIST(execlp, interposed_execvpe, 0)
 
 /* ---- for programs linked with libcuda ---- */
 
-/* Returns what a program that calls `symbol` by name would have called: of the libraries behind this one, or if none of them has
- * it, of those that the calling library is linked with. */
+/* Returns what a program that calls `symbol` by name would have called: of the libraries behind this one, or if none of them
+ * has it, of those that the calling library is linked with. */
 static void *linked_with(const char *symbol, const void *caller)
 {
     Dl_info info;

@@ -72,8 +72,8 @@ static struct heap_request request_of(const struct purpose *purpose, size_t size
                                  .align = purpose->needs.alignment};
 }
 
-/* Memory that a capture allocates: beside it the driver allocates a byte, by a node of the graph. That the graph is cloned, updated
- * or launched twice, and that its memory is freed by which call and when, is thus for the driver to judge. */
+/* Memory that a capture allocates: beside it the driver allocates a byte, by a node of the graph. That the graph is cloned,
+ * updated or launched twice, and that its memory is freed by which call and when, is thus for the driver to judge. */
 static CUresult begin_node(struct purpose *purpose)
 {
     return purpose->node ? CUDA_SUCCESS : driver->cuMemAllocAsync(&purpose->node, 1, purpose->capturing);
@@ -86,7 +86,8 @@ static void drop_node(struct purpose *purpose)
 }
 
 /* While a capture may be in progress. Returns 0 if the allocation is not allowed, or is left to the driver: purpose->why. */
-static __attribute__((noinline)) int begin_beside_captures(struct purpose *purpose, struct heap_request *wanted, CUresult *result)
+static __attribute__((noinline)) int begin_beside_captures(struct purpose *purpose, struct heap_request *wanted,
+                                                           CUresult *result)
 {
     if (purpose->capturing && !purpose->is_last_try && !heap_has_room_for_graph(wanted)) {
         purpose->why = PASSED_GRAPH;

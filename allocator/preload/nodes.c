@@ -1,14 +1,14 @@
 /*
- * Nodes that programs put into graphs by hand to allocate and free memory. What such a node allocates is the driver's. One that frees
- * may be given what a capture has allocated: the driver gets the node that stands for it there (heap_request.node).
+ * Nodes that programs put into graphs by hand to allocate and free memory. What such a node allocates is the driver's. One that
+ * frees may be given what a capture has allocated: the driver gets the node that stands for it there (heap_request.node).
  */
 #include "api/closing.h"
 #include "bounds.h"
 
 #include "internal.h" /* last: see hooks.h */
 
-CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr), CUgraphNode *node,
-                         CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer)
+CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr),
+                         CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer)
 {
     CUdeviceptr own = is_ours(pointer) ? heap_node_of(pointer) : 0;
     CUresult result = function(node, graph, nodes, count, own ? own : pointer);

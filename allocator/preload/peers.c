@@ -1,7 +1,8 @@
 /*
- * Which GPU may access which other GPU's buffers. CUDA lets a program copy between the memory of any two GPUs; a mapping of ours must
- * be accessible to the GPU that copies. So access is given where a copy needs it, and where the program asks for it, per device and
- * not per pool, and is never taken back. What the program itself has asked for is kept apart: only that allows sets.
+ * Which GPU may access which other GPU's buffers. CUDA lets a program copy between the memory of any two GPUs; a mapping of
+ * ours must be accessible to the GPU that copies. So access is given where a copy needs it, and where the program asks for it,
+ * per device and not per pool, and is never taken back. What the program itself has asked for is kept apart: only that allows
+ * sets.
  */
 #include "internal.h"
 

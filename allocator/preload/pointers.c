@@ -3,8 +3,8 @@
 
 #include "base/output.h"
 
-/* Free memory is what the next allocation could get. What pools keep because the program has told them to, counts as used, as with
- * the driver's own pools. */
+/* Free memory is what the next allocation could get. What pools keep because the program has told them to, counts as used, as
+ * with the driver's own pools. */
 CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     CUresult result = real.cuMemGetInfo_v2(free_bytes, total);

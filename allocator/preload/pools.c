@@ -12,6 +12,7 @@
 
 #include "base/lock.h"
 #include "base/options.h"
+#include "base/peak.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ struct pool_account {
 };
 
 static struct pool_account pools[POOLS];
-static unsigned pools_end = FIRST_POOL; /* atomic: no entry from here on was ever used */
+static unsigned pools_end = FIRST_POOL;     /* atomic: no entry from here on was ever used */
 static struct lock lock = LOCK(RANK_POOLS); /* for creating and destroying pools */
 static unsigned generation = 1;             /* atomic: a change invalidates what threads have cached */
 
@@ -144,13 +145,6 @@ CUmemoryPool pool_handle(unsigned owner)
 int pool_device(unsigned owner, const struct context *context)
 {
     return owner >= FIRST_POOL ? pools[owner].device : context->device;
-}
-
-static void raise_to(uint64_t *high, uint64_t value)
-{
-    uint64_t most = __atomic_load_n(high, __ATOMIC_RELAXED);
-    while (value > most && !__atomic_compare_exchange_n(high, &most, value, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        ;
 }
 
 int pool_reserve(unsigned owner, size_t size)

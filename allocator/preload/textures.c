@@ -1,6 +1,6 @@
 /*
- * Textures on memory of ours: they need more than the 16 bytes that align=16 gives (512, as CUDA's own allocations have). Where that
- * makes the call fail, it is said, and the place of allocation gets more from then on.
+ * Textures on memory of ours: they need more than the 16 bytes that align=16 gives (512, as CUDA's own allocations have). Where
+ * that makes the call fail, it is said, and the place of allocation gets more from then on.
  */
 #include "internal.h"
 
@@ -11,13 +11,14 @@ static void tell(const char *call, CUdeviceptr pointer)
     struct heap_range range;
     int needed = 0;
     if (!is_ours(pointer) || !heap_range_of(pointer, &range) ||
-        driver->cuDeviceGetAttribute(&needed, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, range.device) != CUDA_SUCCESS || needed <= 0 ||
-        pointer % (unsigned)needed == 0 || !heap_wants_alignment(pointer, (uint32_t)needed))
+        driver->cuDeviceGetAttribute(&needed, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, range.device) != CUDA_SUCCESS ||
+        needed <= 0 || pointer % (unsigned)needed == 0 || !heap_wants_alignment(pointer, (uint32_t)needed))
         return;
-    output_say("cufence: %s fails because 0x%llx, in buffer #%llu of %llu bytes, is no multiple of %d bytes, which a texture needs "
-               "and CUDA's own allocations are: align=%d gives that to every buffer. From now on those allocated at the same place "
-               "have it\n",
-               call, (unsigned long long)pointer, (unsigned long long)range.id, (unsigned long long)range.size, needed, needed);
+    output_say(
+        "cufence: %s fails because 0x%llx, in buffer #%llu of %llu bytes, is no multiple of %d bytes, which a texture needs "
+        "and CUDA's own allocations are: align=%d gives that to every buffer. From now on those allocated at the same place "
+        "have it\n",
+        call, (unsigned long long)pointer, (unsigned long long)range.id, (unsigned long long)range.size, needed, needed);
 }
 
 CUresult texture_created(CUresult (*function)(CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *,

@@ -1,8 +1,8 @@
 /*
- * Finds out about faults that the host cannot see yet. A driver with dumps armed lets a synchronisation succeed after a fault, and
- * begins to write the dump some time later; under load that takes seconds. Until then the device answers no launch. So after a
- * synchronisation a kernel of ours is launched, the fence. If it does not end although all work is done, and nobody has launched
- * anything since, the driver has swallowed a fault: the dump is waited for.
+ * Finds out about faults that the host cannot see yet. A driver with dumps armed lets a synchronisation succeed after a fault,
+ * and begins to write the dump some time later; under load that takes seconds. Until then the device answers no launch. So
+ * after a synchronisation a kernel of ours is launched, the fence. If it does not end although all work is done, and nobody has
+ * launched anything since, the driver has swallowed a fault: the dump is waited for.
  */
 #include "monitor.h"
 
@@ -38,9 +38,10 @@ void fault_swallow(int device)
 {
     if (__atomic_exchange_n(&is_swallowed, 1, __ATOMIC_ACQ_REL))
         return;
-    output_note("a kernel has faulted on GPU %d, and the driver does not say so: it calls all work done, and the device answers "
-                "nothing more; without a core dump, nothing more is known",
-                device);
+    output_note(
+        "a kernel has faulted on GPU %d, and the driver does not say so: it calls all work done, and the device answers "
+        "nothing more; without a core dump, nothing more is known",
+        device);
     if (monitor_returns_errors())
         contexts_set_faulted(device, CUDA_ERROR_LAUNCH_FAILED);
 }
@@ -50,8 +51,8 @@ static int has_lost_patience(void *user)
     struct patience *patience = user;
     if (monitor_is_under_way())
         return 1;
-    patience->is_out = monotonic_ns() >= patience->until_ns ||
-                       (patience->context && launch_count(patience->context) != patience->launches);
+    patience->is_out =
+        monotonic_ns() >= patience->until_ns || (patience->context && launch_count(patience->context) != patience->launches);
     return patience->is_out;
 }
 

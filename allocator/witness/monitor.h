@@ -42,11 +42,11 @@ int monitor_blind(void);
 
 int monitor_is_busy(void);      /* a dump is being read or reported */
 int monitor_is_under_way(void); /* bytes of one have come, and it is not read to its end */
-/* A kernel has faulted on a device (-1: on any), as far as is known; or on the current context's, without a driver call before the
- * first fault. */
+/* A kernel has faulted on a device (-1: on any), as far as is known; or on the current context's, without a driver call before
+ * the first fault. */
 int monitor_knows_fault(int device);
 int monitor_has_fault(void);
-int monitor_returns_errors(void); /* on_fault=error, and dumps are armed */
+int monitor_returns_errors(void);                /* on_fault=error, and dumps are armed */
 void monitor_await_reading(unsigned timeout_ms); /* while one is under way */
 
 /* Wait until no dump is being written or explained, and every report is finished. Errors: TIMEOUT, UNSUPPORTED (in a fault
@@ -67,19 +67,19 @@ void monitor_await_dump(void);
 
 /*
  * Call it after a synchronisation in the current context. Waits until a fault's dump is read and, with on_fault=error, until
- * the context's error is sticky; not for the report, which may take longer. Takes 10 us if nothing has faulted. A fault on another
- * device delays it only while its dump is being read. is_device_idle: the whole context was synchronised. If the device then
- * answers no launch, and nobody launches anything, a fault's dump is waited for, 30 s at most; without one, the fault is noted
- * (fault_is_swallowed()). Otherwise other streams may keep the device busy: unless they all say that they are done, it waits for
- * 0.3 s at most, and after one such timeout in the process never again. Returns FAULTED if there was a fault on the context's
- * device and on_fault=error, else OK.
+ * the context's error is sticky; not for the report, which may take longer. Takes 10 us if nothing has faulted. A fault on
+ * another device delays it only while its dump is being read. is_device_idle: the whole context was synchronised. If the device
+ * then answers no launch, and nobody launches anything, a fault's dump is waited for, 30 s at most; without one, the fault is
+ * noted (fault_is_swallowed()). Otherwise other streams may keep the device busy: unless they all say that they are done, it
+ * waits for 0.3 s at most, and after one such timeout in the process never again. Returns FAULTED if there was a fault on the
+ * context's device and on_fault=error, else OK.
  */
 cufence_status fault_settle(int is_device_idle);
 
 /* The same, but does not wait for the error to become sticky: for callers that return the error themselves. */
 void fault_learn(int is_device_idle);
 
-/* A kernel has faulted on the device, the driver has told nobody, and no dump has come. fault_swallow(): says so, once, and marks the
- * device's contexts. */
+/* A kernel has faulted on the device, the driver has told nobody, and no dump has come. fault_swallow(): says so, once, and
+ * marks the device's contexts. */
 int fault_is_swallowed(void);
 void fault_swallow(int device);

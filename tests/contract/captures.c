@@ -56,7 +56,9 @@ PROMISE(beside_capture, 1, FORBIDS)
 
 /* ---- how captures end ---- */
 
-#define ENDS "cuda.h, cuStreamEndCapture, cuStreamDestroy, cuCtxDestroy, cuDevicePrimaryCtxReset; a capture that is over forbids nothing"
+#define ENDS                                                                                                                   \
+    "cuda.h, cuStreamEndCapture, cuStreamDestroy, cuCtxDestroy, cuDevicePrimaryCtxReset; a capture that is over forbids "      \
+    "nothing"
 
 /* Begins a capture that allocates a fortieth of the device. */
 static CUdeviceptr begin_capture(CUstream stream)

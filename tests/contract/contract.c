@@ -61,7 +61,7 @@ static void sim_fill(const cusim_thread *thread, void *const *arguments)
     volatile uint8_t *to = (volatile uint8_t *)*(const uintptr_t *)arguments[0];
     (void)thread;
     for (uint64_t i = 0; i < *(const uint64_t *)arguments[1]; i++)
-        to[i] = (uint8_t)*(const uint32_t *)arguments[2];
+        to[i] = (uint8_t) * (const uint32_t *)arguments[2];
 }
 
 static void sim_fetch(const cusim_thread *thread, void *const *arguments)

@@ -1,13 +1,13 @@
 /*
- * The contract: what a correct CUDA program may rely on, as small programs. Each is a promise with a name and the sentence of CUDA's
- * documentation that it rests on; it prints lines, which must be the same natively and guarded, on a GPU and on the simulated device.
- * contract.py runs and compares them.
+ * The contract: what a correct CUDA program may rely on, as small programs. Each is a promise with a name and the sentence of
+ * CUDA's documentation that it rests on; it prints lines, which must be the same natively and guarded, on a GPU and on the
+ * simulated device. contract.py runs and compares them.
  *
  *   contract NAME     plays one
  *   contract --list   prints the names and sentences
  *
- * What a call waits for is told by a kernel that waits for the host: held() occupies a stream with it, and TIMED() says whether the call
- * returned before the kernel was let go ("at once") or behind it ("waits").
+ * What a call waits for is told by a kernel that waits for the host: held() occupies a stream with it, and TIMED() says whether
+ * the call returned before the kernel was let go ("at once") or behind it ("waits").
  */
 #pragma once
 
@@ -58,7 +58,8 @@ void let_go(void);
 
 CUcontext primary(int device); /* retained and made current */
 CUstream stream_new(void);     /* does not synchronise with the legacy stream */
-CUfunction kernel(const char *name); /* contract_fill(to, bytes, value), contract_fetch(texture, to, floats), contract_hold(flag, expired) */
+CUfunction kernel(
+    const char *name); /* contract_fill(to, bytes, value), contract_fetch(texture, to, floats), contract_hold(flag, expired) */
 void fill(CUstream stream, CUdeviceptr to, uint64_t bytes, uint32_t value); /* by a kernel */
 
 /* The first and the last of `bytes` bytes, by a copy: "7 7", or the error. */
@@ -70,5 +71,6 @@ unsigned free_per_cent(void); /* rounded to five; less what was taken when the p
 
 /* What captures forbid: a sentence for several promises. */
 #define FORBIDS                                                                                                                \
-    "cuda.h, cuThreadExchangeStreamCaptureMode: a thread is prohibited from potentially unsafe calls by its own capture unless relaxed, " \
+    "cuda.h, cuThreadExchangeStreamCaptureMode: a thread is prohibited from potentially unsafe calls by its own capture "      \
+    "unless relaxed, "                                                                                                         \
     "and by those of other threads that are global"

@@ -2,7 +2,8 @@
 #include "contract.h"
 
 #define BYTES 4096u
-#define COPIES "cuda.h, cuMemcpy and its relatives: unified addressing infers the location of both ends; nothing is said of peer access"
+#define COPIES                                                                                                                 \
+    "cuda.h, cuMemcpy and its relatives: unified addressing infers the location of both ends; nothing is said of peer access"
 
 /* Each form copies BYTES bytes of `from` to `to`, both on a device. Contexts: theirs. */
 struct pair {

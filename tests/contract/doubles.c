@@ -60,7 +60,7 @@ PROMISE(double_beside_driver, 1, LOOKUP)
 {
     void *library = open_double(RTLD_LOCAL), *driver = dlopen("libcuda.so.1", RTLD_NOW);
     int (*start)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
-    CUresult (*real)(unsigned) = (CUresult (*)(unsigned))dlsym(driver, "cuInit");
+    CUresult (*real)(unsigned) = (CUresult(*)(unsigned))dlsym(driver, "cuInit");
     CUdeviceptr pointer;
     printf("%d %d\n", start(0), (int)real(0));
     ASK(cuMemAlloc(&pointer, 1000));

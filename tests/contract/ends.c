@@ -5,7 +5,8 @@
 CUresult cuCtxDetach(CUcontext context); /* deprecated, and called by PyCUDA */
 
 #define END                                                                                                                    \
-    "cuda.h, cuCtxDestroy: destroys memory of cuMemAlloc with the context, and not that of cuMemAllocAsync, which no context owns"
+    "cuda.h, cuCtxDestroy: destroys memory of cuMemAlloc with the context, and not that of cuMemAllocAsync, which no context " \
+    "owns"
 
 static CUcontext begin(CUdeviceptr *plain, CUdeviceptr *pool, CUstream *stream)
 {

@@ -50,7 +50,8 @@ PROMISE(pools_gone, 1, "cuda.h, cuMemPoolDestroy: outstanding allocations live o
     CUdeviceptr pointer, other;
     CUmemoryPool pool, now, standard, told = NULL;
     CUstream stream = stream_new();
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     MUST(cuDeviceGetDefaultMemPool(&standard, 0));
     ASK(cuMemPoolDestroy(standard));
     MUST(cuMemPoolCreate(&pool, &properties));
@@ -76,7 +77,8 @@ PROMISE(peer_pool, 2, "cuda.h, cuMemAllocFromPoolAsync: a pool of another device
     CUmemoryPool pool;
     CUstream stream = stream_new();
     int device = -1;
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 1}};
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 1}};
     MUST(cuMemPoolCreate(&pool, &properties));
     ASK(cuMemAllocFromPoolAsync(&pointer, 1000, pool, stream));
     MUST(cuStreamSynchronize(stream));
@@ -88,7 +90,9 @@ PROMISE(peer_pool, 2, "cuda.h, cuMemAllocFromPoolAsync: a pool of another device
 
 /* ---- what is told of addresses ---- */
 
-#define KNOWS "cuda.h, cuPointerGetAttributes: for what CUDA does not know, attributes are 0 and the call succeeds; cuPointerGetAttribute fails"
+#define KNOWS                                                                                                                  \
+    "cuda.h, cuPointerGetAttributes: for what CUDA does not know, attributes are 0 and the call succeeds; "                    \
+    "cuPointerGetAttribute fails"
 
 static void tell(const char *what, CUdeviceptr pointer)
 {
@@ -99,13 +103,14 @@ static void tell(const char *what, CUdeviceptr pointer)
     CUcontext context = (CUcontext)77;
     void *host = (void *)77;
     unsigned long long id = 0;
-    CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-                                    CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_CONTEXT,        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+    CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                    CU_POINTER_ATTRIBUTE_RANGE_SIZE,  CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                    CU_POINTER_ATTRIBUTE_CONTEXT,     CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                     CU_POINTER_ATTRIBUTE_HOST_POINTER};
     void *data[] = {&type, &device, &size, &start, &context, &managed, &host};
     printf("%s, all: %s", what, result_name(cuPointerGetAttributes(7, wanted, data, pointer)));
-    printf(", type %u, device %d, size %zu, starts there %d, context %d, managed %u, host %d\n", type, device, size, start == pointer,
-           context != NULL, managed, host != NULL);
+    printf(", type %u, device %d, size %zu, starts there %d, context %d, managed %u, host %d\n", type, device, size,
+           start == pointer, context != NULL, managed, host != NULL);
     printf("%s, type: %s", what, result_name(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer)));
     printf(", device: %s", result_name(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer)));
     printf(", id: %s", result_name(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, pointer)));
@@ -145,7 +150,8 @@ PROMISE(addresses_never, 1, KNOWS)
     tell("far away", (CUdeviceptr)1 << 46);
 }
 
-PROMISE(addresses_of_parts, 1, "cuda.h, cuPointerGetAttribute, CU_POINTER_ATTRIBUTE_BUFFER_ID: unique in the process for each allocation")
+PROMISE(addresses_of_parts, 1,
+        "cuda.h, cuPointerGetAttribute, CU_POINTER_ATTRIBUTE_BUFFER_ID: unique in the process for each allocation")
 {
     CUdeviceptr pointers[2];
     unsigned long long first = 0, again = 0, other = 0;

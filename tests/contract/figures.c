@@ -72,12 +72,14 @@ PROMISE(pool_figures, 1, "cuda.h, CU_MEMPOOL_ATTR_USED_MEM_CURRENT and its relat
 PROMISE(pool_figures_own, 1, "cuda.h, CU_MEMPOOL_ATTR_USED_MEM_CURRENT and its relatives")
 {
     CUmemoryPool pool;
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     MUST(cuMemPoolCreate(&pool, &properties));
     play_figures(pool);
 }
 
-PROMISE(pool_figures_kept, 1, "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: bytes to hold on to before trying to release memory to the OS")
+PROMISE(pool_figures_kept, 1,
+        "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: bytes to hold on to before trying to release memory to the OS")
 {
     CUmemoryPool pool;
     cuuint64_t all = UINT64_MAX;
@@ -86,7 +88,8 @@ PROMISE(pool_figures_kept, 1, "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: bytes 
     play_figures(pool);
 }
 
-PROMISE(pool_figures_of_graphs, 1, "CUDA Programming Guide, Graph Memory Nodes: graph memory is not in the figures of stream-ordered pools")
+PROMISE(pool_figures_of_graphs, 1,
+        "CUDA Programming Guide, Graph Memory Nodes: graph memory is not in the figures of stream-ordered pools")
 {
     CUdeviceptr pointer, temporary;
     CUmemoryPool pool;
@@ -147,7 +150,8 @@ static CUresult allocate_async(CUdeviceptr *pointer, size_t bytes)
     return cuMemAllocAsync(pointer, bytes, NULL);
 }
 
-PROMISE(alignment, 1, "CUDA Programming Guide, Device Memory Accesses: addresses of allocations are aligned to at least 256 bytes")
+PROMISE(alignment, 1,
+        "CUDA Programming Guide, Device Memory Accesses: addresses of allocations are aligned to at least 256 bytes")
 {
     printf("cuMemAlloc: %s\n", least(cuMemAlloc) >= 256 ? "256 or more" : "less than 256");
     printf("cuMemAllocAsync: %s\n", least(allocate_async) >= 256 ? "256 or more" : "less than 256");

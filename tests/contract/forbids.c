@@ -185,7 +185,8 @@ static void play_forbidden(int who)
             world.call = calls[i].call;
             if (who == 0)
                 world.result = world.call();
-            else if (pthread_create(&thread, NULL, call_elsewhere, who == 2 ? &thread : NULL) != 0 || pthread_join(thread, NULL) != 0)
+            else if (pthread_create(&thread, NULL, call_elsewhere, who == 2 ? &thread : NULL) != 0 ||
+                     pthread_join(thread, NULL) != 0)
                 exit(4);
             CUresult end = cuStreamEndCapture(world.captured, &graph);
             printf("%s, %s: %s; ", modes[mode].name, calls[i].name, result_name(world.result));

@@ -1,7 +1,8 @@
 /* Which frees wait, and for what. */
 #include "contract.h"
 
-#define FREE "cuda.h, cuMemFree: no implicit synchronisation for memory of cuMemAllocAsync; for all other pointers it may synchronise"
+#define FREE                                                                                                                   \
+    "cuda.h, cuMemFree: no implicit synchronisation for memory of cuMemAllocAsync; for all other pointers it may synchronise"
 #define FREE_ASYNC "cuda.h, cuMemFreeAsync: inserts a free operation into the stream"
 
 PROMISE(free_plain, 1, FREE)
@@ -39,7 +40,8 @@ PROMISE(free_own_pool, 1, FREE)
     CUdeviceptr pointer;
     CUmemoryPool pool;
     CUstream stream = stream_new();
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     MUST(cuMemPoolCreate(&pool, &properties));
     MUST(cuMemAllocFromPoolAsync(&pointer, 1 << 20, pool, stream));
     MUST(cuStreamSynchronize(stream));
@@ -177,7 +179,8 @@ PROMISE(ends_beside_work, 1, "cuda.h, cuStreamDestroy: returns immediately; pool
     CUmemoryPool pool, own;
     CUstream stream = stream_new();
     size_t free_bytes, total;
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     MUST(cuDeviceGetDefaultMemPool(&pool, 0));
     MUST(cuMemPoolCreate(&own, &properties));
     MUST(cuMemAllocAsync(&pointer, 1 << 20, stream));

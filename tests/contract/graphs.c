@@ -2,7 +2,8 @@
 #include "contract.h"
 
 #define NODES "CUDA Programming Guide, Graph Memory Nodes"
-#define LIVES NODES ": an allocation lives from its node until a free node, cuMemFreeAsync or cuMemFree; not only until the graph ends"
+#define LIVES                                                                                                                  \
+    NODES ": an allocation lives from its node until a free node, cuMemFreeAsync or cuMemFree; not only until the graph ends"
 
 static CUgraph captured(CUstream stream, CUdeviceptr *pointer, int value)
 {
@@ -56,7 +57,8 @@ PROMISE(graph_not_freed, 1, NODES ": a graph cannot be launched again while its 
     ASK(cuStreamSynchronize(stream));
 }
 
-PROMISE(graph_auto_free, 1, "cuda.h, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH: frees what is allocated before it is launched again")
+PROMISE(graph_auto_free, 1,
+        "cuda.h, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH: frees what is allocated before it is launched again")
 {
     CUdeviceptr pointer;
     CUstream stream = stream_new();
@@ -133,7 +135,8 @@ PROMISE(graph_freed_by_hand, 1, "cuda.h, cuGraphAddMemFreeNode: dptr is the addr
 PROMISE(graph_by_hand, 1, NODES ": nodes made by cuGraphAddMemAllocNode")
 {
     CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}}, .bytesize = 1000};
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+        .bytesize = 1000};
     CUDA_MEMSET_NODE_PARAMS set = {.value = 9, .elementSize = 1, .width = 1000, .height = 1};
     CUgraph graph;
     CUgraphNode allocation, setting;
@@ -284,7 +287,8 @@ PROMISE(graph_two_streams, 1, NODES ": allocations are ordered as nodes are")
     printf("%s\n", seen(other, first));
 }
 
-PROMISE(graph_memory_before_launch, 1, "cuda.h, cuMemFreeAsync: during capture it makes a free node, and must be given a graph allocation")
+PROMISE(graph_memory_before_launch, 1,
+        "cuda.h, cuMemFreeAsync: during capture it makes a free node, and must be given a graph allocation")
 {
     CUdeviceptr pointer, pool;
     CUgraph graph = NULL;

@@ -20,7 +20,9 @@ extern "C" __global__ void contract_fetch(unsigned long long texture, float *to,
 {
     for (unsigned i = 0; i < floats; i++) {
         float x, y, z, w; /* four come, one is wanted */
-        asm volatile("tex.1d.v4.f32.s32 {%0, %1, %2, %3}, [%4, {%5}];" : "=f"(x), "=f"(y), "=f"(z), "=f"(w) : "l"(texture), "r"(i));
+        asm volatile("tex.1d.v4.f32.s32 {%0, %1, %2, %3}, [%4, {%5}];"
+                     : "=f"(x), "=f"(y), "=f"(z), "=f"(w)
+                     : "l"(texture), "r"(i));
         to[i] = x;
     }
 }

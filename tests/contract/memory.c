@@ -4,7 +4,9 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-#define AGAIN "CUDA Programming Guide, Device Memory Accesses; cuda.h, cuMemFree: frees the memory space; an allocation of what is free succeeds"
+#define AGAIN                                                                                                                  \
+    "CUDA Programming Guide, Device Memory Accesses; cuda.h, cuMemFree: frees the memory space; an allocation of what is "     \
+    "free succeeds"
 
 extern char **environ;
 
@@ -48,7 +50,8 @@ static CUresult take_async(size_t bytes)
 
 static CUresult take_create(size_t bytes)
 {
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     CUmemGenericAllocationHandle handle;
     CUresult result = cuMemCreate(&handle, bytes, &properties, 0);
     if (result == CUDA_SUCCESS)
@@ -70,7 +73,8 @@ static CUresult take_array(size_t bytes)
 static CUresult take_graph(size_t bytes)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}}, .bytesize = bytes};
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+        .bytesize = bytes};
     CUgraph graph;
     CUgraphNode allocation, end;
     CUgraphExec executable;
@@ -92,8 +96,8 @@ static CUresult take_graph(size_t bytes)
 static const struct way {
     const char *name;
     CUresult (*take)(size_t bytes);
-} ways[] = {{"cuMemAlloc", take_plain},       {"cuMemAllocAsync", take_async}, {"cuMemCreate", take_create},
-            {"cuArray3DCreate", take_array},  {"a graph", take_graph},         {"another process", take_elsewhere}};
+} ways[] = {{"cuMemAlloc", take_plain},      {"cuMemAllocAsync", take_async}, {"cuMemCreate", take_create},
+            {"cuArray3DCreate", take_array}, {"a graph", take_graph},         {"another process", take_elsewhere}};
 
 /* Frees 60 per cent of the device anew before each of the first ways to take it. */
 static void play_ways(void (*free_again)(size_t bytes), size_t count)
@@ -167,7 +171,8 @@ static void free_with_pool(size_t bytes)
     CUmemoryPool pool;
     CUstream stream = stream_new();
     cuuint64_t all = UINT64_MAX;
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     MUST(cuMemPoolCreate(&pool, &properties));
     MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
     MUST(cuMemAllocFromPoolAsync(&pointer, bytes, pool, stream));
@@ -210,7 +215,8 @@ PROMISE(again_sizes, 1, AGAIN)
     play_again(free_one_after_the_other);
 }
 
-PROMISE(again_async, 1, "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: by default the pool gives memory back at the next synchronisation")
+PROMISE(again_async, 1,
+        "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: by default the pool gives memory back at the next synchronisation")
 {
     play_again(free_async);
 }
@@ -225,7 +231,8 @@ PROMISE(again_context, 1, "cuda.h, cuCtxDestroy: destroys memory of cuMemAlloc w
     play_again(free_with_context);
 }
 
-PROMISE(again_pool_end, 1, "cuda.h, cuMemPoolDestroy: destroys the pool; its memory is released when nothing is allocated any more")
+PROMISE(again_pool_end, 1,
+        "cuda.h, cuMemPoolDestroy: destroys the pool; its memory is released when nothing is allocated any more")
 {
     play_again(free_with_pool);
 }
@@ -235,8 +242,10 @@ PROMISE(again_captured, 1, "cuda.h, cuDeviceGraphMemTrim: frees unused memory th
     play_again(free_captured);
 }
 
-/* A pool that is told to keep its memory gives it to the program's own allocations all the same; not to graphs and other processes. */
-PROMISE(again_kept_by_pool, 1, "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: bytes to hold on to before trying to release memory to the OS")
+/* A pool that is told to keep its memory gives it to the program's own allocations all the same; not to graphs and other
+ * processes. */
+PROMISE(again_kept_by_pool, 1,
+        "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: bytes to hold on to before trying to release memory to the OS")
 {
     CUmemoryPool pool;
     cuuint64_t all = UINT64_MAX;
@@ -256,7 +265,8 @@ PROMISE(no_room, 1, OOM)
     CUdeviceptr pointer;
     size_t pitch;
     CUstream stream = stream_new();
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     CUmemGenericAllocationHandle handle;
     held(stream_new());
     TIMED(cuMemAlloc(&pointer, (size_t)1 << 42));
@@ -308,7 +318,8 @@ static void begin_pending(CUdeviceptr *pointer, CUstream stream)
     MUST(cuMemFreeAsync(*pointer, stream));
 }
 
-PROMISE(pending_same_stream, 1, "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream")
+PROMISE(pending_same_stream, 1,
+        "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream")
 {
     CUdeviceptr pointer, more;
     CUstream stream = stream_new();
@@ -316,7 +327,8 @@ PROMISE(pending_same_stream, 1, "CUDA Programming Guide, Stream Ordered Memory A
     TIMED(cuMemAllocAsync(&more, share(60), stream));
 }
 
-PROMISE(pending_other_stream, 1, "CUDA Programming Guide, Stream Ordered Memory Allocator: REUSE_ALLOW_INTERNAL_DEPENDENCIES is on by default")
+PROMISE(pending_other_stream, 1,
+        "CUDA Programming Guide, Stream Ordered Memory Allocator: REUSE_ALLOW_INTERNAL_DEPENDENCIES is on by default")
 {
     CUdeviceptr pointer, more;
     CUstream stream = stream_new(), other = stream_new();
@@ -325,7 +337,8 @@ PROMISE(pending_other_stream, 1, "CUDA Programming Guide, Stream Ordered Memory 
     MUST(cuStreamSynchronize(other));
 }
 
-PROMISE(pending_smaller, 1, "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream")
+PROMISE(pending_smaller, 1,
+        "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream")
 {
     CUdeviceptr pointer, more;
     CUstream stream = stream_new(), other = stream_new();
@@ -338,7 +351,8 @@ PROMISE(pending_smaller, 1, "CUDA Programming Guide, Stream Ordered Memory Alloc
     MUST(cuStreamSynchronize(other));
 }
 
-PROMISE(pending_larger, 1, "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream")
+PROMISE(pending_larger, 1,
+        "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream")
 {
     CUdeviceptr pointer, more;
     CUstream stream = stream_new(), other = stream_new();
@@ -363,7 +377,8 @@ PROMISE(pending_create, 1, OOM)
 {
     CUdeviceptr pointer;
     CUstream stream = stream_new();
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     CUmemGenericAllocationHandle handle;
     begin_pending(&pointer, stream);
     TIMED(cuMemCreate(&handle, share(60), &properties, 0));

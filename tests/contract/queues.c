@@ -1,5 +1,5 @@
-/* A stream whose queue is full: whoever submits to it waits. What else waits natively (cuMemAlloc, cuStreamCreate, cuEventCreate and others
- * do; H200, driver 580.159) may wait; what does not wait natively must not. */
+/* A stream whose queue is full: whoever submits to it waits. What else waits natively (cuMemAlloc, cuStreamCreate,
+ * cuEventCreate and others do; H200, driver 580.159) may wait; what does not wait natively must not. */
 #include "contract.h"
 
 #include <pthread.h>
@@ -112,7 +112,8 @@ PROMISE(full_queue, 1, "CUDA Programming Guide, Asynchronous Execution: nothing 
 
 PROMISE(full_queue_mapping, 1, "cuda.h, virtual memory management: no call of it takes a stream")
 {
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     const CUmemAccessDesc access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle handle;
     CUdeviceptr range = 0;

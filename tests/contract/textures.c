@@ -1,7 +1,8 @@
 /* Textures on linear and pitched memory. */
 #include "contract.h"
 
-#define TEXTURES "cuda.h, cuTexObjectCreate: devPtr must be aligned to CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT; CUDA's own allocations are"
+#define TEXTURES                                                                                                               \
+    "cuda.h, cuTexObjectCreate: devPtr must be aligned to CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT; CUDA's own allocations are"
 
 static const CUDA_TEXTURE_DESC description = {.addressMode = {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP}};
 

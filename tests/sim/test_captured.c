@@ -34,7 +34,8 @@ static struct made make_graph(void)
     return made;
 }
 
-/* Launches are counted only while some buffer is a graph's. One of a context that is gone is not: else every launch would be counted, and take a lock, until the process ends. */
+/* Launches are counted only while some buffer is a graph's. One of a context that is gone is not: else every launch would be
+ * counted, and take a lock, until the process ends. */
 STORY(a_context_takes_its_graphs_along)
 {
     CUcontext own, primary;

@@ -23,6 +23,23 @@ STORY(memory_pressure)
     CHECK(stats().idle_bytes == 0 && stats().cached_bytes == 0);
 }
 
+/* Buffers of ever other sizes: none can be used again. */
+STORY(kept_is_bounded)
+{
+    start("uaf=off,waste=0,idle_age=0");
+    CUstream stream = new_stream();
+    for (size_t size = 64 * MIB; size < 128 * MIB; size += 2 * MIB) {
+        CHECK_OK(cufence_free(allocate(size, stream), stream));
+        CHECK_CU(cuStreamSynchronize(stream));
+    }
+    AWAIT(stats().idle_bytes <= 256 * MIB);
+    CHECK(stats().idle_bytes >= 64 * MIB);
+    CHECK_OK(cufence_free(allocate(600 * MIB, stream), stream));
+    CHECK_CU(cuStreamSynchronize(stream));
+    usleep(20000);
+    CHECK(stats().idle_bytes >= 600 * MIB); /* as much as was used at most */
+}
+
 STORY(arena_wraps)
 {
     start("arena=1G,uaf=strict,small=map,fallback=off");

@@ -243,8 +243,8 @@ int queue_wait(struct world *world, int queue, const struct clock *needed);
 /* Wait on the host. First release holds that are in the way. */
 void sync_queue(struct world *world, int queue);
 void sync_context(struct world *world, int context);
-/* Between captures_begin() and captures_end(), no other world synchronises a context: the driver refuses that, and the capture is
- * over. */
+/* Between captures_begin() and captures_end(), no other world synchronises a context: the driver refuses that, and the capture
+ * is over. */
 void captures_begin(void);
 void captures_end(void);
 int sync_clock(struct world *world, const struct clock *needed);

@@ -4,6 +4,7 @@
 #include "base/aside.h"
 #include "base/error.h"
 #include "base/output.h"
+#include "base/peak.h"
 #include "base/tally.h"
 
 #include <stdlib.h>
@@ -49,13 +50,6 @@ void block_forget(struct slot *slot)
     free(block->recorded);
     free(block->waits);
     free(block);
-}
-
-static void raise_to(uint64_t *peak, uint64_t value)
-{
-    uint64_t most = __atomic_load_n(peak, __ATOMIC_RELAXED);
-    while (value > most && !__atomic_compare_exchange_n(peak, &most, value, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        ;
 }
 
 /* A held block with a slot that is not mapped yet. From slot_cut() on, other threads find it in the arena. */

@@ -105,8 +105,8 @@ struct block {
     struct page *page;       /* pack.h; of a packed page, while it is mapped: its cells; of a cell: its page. Atomic */
 };
 
-/* Whether who frees it may wait where the driver would for what cufence does about it: PyTorch's class and the C API, which create
- * events of their own. The program's own calls must not. */
+/* Whether who frees it may wait where the driver would for what cufence does about it: PyTorch's class and the C API, which
+ * create events of their own. The program's own calls must not. */
 static inline int block_may_wait(const struct block *block)
 {
     return !block->owner || block->owner == HEAP_TORCH;

@@ -86,7 +86,7 @@ struct freelist {
     uint64_t mark_at, mark_at_ns;     /* a marker is due from this free or time on */
     struct marker markers[MARKERS];   /* a queue; the first `marker_count` are pending */
     unsigned marker_count;
-    uint64_t looked;                  /* sequence of the first of them when freelist_stands() looked last */
+    uint64_t looked;                        /* sequence of the first of them when freelist_stands() looked last */
     uint64_t idle_pages, idle_cell_bytes;   /* atomic; written under the list lock */
     uint64_t waiting_count, retiring_count; /* atomic */
     uint64_t retired;                       /* atomic: how many freed buffers were unmapped */
@@ -118,9 +118,10 @@ struct books {
     struct lock events_lock;
     CUevent *events; /* unused ones */
     size_t event_count, event_capacity;
-    unsigned events_missed; /* atomic: since the stock was filled */
+    unsigned events_missed;                /* atomic: since the stock was filled */
     uint64_t mapped_bytes, captured_bytes; /* atomic, like everything below */
     uint64_t peak_mapped_bytes;
+    uint64_t peak_used_bytes; /* mapped and not idle, as far as was looked */
     uint64_t fresh, fresh_bytes, retired;
     uint64_t mappings, peak_mappings;                   /* those in mapped_bytes */
     uint64_t limit;                                     /* mapped_bytes stays below; 0: none */
@@ -158,8 +159,8 @@ void books_forget_stream(struct books *books); /* the context was destroyed */
 
 /*
  * Unused events, made ahead: to create one waits for every stream of the context whose queue is full. events_fill() is called
- * when the context begins, and by the background thread. event_take(): NULL if there is none. event_make(): creates one then, for
- * callers that natively create one; NULL if the driver fails. All in a scope.
+ * when the context begins, and by the background thread. event_take(): NULL if there is none. event_make(): creates one then,
+ * for callers that natively create one; NULL if the driver fails. All in a scope.
  */
 void events_fill(struct books *books);
 CUevent event_take(struct books *books);

@@ -33,11 +33,11 @@ void place_had_turn(struct place *place);
 extern int places_want; /* atomic: some place has buffers that need a larger alignment than the option gives */
 uint32_t place_align(const struct facts *facts);            /* in bytes */
 int place_wants(const struct facts *facts, uint32_t align); /* notes it; 0: it was known */
-void place_see(const struct facts *freed, uint64_t now); /* by the background thread, like the following */
-struct place *places_first(void);                        /* the list; NULL: none known */
-struct place *place_after(struct place *place);          /* the next in the list, or its first one */
-void place_requeue(struct place *place);                 /* if it had a turn meanwhile: to the end */
-void places_end_round(int is_complete);                  /* is_complete: it is counted */
+void place_see(const struct facts *freed, uint64_t now);    /* by the background thread, like the following */
+struct place *places_first(void);                           /* the list; NULL: none known */
+struct place *place_after(struct place *place);             /* the next in the list, or its first one */
+void place_requeue(struct place *place);                    /* if it had a turn meanwhile: to the end */
+void places_end_round(int is_complete);                     /* is_complete: it is counted */
 struct place_counts {
     uint64_t places, tested, retired, rounds;
 } places_counts(void);

@@ -22,7 +22,7 @@ struct pool *pool_of(struct books *books, struct stream *stream); /* the pool fr
 struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph); /* of a capturing stream, or NULL */
 int capture_has_begun(const struct stream *stream); /* progress.c: it began a capture that may be in progress */
 int pools_may_be_captured(void); /* progress.c: some stream may be capturing, also one whose begin was not seen */
-struct pool *pool_named(int device, const uint64_t id[2], cufence_status *status);  /* NULL: see *status */
+struct pool *pool_named(int device, const uint64_t id[2], cufence_status *status); /* NULL: see *status */
 void pools_lend(struct books *books); /* gives up what pools keep that may lend; it waits for a synchronisation. In a scope */
 int pool_has_memory(const struct pool *pool); /* caller holds RANK_BOOKS */
 void pools_drop_lists(struct pool *pool);     /* moves its unused blocks to the shared list; caller holds RANK_BOOKS */
@@ -41,7 +41,7 @@ void capture_return(struct block *block, struct pool *capture, int is_idle);
 void capture_forget(struct block *block);     /* it is no longer returned; called by its holder */
 void capture_forget_all(struct books *books); /* the context was destroyed */
 void captures_collect(struct books *books);   /* releases the memory of destroyed graphs. In a scope */
-/* The stream, which has begun a capture, is about to be destroyed, and the capture with it. CUDA does not always tell that its graph is
- * gone (green contexts, driver 580.159). */
+/* The stream, which has begun a capture, is about to be destroyed, and the capture with it. CUDA does not always tell that its
+ * graph is gone (green contexts, driver 580.159). */
 void capture_lose(struct stream *stream);
-int captures_are_gone(void);                  /* a graph was destroyed since the last call */
+int captures_are_gone(void); /* a graph was destroyed since the last call */

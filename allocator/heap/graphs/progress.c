@@ -1,6 +1,6 @@
 /*
- * Which captures are in progress. A capture ends in more ways than by cuStreamEndCapture: with its stream, its context or a reset.
- * So those that have begun are a set of streams, and each is asked of the driver where it matters.
+ * Which captures are in progress. A capture ends in more ways than by cuStreamEndCapture: with its stream, its context or a
+ * reset. So those that have begun are a set of streams, and each is asked of the driver where it matters.
  */
 #include "graphs.h"
 

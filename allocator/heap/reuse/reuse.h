@@ -89,8 +89,8 @@ int waits_synchronised(struct block *block, const struct books *of, uint64_t sin
 void waits_forget(struct block *block);                               /* drops all waits */
 void waits_drop_context(struct block *block, const struct books *of); /* that context was destroyed, and its events with it */
 void waits_set_ending(struct books *books, int is_ending);            /* while it is, none of its events is queried */
-/* Makes the stream, which the caller has named, wait for what was submitted to another one. Returns 0 if that cannot be done: one
- * of them captures, is another thread's own, or has ended. books: of the other one's context. */
+/* Makes the stream, which the caller has named, wait for what was submitted to another one. Returns 0 if that cannot be done:
+ * one of them captures, is another thread's own, or has ended. books: of the other one's context. */
 int stream_waits_for(struct books *books, struct stream *stream, const struct stream_ref *other);
 unsigned waits_foreign(void); /* atomic: nonzero if blocks may be waiting for another context than their own */
 
@@ -105,7 +105,7 @@ int freelist_pass_touched(struct freelist *list, struct stream *stream); /* if t
 /* Whether the stream has not moved on since the last call. It may be waiting for the host, with a queue that is full: to ask
  * whether it is idle waits then. Call about as often as such streams should be looked at. */
 int freelist_stands(struct freelist *list);
-void freelist_ask_markers(struct freelist *list);                        /* updates `passed`. In a scope, under the list lock */
+void freelist_ask_markers(struct freelist *list); /* updates `passed`. In a scope, under the list lock */
 
 /* ---- freelist.c; in a scope, except freelist_of(), freelist_take(), freelist_put() and freelist_count() ---- */
 
@@ -133,7 +133,7 @@ size_t freelist_learn(struct freelist *list, struct facts *out, size_t most, uin
 /* Finds the newest buffer in the history that contains (exact: starts at) the address, if it is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
 void freelist_pick(struct freelist *list, struct block *idle); /* takes this one out. Caller holds the list lock */
-void freelist_advance(struct freelist *list); /* checks markers and waiting blocks for completion */
+void freelist_advance(struct freelist *list);                  /* checks markers and waiting blocks for completion */
 /* Takes this block out of the list; 0: it is not in it, idle or waiting. */
 int freelist_take_this(struct freelist *list, struct block *block);
 /* Takes a passed block from any stream's list, first fit. Caller holds books->lock. */
@@ -141,8 +141,8 @@ struct block *freelist_steal(struct books *books, const struct freelist *thief, 
 /* Moves idle blocks that have passed and were freed before `before_ns` into *gone, oldest first, up to `bytes`. Returns the
  * number of bytes taken. */
 uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t bytes, struct block **gone);
-/* The same for blocks of at least `pages`, largest first, that the program's own calls have freed: PyTorch's class keeps what it
- * frees. */
+/* The same for blocks of at least `pages`, largest first, that the program's own calls have freed: PyTorch's class keeps what
+ * it frees. */
 uint64_t freelist_take_large(struct freelist *list, uint64_t pages, uint64_t bytes, struct block **gone);
 /* A retiring block that is no longer in use, or NULL. Counts as coming until freelist_retired(). */
 struct block *freelist_take_retired(struct freelist *list);
@@ -160,8 +160,8 @@ void freelist_take_all(struct freelist *list, struct block **gone);  /* idle, wa
 
 /* ---- lists.c; in a scope, except freelist_make() ---- */
 
-/* Takes an idle block of at least `pages`, however much larger, that the stream of `list` may use: one of its own, or one of another
- * stream once its own has waited for *event (NULL: it need not). Caller holds books->lock. */
+/* Takes an idle block of at least `pages`, however much larger, that the stream of `list` may use: one of its own, or one of
+ * another stream once its own has waited for *event (NULL: it need not). Caller holds books->lock. */
 struct block *freelist_borrow(struct books *books, struct freelist *list, uint64_t pages, CUevent *event);
 
 /* Moves all blocks to the shared list. Blocks that have not passed, and those of pools, wait there for a synchronisation.
@@ -175,7 +175,7 @@ void freelists_synchronised(struct books *books, uint64_t since);
 /* The same for one stream: the frees up to a number that freelist_to_pass() returned before have passed. 0: none. */
 uint64_t freelist_to_pass(struct freelist *list);
 int freelist_synchronised(struct freelist *list, struct stream *stream, uint64_t sequence); /* 0: the stream has ended */
-/* Bracket a launch on the stream of the list for blocks that are idle in it: it counts as one more free, which has not passed before
- * the launch has. freelist_launches(): caller holds the list lock; returns the number of that free. */
+/* Bracket a launch on the stream of the list for blocks that are idle in it: it counts as one more free, which has not passed
+ * before the launch has. freelist_launches(): caller holds the list lock; returns the number of that free. */
 uint64_t freelist_launches(struct freelist *list);
 void freelist_launched(struct freelist *list);

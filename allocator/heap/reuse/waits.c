@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 uint64_t waits_clock = 1;
-static unsigned foreign;         /* atomic: number of waits for another context than the block's */
+static unsigned foreign; /* atomic: number of waits for another context than the block's */
 
 uint64_t waits_now(void)
 {
@@ -114,8 +114,8 @@ void waits_add_all(struct block *block)
     }
 }
 
-/* Records an event behind the work submitted to the stream. may_create: as in event_make(). NULL if it can't: the stream was destroyed, is capturing, or is
- * another thread's own. */
+/* Records an event behind the work submitted to the stream. may_create: as in event_make(). NULL if it can't: the stream was
+ * destroyed, is capturing, or is another thread's own. */
 static CUevent event_behind(struct stream_ref on, struct books *of, int may_create)
 {
     CUevent event = NULL;

@@ -112,8 +112,8 @@ static int prepare(struct watch *watch, struct freelist *list, struct slack *sla
     return is_now || queue->count >= heap_options->slack_every;
 }
 
-/* If another thread is just launching the block on the stream of the list, waits for that: what the program submits comes behind
- * it. */
+/* If another thread is just launching the block on the stream of the list, waits for that: what the program submits comes
+ * behind it. */
 static void await_submission(struct freelist *list, const struct slack *slack)
 {
     const struct batch *batch = __atomic_load_n(&slack->batch, __ATOMIC_RELAXED);

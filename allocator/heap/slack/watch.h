@@ -9,8 +9,8 @@
  * no launch left: its free waits for that (slack_release()), and a launch for idle blocks counts as one more free of their
  * list, which has not passed before the launch has.
  *
- * One lock for each context. A launch on a stream of the program's is made without it, since the stream may be full, but with the
- * stream touched: whoever hands out a block that is being launched there waits for that.
+ * One lock for each context. A launch on a stream of the program's is made without it, since the stream may be full, but with
+ * the stream touched: whoever hands out a block that is being launched there waits for that.
  */
 #pragma once
 
@@ -87,14 +87,15 @@ struct watch {
 
 /* ---- batches.c; caller holds the lock, unless it says otherwise ---- */
 
-struct watch *watch_of(struct books *books);   /* NULL: nothing is to be watched, or out of host memory. Without the lock */
+struct watch *watch_of(struct books *books); /* NULL: nothing is to be watched, or out of host memory. Without the lock */
 /* Loads the kernel in the context, once. Returns 0 if it is not there, or not yet. Without the lock. */
 int watch_begin(struct watch *watch);
-struct batch *batch_take(struct watch *watch); /* one that is not in flight, or NULL */
+struct batch *batch_take(struct watch *watch);                                       /* one that is not in flight, or NULL */
 void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack); /* what it `does`; there is room */
 /* Launches it on the watch's own stream. In a scope. Returns 0 if the driver refuses. */
 int batch_launch(struct watch *watch, struct batch *batch);
-/* Launches what is in the list's queue. is_alone: nothing else is on the stream, which is touched. In a scope. Without the lock */
+/* Launches what is in the list's queue. is_alone: nothing else is on the stream, which is touched. In a scope. Without the lock
+ */
 void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream, int is_alone);
 /* Copies what the batch has found, at most `max`, and makes it available again. Returns the number. */
 size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max);

@@ -6,6 +6,7 @@
 #include "heap/slack/slack.h"
 
 #include "base/options.h"
+#include "base/peak.h"
 #include "vmm/physical.h"
 
 #define MARKED_AT_ONCE 64
@@ -136,13 +137,24 @@ uint64_t reclaim_pending_bytes(int device)
     return bytes;
 }
 
+static void note_used(struct books *books, uint64_t idle)
+{
+    uint64_t mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED);
+    if (mapped > idle)
+        raise_to(&books->peak_used_bytes, mapped - idle);
+}
+
+void reclaim_note_peak(struct books *books)
+{
+    if (__atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) >= __atomic_load_n(&books->peak_mapped_bytes, __ATOMIC_RELAXED))
+        note_used(books, idle_bytes(books));
+}
+
+/* A training step frees most of its memory and needs it again in the next one. */
 static uint64_t idle_limit(struct books *books)
 {
-    size_t total = 0;
-    if (heap_options->idle_max)
-        return heap_options->idle_max;
-    /* A training step frees most of its memory and needs it again in the next one. */
-    return driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS ? total / 4 * 3 : UINT64_MAX;
+    uint64_t used = __atomic_load_n(&books->peak_used_bytes, __ATOMIC_RELAXED);
+    return heap_options->idle_max ?: used > KEPT_ANYWAY ? used : KEPT_ANYWAY;
 }
 
 static void mark(struct freelist *list, struct stream *stream, int checks)
@@ -275,7 +287,8 @@ void reclaim_old(struct books *books)
 {
     uint64_t now = now_ns(), age = heap_options->idle_age * 1000000ull;
     reclaim_look(books, 1);
-    uint64_t idle = idle_bytes(books), limit = idle ? idle_limit(books) : UINT64_MAX;
+    uint64_t idle = idle_bytes(books), limit = idle_limit(books);
+    note_used(books, idle);
     if (idle && age && now > age)
         idle -= unmap_old(books, now - age, UINT64_MAX);
     if (idle > limit)

@@ -9,10 +9,8 @@
 #include "base/aside.h"
 #include "vmm/physical.h"
 
-#define KEPT_ANYWAY (UINT64_C(256) << 20) /* of a context */
-
-/* Smaller mappings cost more to make again than the driver's pools ask for as much memory (H200: 100 us for 2 MiB, 7 us there; from
- * here on less than there). The background thread releases them when they are old. */
+/* Smaller mappings cost more to make again than the driver's pools ask for as much memory (H200: 100 us for 2 MiB, 7 us there;
+ * from here on less than there). The background thread releases them when they are old. */
 #define SHED_PAGES 16
 
 /* Of a list: what could be used by others at once, in bytes. */
@@ -97,8 +95,8 @@ static struct block *take_large(const struct shedding *shedding, uint64_t bytes)
 
 #define RETIRED_TRIES 20 /* of 0.5 ms: what is around them is being checked */
 
-/* The memory may still be mapped where a twin has taken a retired block's place. The background thread unmaps that soon, but who
- * allocates next may be another process. */
+/* The memory may still be mapped where a twin has taken a retired block's place. The background thread unmaps that soon, but
+ * who allocates next may be another process. */
 static void end_retired(struct books *books)
 {
     if (!__atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) || !visit_begin(books, VISIT_MS))

@@ -46,7 +46,9 @@ void reclaim_visit(const struct context *own, struct books *books, unsigned pati
 /* Unmaps the retiring blocks that have passed, of those that are waiting now: others may add some for ever. Returns whether
  * there were any. */
 int reclaim_retired(struct books *books);
-void reclaim_old(struct books *books); /* unmaps blocks idle for too long, or beyond the limit */
+#define KEPT_ANYWAY (UINT64_C(256) << 20)    /* of a context */
+void reclaim_note_peak(struct books *books); /* after a mapping: what is kept is bounded by the most that was used */
+void reclaim_old(struct books *books);       /* unmaps blocks idle for too long, or beyond the limit */
 /* Whether there is more for the background thread to do once the device has gone on. Lowers *due_ns to when a block will have
  * been idle for too long. */
 int reclaim_is_pending(struct books *books, uint64_t *due_ns);
