@@ -71,17 +71,18 @@ static int within(const struct host_call *call, CUdeviceptr address, size_t size
     struct heap_range range;
     if (!heap_owns(address) || size == 0)
         return 1;
-    if (is_write && !call->is_of_node && LENS_WANTS(host_writes))
+    int is_of_node = call->kind && call->kind->is_of_node;
+    if (is_write && !is_of_node && LENS_WANTS(host_writes))
         lens_now()->host_writes(address);
     int is_live = heap_range_of(address, &range);
     if (is_live && size <= range.size - (address - range.address)) {
-        if (__builtin_expect(preload_devices > 1, 0) && !call->is_of_node)
+        if (__builtin_expect(preload_devices > 1, 0) && !is_of_node)
             peer_reaches(address, device_of(call));
-        if (call->is_synchronous && heap_is_synchronous(address))
-            *call->is_synchronous = 1;
+        if (call->kind && heap_is_synchronous(address))
+            call->kind->is_synchronous = 1;
         return show(call, address, size, is_write);
     }
-    return (!is_live && call->is_of_node) || refuse(call, address, size, is_write);
+    return (!is_live && is_of_node) || refuse(call, address, size, is_write);
 }
 
 int bounds_within(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)

@@ -221,15 +221,20 @@ struct host_access {
     size_t written, read; /* bytes at these; 0: none */
 };
 
-/* A call intercepted by a hook. */
+/* What is particular about a copy or set. */
+struct host_kind {
+    int is_of_node;     /* a graph will do it, perhaps with buffers that are not live now */
+    int is_synchronous; /* else: it may return before it is done, but a buffer asks that it does not; set by bounds_within() */
+};
+
+/* A call intercepted by a hook. No larger than it is: each free makes one. */
 struct host_call {
     const char *name;           /* of the driver function, without its symbol's suffixes: the base in hooks.h */
     const void *frame;          /* __builtin_frame_address(0) of the hook; leads to its caller */
     struct order_copy *copy;    /* with streams=on: where the checks of bounds.h note what it accesses. Else NULL */
     struct host_access *access; /* NULL: nobody wants to know */
     CUstream stream;            /* of a copy or set, as the calling thread names it */
-    int *is_synchronous;        /* of one that may return before it is done: set to 1 if a buffer asks that it does not */
-    int is_of_node;             /* a graph will do it, perhaps with buffers that are not live now */
+    struct host_kind *kind;     /* of one that is no call on a stream; else NULL */
 };
 #define HOST_CALL(called) (&(const struct host_call){.name = called, .frame = __builtin_frame_address(0)}) /* in a hook */
 

@@ -45,11 +45,9 @@ static void show(const struct host_call *call, CUstream stream)
     {                                                                                                                          \
         struct order_copy copied;                                                                                              \
         struct host_access access;                                                                                             \
-        int is_synchronous = 0;                                                                                                \
-        struct host_call this_call = {.name = base,                                                                            \
-                                      .frame = __builtin_frame_address(0),                                                     \
-                                      .stream = on,                                                                            \
-                                      .is_synchronous = (may_be_awaited) ? &is_synchronous : NULL};                            \
+        struct host_kind kind = {0};                                                                                           \
+        struct host_call this_call = {                                                                                         \
+            .name = base, .frame = __builtin_frame_address(0), .stream = on, .kind = (may_be_awaited) ? &kind : NULL};         \
         const struct host_call *const call = &this_call;                                                                       \
         if (order_is_wanted()) {                                                                                               \
             copied = (struct order_copy){                                                                                      \
@@ -68,7 +66,7 @@ static void show(const struct host_call *call, CUstream stream)
                 return CUDA_ERROR_INVALID_VALUE;                                                                               \
         }                                                                                                                      \
         CUresult tried, answer = RELIEVED(result);                                                                             \
-        if ((may_be_awaited) && __builtin_expect(is_synchronous, 0))                                                           \
+        if ((may_be_awaited) && __builtin_expect(kind.is_synchronous, 0))                                                      \
             answer = awaited_now(answer, on);                                                                                  \
         if (call->copy && answer == CUDA_SUCCESS)                                                                              \
             races_copied(call), races_learned(call);                                                                           \
@@ -108,7 +106,8 @@ static void show(const struct host_call *call, CUstream stream)
     }
 
 /* The call about a node of a graph. */
-#define NODE_CALL(base) (&(const struct host_call){.name = base, .frame = __builtin_frame_address(0), .is_of_node = 1})
+#define NODE_CALL(base)                                                                                                        \
+    (&(const struct host_call){.name = base, .frame = __builtin_frame_address(0), .kind = &(struct host_kind){.is_of_node = 1}})
 #define CHECKS(symbol, base, thread, check, parameters, arguments)                                                             \
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
