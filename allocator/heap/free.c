@@ -59,6 +59,13 @@ void heap_claimed(const struct heap_claim *claim, struct heap_range *out)
                                .stream = block->facts.stream};
 }
 
+/* The next buffer in the block is another one. A block that retires has none. */
+static void end_synchronous(struct block *block)
+{
+    if (__builtin_expect(block_links(block) & LINKED_SYNCHRONOUS, 0))
+        block_unlink(block, LINKED_SYNCHRONOUS);
+}
+
 static int has_recorded(const struct block *block)
 {
     return (block_links(block) & LINKED_TO_STREAMS) != 0;
@@ -226,9 +233,11 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
     leave(block, now);
 }
 
-/* Frees a buffer that is used by more than one stream of its own context, or that is to be unmapped. */
+/* Frees a buffer that is used by more than one stream of its own context, or that is to be unmapped. Any other too, but slower.
+ */
 static void free_with_waits(struct block *block, struct stream *stream, enum heap_users users)
 {
+    end_synchronous(block);
     int is_strict = (heap_options->uaf == UAF_STRICT && !block_is_cell(block)) || is_of_graph(block);
     int is_retired = is_strict || block->is_elsewhere;
     struct freelist *shared = &block->books->shared;
@@ -257,6 +266,7 @@ static struct heap_freed what_was_freed(const struct block *block)
 /* Handles graph memory, and frees within a capture. Returns 0 if it is neither. */
 static int free_of_graph(struct block *block, struct stream *stream, enum heap_users users)
 {
+    end_synchronous(block);
     struct books *books = block->books;
     struct pool *pool = block->pool && pool_is_held(block->pool) ? block->pool : NULL, *capture = NULL;
     if (users == HEAP_STREAM && stream->context == books->context && (!pool || pool->is_capture))
@@ -312,8 +322,9 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         free_for_twin(block, twin, stream, users);
         return;
     }
-    if (users != HEAP_STREAM || stream->context != books->context || links & (LINKED_TO_STREAMS | LINKED_TO_GRAPH) ||
-        (heap_options->uaf == UAF_STRICT && !is_cell) || block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
+    if (users != HEAP_STREAM || stream->context != books->context ||
+        links & (LINKED_TO_STREAMS | LINKED_TO_GRAPH | LINKED_SYNCHRONOUS) || (heap_options->uaf == UAF_STRICT && !is_cell) ||
+        block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
         free_with_waits(block, stream, users);
         return;
     }

@@ -134,6 +134,19 @@ int heap_range_of(uint64_t address, struct heap_range *out); /* 0: the address i
 void heap_claimed(const struct heap_claim *claim, struct heap_range *out);
 
 /*
+ * Buffers whose synchronous copies and sets the program wants to be awaited, also where they natively need not be
+ * (synchronous.c). heap_set_synchronous() returns 0 if the address is in no live buffer; the free of the buffer ends it.
+ * heap_is_synchronous() costs a load as long as there was none.
+ */
+extern int heap_has_synchronous; /* atomic */
+int heap_set_synchronous(uint64_t address, int is_on);
+int heap_asks_synchronous(uint64_t address);
+static inline int heap_is_synchronous(uint64_t address)
+{
+    return __builtin_expect(__atomic_load_n(&heap_has_synchronous, __ATOMIC_RELAXED), 0) && heap_asks_synchronous(address);
+}
+
+/*
  * A pointer that a launch is given, and that may lie in a buffer that was freed and whose memory serves no other yet.
  * heap_looks_freed() costs a few ns, and is wrong at times. heap_retire_freed() then unmaps the buffer, so that the launch
  * faults if it uses the pointer: call it before the launch, on its thread. Nothing is unmapped before the streams have passed

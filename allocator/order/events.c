@@ -104,6 +104,7 @@ void order_node_added(const CUgraphNodeParams *node)
         order_event_hidden(node->eventRecord.event);
         break;
     case CU_GRAPH_NODE_TYPE_HOST:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
         order_graph_tells();
         break;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:

@@ -45,7 +45,7 @@ void order_event_has_passed(CUevent event);  /* the host or a whole context wait
 /* ---- what cufence can't follow ---- */
 
 void order_stream_waits_unseen(CUstream stream); /* for a value in memory, or a semaphore */
-void order_host_learns(CUstream stream);         /* the host learns when the stream gets here */
+void order_host_learns(CUstream stream);         /* the host learns when the stream gets here, or another API does */
 void order_node_added(const CUgraphNodeParams *node);
 void order_graph_waits(void);             /* some graph waits for more than its stream */
 void order_graph_tells(void);             /* some graph calls the host */

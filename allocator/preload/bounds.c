@@ -71,14 +71,18 @@ static int within(const struct host_call *call, CUdeviceptr address, size_t size
     struct heap_range range;
     if (!heap_owns(address) || size == 0)
         return 1;
-    if (is_write && LENS_WANTS(host_writes))
+    int is_of_node = call->kind && call->kind->is_of_node;
+    if (is_write && !is_of_node && LENS_WANTS(host_writes))
         lens_now()->host_writes(address);
-    if (heap_range_of(address, &range) && size <= range.size - (address - range.address)) {
-        if (__builtin_expect(preload_devices > 1, 0))
+    int is_live = heap_range_of(address, &range);
+    if (is_live && size <= range.size - (address - range.address)) {
+        if (__builtin_expect(preload_devices > 1, 0) && !is_of_node)
             peer_reaches(address, device_of(call));
+        if (call->kind && heap_is_synchronous(address))
+            call->kind->is_synchronous = 1;
         return show(call, address, size, is_write);
     }
-    return refuse(call, address, size, is_write);
+    return (!is_live && is_of_node) || refuse(call, address, size, is_write);
 }
 
 int bounds_within(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)
@@ -227,14 +231,45 @@ int bounds_within_3d_batch(const struct host_call *call, const CUDA_MEMCPY3D_BAT
     return 1;
 }
 
+int bounds_within_decompression(const struct host_call *call, const CUmemDecompressParams *parts, size_t count)
+{
+    for (size_t i = 0; parts && i < count; i++) {
+        const CUmemDecompressParams *part = &parts[i];
+        if (!bounds_within(call, (CUdeviceptr)(uintptr_t)part->dst, part->dstNumBytes, 1) ||
+            !bounds_within(call, (CUdeviceptr)(uintptr_t)part->src, part->srcNumBytes, 0) ||
+            !within(call, (CUdeviceptr)(uintptr_t)part->dstActBytes, sizeof *part->dstActBytes, 1))
+            return 0;
+    }
+    return 1;
+}
+
+int bounds_within_fabric(const struct host_call *call, const fabric_copy *copies, size_t count)
+{
+    for (size_t i = 0; copies && i < count; i++) {
+        const fabric_copy *copy = &copies[i];
+        if ((copy->dst.type == CU_FABRIC_COPY_OPERAND_TYPE_POINTER &&
+             !bounds_within(call, copy->dst.op.ptr.ptr, copy->size, 1)) ||
+            (copy->src.type == CU_FABRIC_COPY_OPERAND_TYPE_POINTER &&
+             !bounds_within(call, copy->src.op.ptr.ptr, copy->size, 0)))
+            return 0;
+    }
+    return 1;
+}
+
 /* ---- nodes ---- */
 
-int bounds_node_copies(const CUDA_MEMCPY3D *copy, CUcontext context)
+int bounds_within_set_node(const struct host_call *call, CUdeviceptr to, size_t pitch, unsigned element, size_t width,
+                           size_t height)
+{
+    return bounds_within_rows(call, to, pitch, bounds_row(width, element), height, 1);
+}
+
+int bounds_within_copy_node(const struct host_call *call, const CUDA_MEMCPY3D *copy, CUcontext context)
 {
     struct context *known = preload_devices < 2 || !copy ? NULL : context ? context_of(context) : context_current();
     if (known && is_device(copy->dstMemoryType))
         peer_reaches(copy->dstDevice, known->device);
     if (known && is_device(copy->srcMemoryType))
         peer_reaches(copy->srcDevice, known->device);
-    return 1;
+    return bounds_within_3d(call, copy);
 }

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include <cuda.h>
+#include "newer_types.h"
 
 struct host_call; /* internal.h */
 
@@ -24,12 +24,24 @@ int bounds_within_batch(const struct host_call *call, const CUdeviceptr *to, con
                         size_t count);
 int bounds_within_3d_batch(const struct host_call *call, const CUDA_MEMCPY3D_BATCH_OP *copies, size_t count);
 
-/* A copy is put into a graph, to be executed in the context. Returns 1. */
-int bounds_node_copies(const CUDA_MEMCPY3D *copy, CUcontext context);
+int bounds_within_decompression(const struct host_call *call, const CUmemDecompressParams *parts, size_t count);
+int bounds_within_fabric(const struct host_call *call, const fabric_copy *copies, size_t count);
+
+/* A copy or set is put into a graph, to be executed in the context (NULL: that of the node, or the current one). */
+int bounds_within_copy_node(const struct host_call *call, const CUDA_MEMCPY3D *copy, CUcontext context);
+int bounds_within_set_node(const struct host_call *call, CUdeviceptr to, size_t pitch, unsigned element, size_t width,
+                           size_t height);
 
 /* Whether CUDA lets the device that executes the call set memory at the address: that of another device only once the program
  * has given it access. Copies need none, and get it (peers.c). */
 int bounds_may_set(const struct host_call *call, CUdeviceptr to);
+
+/* Bytes of a row. */
+static inline size_t bounds_row(size_t width, unsigned element)
+{
+    size_t bytes;
+    return __builtin_mul_overflow(width, element, &bytes) ? SIZE_MAX : bytes;
+}
 
 #define bounds_write(to, size) bounds_within(call, to, size, 1)
 #define bounds_upload(to, from, size)                                                                                          \
@@ -42,10 +54,14 @@ int bounds_may_set(const struct host_call *call, CUdeviceptr to);
      races_host_copy(call, (const void *)(uintptr_t)(to), size, 0), 1)
 #define bounds_set(to, element, count) (bounds_may_set(call, to) && bounds_within_rows(call, to, element, element, count, 1))
 #define bounds_set_2d(to, pitch, element, width, height)                                                                       \
-    (bounds_may_set(call, to) &&                                                                                               \
-     bounds_within_rows(call, to, pitch, (width) > SIZE_MAX / (element) ? SIZE_MAX : (width) * (element), height, 1))
+    (bounds_may_set(call, to) && bounds_within_rows(call, to, pitch, bounds_row(width, element), height, 1))
 #define bounds_copy_2d(copy) bounds_within_2d(call, copy)
 #define bounds_copy_3d(copy) bounds_within_3d(call, copy)
 #define bounds_copy_3d_peer(copy) bounds_within_3d_peer(call, copy)
 #define bounds_batch(to, from, sizes, count) bounds_within_batch(call, to, from, sizes, count)
 #define bounds_batch_3d(copies, count) bounds_within_3d_batch(call, copies, count)
+#define bounds_decompression(parts, count) bounds_within_decompression(call, parts, count)
+#define bounds_fabric(copies, count) bounds_within_fabric(call, copies, count)
+#define bounds_node_copies(copy, context) bounds_within_copy_node(call, copy, context)
+#define bounds_node_sets(set)                                                                                                  \
+    (!(set) || bounds_within_set_node(call, (set)->dst, (set)->pitch, (set)->elementSize, (set)->width, (set)->height))

@@ -84,18 +84,20 @@ CUresult capture_begun(CUresult result, struct stream *stream)
     return result;
 }
 
-/* Some errors end the capture, others don't. */
-#define END(symbol, stream_meant)                                                                                              \
-    CUresult hook_##symbol(CUstream stream, CUgraph *graph)                                                                    \
+/* Some errors end the capture, others don't. `all` is what the driver is called with. */
+#define END(symbol, stream_meant, all, ...)                                                                                    \
+    CUresult hook_##symbol(CUstream stream __VA_ARGS__)                                                                        \
     {                                                                                                                          \
         struct stream *ending = is_active() && heap_may_capture() ? stream_resolve(stream_meant(stream)) : NULL;               \
-        CUresult result = real.symbol(stream, graph);                                                                          \
+        CUresult result = real.symbol all;                                                                                     \
         if (ending)                                                                                                            \
             heap_capture_may_end(ending);                                                                                      \
         return result;                                                                                                         \
     }
-END(cuStreamEndCapture, as_it_is)
-END(cuStreamEndCapture_ptsz, own_default)
+END(cuStreamEndCapture, as_it_is, (stream, graph), , CUgraph *graph)
+END(cuStreamEndCapture_ptsz, own_default, (stream, graph), , CUgraph *graph)
+END(cuStreamEndCaptureToCig, as_it_is, (stream))
+END(cuStreamEndCaptureToCig_ptsz, own_default, (stream))
 
 /* Waiting for an event may make the stream join a capture. */
 #define WAIT(symbol, stream_meant)                                                                                             \

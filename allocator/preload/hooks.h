@@ -2,7 +2,8 @@
  * The driver functions that the preload library hooks, one row per exported symbol. This list generates the stubs for programs
  * that link libcuda (interpose.c), the hooks (watch.c; hand-written ones are in memory.c, pools.c, launches.c, captures.c,
  * events.c), the table of real functions behind them, and the answers of cuGetProcAddress (table.c).
- * tests/python/test_hook_table.py compares it with the toolkit's headers, and has the forms that are not hooked, and why.
+ * hooks_rare.h has more rows. tests/python/test_hook_table.py compares them with the toolkit's headers, and has the forms that
+ * are not hooked, and why.
  *
  *   HOOK(symbol, base, version, thread, how, what, parameters, arguments)
  *     symbol      as the library exports it
@@ -10,12 +11,15 @@
  *     version     CUDA version that introduced this form, as in cudaTypedefs.h (PFN_<base>_v<version>)
  *     thread      1 for the per-thread default stream form (_ptsz or _ptds), else 0
  *     how, what   BY_HAND     hand-written in one of the files above
- *                 BEFORE      evaluates `what` before the call
+ *                 BEFORE      evaluates `what` before the call; (void)0: it needs RELIEVED (internal.h) alone
  *                 AFTER       evaluates it after a call that succeeds; meant(stream) is the stream that the caller means
  *                 ORDERS      the same, for order/ alone
  *                 INSTEAD     calls the function `what` instead, with the driver's function in front of the arguments
  *                 BEGINS      begins a capture of `stream`
  *                 ADDS_NODE   adds a node of any kind to `graph`; `what` are its parameters
+ *                 CHANGES_NODE  gives one the parameters `what`
+ *                 CHECKS      a node that copies or sets; fails if `what` is 0, as with COPIES
+ *                 NOT_OURS    fails if the address `what` is ours
  *                 UNLOADS     unloads the code `what`, unless after a fault
  *                 COPIES      a copy or set on `stream`; returns at once; fails after an earlier fault, and if `what` is 0: the
  *                             call exceeds one of our buffers (bounds.h)
@@ -25,7 +29,7 @@
  */
 #pragma once
 
-#include <cuda.h>
+#include "newer_types.h"
 
 /* cuda.h defines these names as the newest forms, but here both forms are symbols. Include headers that use the names first. */
 #undef cuGetProcAddress
@@ -63,11 +67,7 @@
 #undef cuMemcpy3DWithAttributesAsync
 #undef cuGraphNodeSetParams
 
-#if CUDA_VERSION >= 13050
-typedef CUtensorMapAllocClass map_class;
-#else
-typedef int map_class; /* an enum of that size */
-#endif
+#include "hooks_rare.h"
 
 /* Both forms of a function: for the legacy and for the per-thread default stream. */
 #define HOOK_TWINS(HOOK, symbol, base, version, suffix, version_thread, how, what, parameters, arguments)                      \
@@ -262,7 +262,7 @@ typedef int map_class; /* an enum of that size */
          (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,                \
           CUstreamCaptureMode mode), (stream, graph, nodes, edges, count, mode))                                               \
     HOOK_TWINS(HOOK, cuStreamBeginRecaptureToGraph, "cuStreamBeginRecaptureToGraph", 13030, _ptsz, 13030, BEGINS, 1,           \
-         (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void (*callback)(void), void *user),                       \
+         (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, recapture_callback callback, void *user),                  \
          (stream, mode, graph, callback, user))                                                                                \
     HOOK_TWINS(HOOK, cuStreamWaitEvent, "cuStreamWaitEvent", 3020, _ptsz, 7000, BY_HAND, 1,                                    \
          (CUstream stream, CUevent event, unsigned flags), (stream, event, flags))                                             \
@@ -317,16 +317,16 @@ typedef int map_class; /* an enum of that size */
     HOOK(cuGraphAddNode_v3, "cuGraphAddNode", 13040, 0, ADDS_NODE, parameters,                                                 \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,              \
           CUgraphNodeParams *parameters), (node, graph, nodes, edges, count, parameters))                                      \
-    HOOK_RENEWED(HOOK, cuGraphNodeSetParams, 12020, 13040, AFTER, ANY_NODE(parameters),                                        \
+    HOOK_RENEWED(HOOK, cuGraphNodeSetParams, 12020, 13040, CHANGES_NODE, parameters,                                           \
                  (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                        \
-    HOOK(cuGraphExecNodeSetParams, "cuGraphExecNodeSetParams", 12020, 0, AFTER, ANY_NODE(parameters),                          \
+    HOOK(cuGraphExecNodeSetParams, "cuGraphExecNodeSetParams", 12020, 0, CHANGES_NODE, parameters,                             \
          (CUgraphExec executable, CUgraphNode node, CUgraphNodeParams *parameters), (executable, node, parameters))            \
-    HOOK(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode", 10000, 0, BEFORE, bounds_node_copies(copy, context),                    \
+    HOOK(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode", 10000, 0, CHECKS, bounds_node_copies(copy, context),                    \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, const CUDA_MEMCPY3D *copy,                 \
           CUcontext context), (node, graph, nodes, count, copy, context))                                                      \
-    HOOK(cuGraphMemcpyNodeSetParams, "cuGraphMemcpyNodeSetParams", 10000, 0, BEFORE, bounds_node_copies(copy, NULL),           \
+    HOOK(cuGraphMemcpyNodeSetParams, "cuGraphMemcpyNodeSetParams", 10000, 0, CHECKS, bounds_node_copies(copy, NULL),           \
          (CUgraphNode node, const CUDA_MEMCPY3D *copy), (node, copy))                                                          \
-    HOOK(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams", 10020, 0, BEFORE, bounds_node_copies(copy, context),\
+    HOOK(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams", 10020, 0, CHECKS, bounds_node_copies(copy, context),\
          (CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context),                             \
          (executable, node, copy, context))                                                                                    \
     HOOK(cuGraphAddMemAllocNode, "cuGraphAddMemAllocNode", 11040, 0, AFTER,                                                    \
@@ -338,8 +338,10 @@ typedef int map_class; /* an enum of that size */
          (node, graph, nodes, count, pointer))                                                                                 \
     HOOK(cuGraphMemFreeNodeGetParams, "cuGraphMemFreeNodeGetParams", 11040, 0, AFTER, freed_by_node(pointer),                  \
          (CUgraphNode node, CUdeviceptr *pointer), (node, pointer))                                                            \
-    HOOK(cuGraphNodeGetParams, "cuGraphNodeGetParams", 13020, 0, AFTER,                                                        \
-         parameters->type == CU_GRAPH_NODE_TYPE_MEM_FREE ? freed_by_node(&parameters->free.dptr) : (void)0,                    \
+    HOOK(cuGraphMemAllocNodeGetParams, "cuGraphMemAllocNodeGetParams", 11040, 0, AFTER,                                        \
+         allocated_by_node(&wanted->dptr, &wanted->bytesize), (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *wanted),          \
+         (node, wanted))                                                                                                       \
+    HOOK(cuGraphNodeGetParams, "cuGraphNodeGetParams", 13020, 0, AFTER, node_is_told(parameters),                              \
          (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                                \
     /* events, and what else orders streams; followed with streams=on */                                                       \
     HOOK(cuEventCreate, "cuEventCreate", 2000, 0, ORDERS, order_event_made(*event, flags), (CUevent *event, unsigned flags),   \
@@ -488,6 +490,7 @@ typedef int map_class; /* an enum of that size */
     HOOK_SETS(HOOK, cuMemsetD2D16, bounds_set_2d(to, pitch, 2, width, height),                                                 \
          (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height), (to, pitch, value, width, height)) \
     HOOK_SETS(HOOK, cuMemsetD2D32, bounds_set_2d(to, pitch, 4, width, height),                                                 \
-         (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height), (to, pitch, value, width, height))
+         (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height), (to, pitch, value, width, height)) \
+    RARE_HOOKS(HOOK)
 
 /* clang-format on */

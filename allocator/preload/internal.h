@@ -97,6 +97,11 @@ CUresult host_free(CUresult (*function)(void *), void *pointer);        /* memor
 void pool_created(CUmemoryPool pool, const CUmemPoolProps *properties); /* pools.c, as the next */
 void graph_memory_trimmed(CUdevice device);
 void pools_changed(void); /* a device has another pool, or a context is destroyed */
+/* memops.c: CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. awaited_now() is for what it asks of a copy or set that was called on the stream.
+ */
+CUresult pointer_set(CUresult (*function)(const void *, CUpointer_attribute, CUdeviceptr), const void *value,
+                     CUpointer_attribute attribute, CUdeviceptr pointer);
+CUresult awaited_now(CUresult result, CUstream stream);
 void pool_shared(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count); /* peers.c, as the next four */
 void peer_enabled(CUcontext owner);
 void peer_disabled(CUcontext owner);
@@ -146,6 +151,8 @@ void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresu
 CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr),
                          CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer);
 void freed_by_node(CUdeviceptr *pointer); /* translates what a node tells that it frees */
+void allocated_by_node(CUdeviceptr *pointer, size_t *size);
+void node_is_told(CUgraphNodeParams *node); /* the same for a node of any kind */
 void graph_instantiated(CUgraphExec executable, CUgraph graph);
 CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *),
                             CUgraphExec executable, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why);
@@ -213,15 +220,25 @@ struct host_access {
     size_t written, read; /* bytes at these; 0: none */
 };
 
-/* A call intercepted by a hook. */
+/* What is particular about a copy or set. */
+struct host_kind {
+    int is_of_node;     /* a graph will do it, perhaps with buffers that are not live now */
+    int is_synchronous; /* else: it may return before it is done, but a buffer asks that it does not; set by bounds_within() */
+};
+
+/* A call intercepted by a hook. No larger than it is: each free makes one. */
 struct host_call {
     const char *name;           /* of the driver function, without its symbol's suffixes: the base in hooks.h */
     const void *frame;          /* __builtin_frame_address(0) of the hook; leads to its caller */
     struct order_copy *copy;    /* with streams=on: where the checks of bounds.h note what it accesses. Else NULL */
     struct host_access *access; /* NULL: nobody wants to know */
     CUstream stream;            /* of a copy or set, as the calling thread names it */
+    struct host_kind *kind;     /* of one that is no call on a stream; else NULL */
 };
-#define HOST_CALL(name) (&(const struct host_call){name, __builtin_frame_address(0), NULL, NULL, NULL}) /* in a hook */
+#define HOST_CALL(called) (&(const struct host_call){.name = called, .frame = __builtin_frame_address(0)}) /* in a hook */
+
+/* nodes.c: whether what a node will do stays within our buffers, as far as they are live. */
+int node_is_within(const struct host_call *call, const CUgraphNodeParams *node);
 
 /* misuse.c: reports an invalid call on one of our buffers. `what` holds its kind, address, access and what is there;
  * cufence_error_detail() is its message. Returns CUDA_ERROR_INVALID_VALUE. */

@@ -1,6 +1,7 @@
 /*
  * Nodes that programs put into graphs by hand to allocate and free memory. What such a node allocates is the driver's. One that
- * frees may be given what a capture has allocated: the driver gets the node that stands for it there (heap_request.node).
+ * frees may be given what a capture has allocated: the driver gets the node that stands for it there (heap_request.node), and
+ * what it tells of such nodes is translated back. Copies and sets are checked as those on a stream.
  */
 #include "api/closing.h"
 #include "bounds.h"
@@ -17,10 +18,18 @@ CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgr
     return result;
 }
 
+int node_is_within(const struct host_call *call, const CUgraphNodeParams *node)
+{
+    if (node && node->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+        return bounds_node_copies(&node->memcpy.copyParams, node->memcpy.copyCtx);
+    if (node && node->type == CU_GRAPH_NODE_TYPE_MEMSET)
+        return bounds_within_set_node(call, node->memset.dst, node->memset.pitch, node->memset.elementSize, node->memset.width,
+                                      node->memset.height);
+    return 1;
+}
+
 CUdeviceptr node_begins(CUgraphNodeParams *node)
 {
-    if (is_active() && node && node->type == CU_GRAPH_NODE_TYPE_MEMCPY)
-        bounds_node_copies(&node->memcpy.copyParams, node->memcpy.copyCtx);
     if (!is_active() || !node || node->type != CU_GRAPH_NODE_TYPE_MEM_FREE || !is_ours(node->free.dptr))
         return 0;
     CUdeviceptr pointer = node->free.dptr, own = heap_node_of(pointer);
@@ -44,4 +53,22 @@ void freed_by_node(CUdeviceptr *pointer)
     CUdeviceptr own = is_active() ? heap_at_node(*pointer) : 0;
     if (own)
         *pointer = own;
+}
+
+void allocated_by_node(CUdeviceptr *pointer, size_t *size)
+{
+    struct heap_range range;
+    CUdeviceptr own = is_active() ? heap_at_node(*pointer) : 0;
+    if (own)
+        *pointer = own;
+    if (own && heap_range_of(own, &range))
+        *size = range.size;
+}
+
+void node_is_told(CUgraphNodeParams *node)
+{
+    if (node->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        freed_by_node(&node->free.dptr);
+    else if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        allocated_by_node(&node->alloc.dptr, &node->alloc.bytesize);
 }

@@ -40,6 +40,9 @@ static int answer(const struct heap_range *range, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_CONTEXT: /* memory of pools belongs to none */
         *(CUcontext *)data = range->owner == OWNER_NO_POOL || !range->owner ? range->context->handle : NULL;
         return 1;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(unsigned *)data = heap_is_synchronous(range->address) != 0;
+        return 1;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr *)data = range->address;
         return 1;

@@ -33,19 +33,21 @@ static void show(const struct host_call *call, CUstream stream)
 
 #define BY_HAND(symbol, base, thread, what, parameters, arguments)
 #define COPIES(symbol, base, thread, check, parameters, arguments)                                                             \
-    WATCH(symbol, base, check, parameters, real.symbol arguments, MEANT_##thread(stream), 0, NULL)
+    WATCH(symbol, base, check, parameters, real.symbol arguments, MEANT_##thread(stream), 0, 0, NULL)
 #define COPIES_TO(symbol, base, thread, check, parameters, arguments)                                                          \
-    WATCH(symbol, base, check, parameters, real.symbol arguments, MEANT_##thread(stream), 0, (const void *)(uintptr_t)to)
+    WATCH(symbol, base, check, parameters, real.symbol arguments, MEANT_##thread(stream), 0, 0, (const void *)(uintptr_t)to)
 #define SETS(symbol, base, thread, check, parameters, arguments)                                                               \
-    WATCH(symbol, base, check, parameters, real.symbol arguments, MEANT_##thread(NULL), 0, NULL)
+    WATCH(symbol, base, check, parameters, real.symbol arguments, MEANT_##thread(NULL), 0, 1, NULL)
 #define COPIES_NOW(symbol, base, thread, check, parameters, arguments)                                                         \
-    WATCH(symbol, base, check, parameters, settled(real.symbol arguments, 0), MEANT_##thread(NULL), 1, NULL)
-#define WATCH(symbol, base, check, parameters, result, on, waits, target)                                                      \
+    WATCH(symbol, base, check, parameters, settled(real.symbol arguments, 0), MEANT_##thread(NULL), 1, 1, NULL)
+#define WATCH(symbol, base, check, parameters, result, on, waits, may_be_awaited, target)                                      \
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
         struct order_copy copied;                                                                                              \
         struct host_access access;                                                                                             \
-        struct host_call this_call = {base, __builtin_frame_address(0), NULL, NULL, on};                                       \
+        struct host_kind kind = {0};                                                                                           \
+        struct host_call this_call = {                                                                                         \
+            .name = base, .frame = __builtin_frame_address(0), .stream = on, .kind = (may_be_awaited) ? &kind : NULL};         \
         const struct host_call *const call = &this_call;                                                                       \
         if (order_is_wanted()) {                                                                                               \
             copied = (struct order_copy){                                                                                      \
@@ -64,6 +66,8 @@ static void show(const struct host_call *call, CUstream stream)
                 return CUDA_ERROR_INVALID_VALUE;                                                                               \
         }                                                                                                                      \
         CUresult tried, answer = RELIEVED(result);                                                                             \
+        if ((may_be_awaited) && __builtin_expect(kind.is_synchronous, 0))                                                      \
+            answer = awaited_now(answer, on);                                                                                  \
         if (call->copy && answer == CUDA_SUCCESS)                                                                              \
             races_copied(call), races_learned(call);                                                                           \
         if (call->access && answer == CUDA_SUCCESS)                                                                            \
@@ -91,6 +95,25 @@ static void show(const struct host_call *call, CUstream stream)
             what;                                                                                                              \
         CUresult tried;                                                                                                        \
         return RELIEVED(real.symbol arguments);                                                                                \
+    }
+
+/* CUDA takes memory of cuMemAlloc for nothing of that, but would ours, which is mapped. */
+#define NOT_OURS(symbol, base, thread, what, parameters, arguments)                                                            \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        CUresult tried;                                                                                                        \
+        return is_ours((CUdeviceptr)(what)) ? CUDA_ERROR_INVALID_VALUE : RELIEVED(real.symbol arguments);                      \
+    }
+
+/* The call about a node of a graph. */
+#define NODE_CALL(base)                                                                                                        \
+    (&(const struct host_call){.name = base, .frame = __builtin_frame_address(0), .kind = &(struct host_kind){.is_of_node = 1}})
+#define CHECKS(symbol, base, thread, check, parameters, arguments)                                                             \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        const struct host_call *const call = NODE_CALL(base);                                                                  \
+        CUresult tried;                                                                                                        \
+        return is_active() && !(check) ? CUDA_ERROR_INVALID_VALUE : RELIEVED(real.symbol arguments);                           \
     }
 
 #define BEGINS(symbol, base, thread, what, parameters, arguments)                                                              \
@@ -150,9 +173,22 @@ static void note_node(const struct launch_call *call)
                                                ? note_node(&(struct launch_call)CALL_OF(&(node)->kernel, (node)->kernel.kern)) \
                                                : (void)0)
 
+#define CHANGES_NODE(symbol, base, thread, what, parameters, arguments)                                                        \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        if (is_active() && !node_is_within(NODE_CALL(base), what))                                                             \
+            return CUDA_ERROR_INVALID_VALUE;                                                                                   \
+        CUresult tried, result = RELIEVED(real.symbol arguments);                                                              \
+        if (result == CUDA_SUCCESS)                                                                                            \
+            ANY_NODE(what);                                                                                                    \
+        return result;                                                                                                         \
+    }
+
 #define ADDS_NODE(symbol, base, thread, what, parameters, arguments)                                                           \
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
+        if (is_active() && !node_is_within(NODE_CALL(base), what))                                                             \
+            return CUDA_ERROR_INVALID_VALUE;                                                                                   \
         CUdeviceptr freed = node_begins(what);                                                                                 \
         CUresult tried, result = RELIEVED(real.symbol arguments);                                                              \
         node_ends(what, freed, graph, result);                                                                                 \

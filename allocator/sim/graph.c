@@ -131,7 +131,8 @@ SIM_API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *num
 {
     CALL_ENTER("cuGraphGetNodes");
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, hGraph) || numNodes == NULL, INVALID_VALUE);
-    CALL_REFUSE(nodes != NULL, NOT_SUPPORTED);
+    for (size_t i = 0; nodes != NULL && i < hGraph->recording->count && i < *numNodes; i++)
+        nodes[i] = (CUgraphNode)hGraph->recording->operations[i];
     *numNodes = hGraph->recording->count;
     return CUDA_SUCCESS;
 }

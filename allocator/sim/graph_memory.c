@@ -50,6 +50,11 @@ CUdeviceptr graph_memory_address(const struct block *address)
     return address->start;
 }
 
+size_t graph_memory_size(const struct block *address)
+{
+    return address->requested;
+}
+
 void graph_memory_release_locked(struct block *address)
 {
     if (--address->references == 0)

@@ -160,6 +160,16 @@ SIM_API CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const 
     ADD(create_any(&operation, hGraph, nodeParams));
 }
 
+SIM_API CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
+{
+    CALL_ENTER("cuGraphMemAllocNodeGetParams");
+    const struct operation *operation = (const struct operation *)hNode;
+    CALL_REFUSE(operation == NULL || params_out == NULL || operation->kind != OPERATION_ALLOCATE, INVALID_VALUE);
+    *params_out = (CUDA_MEM_ALLOC_NODE_PARAMS){.dptr = graph_memory_address(operation->block),
+                                               .bytesize = graph_memory_size(operation->block)};
+    return CUDA_SUCCESS;
+}
+
 SIM_API CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
 {
     CALL_ENTER("cuGraphMemFreeNodeGetParams");

@@ -136,12 +136,13 @@ SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
     return CUDA_SUCCESS;
 }
 
-/* Copies are ordered with the host's work as it is. */
+/* Mapped memory has no such attribute (measured). Copies of the rest are ordered with the host's work as it is. */
 SIM_API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     CALL_ENTER("cuPointerSetAttribute");
     struct facts facts;
     CALL_REFUSE(value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !gather(ptr, &facts), INVALID_VALUE);
+    CALL_REFUSE(!facts.is_on_host && !facts.context && !facts.pool, NOT_SUPPORTED);
     return CUDA_SUCCESS;
 }
 

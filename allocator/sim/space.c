@@ -372,7 +372,8 @@ static CUresult set_access(CUdeviceptr address, size_t size, int device, CUmemAc
     while (wanted <= PAGES_READ_WRITE && access_flags[wanted] != access)
         wanted++;
     HOLD(&space_lock);
-    CALL_REFUSE(wanted > PAGES_READ_WRITE || !is_whole(address, end), INVALID_VALUE);
+    const struct mapping *first = space_mapping_locked(address);
+    CALL_REFUSE(wanted > PAGES_READ_WRITE || !is_whole(address, end) || first->block != NULL, INVALID_VALUE);
     while (address < end) {
         struct mapping *mapping = space_mapping_locked(address);
         CALL_REFUSE(space_protect_locked(mapping, device, (enum pages_access)wanted) != 0, OUT_OF_MEMORY);

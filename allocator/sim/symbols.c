@@ -217,6 +217,7 @@ static const struct symbol symbols[] = {
     PLAIN(cuGraphAddMemcpyNode, 10000),
     PLAIN(cuGraphAddEmptyNode, 10000),
     PLAIN(cuGraphAddNode, 12030),
+    PLAIN(cuGraphMemAllocNodeGetParams, 11040),
     PLAIN(cuGraphMemFreeNodeGetParams, 11040),
     PLAIN(cuDeviceGraphMemTrim, 11040),
     PLAIN(cuDeviceGetGraphMemAttribute, 11040),

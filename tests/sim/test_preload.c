@@ -245,6 +245,59 @@ TEST_WITH(copies_past_the_end_are_refused_and_reported, NULL, finish)
     }
 }
 
+/* As of memory of cuMemAlloc, although ours is mapped. */
+TEST_WITH(memory_is_not_the_programs_to_map, NULL, finish)
+{
+#define NOT_OWN                                                                                                                \
+    "cuMemRetainAllocationHandle: CUDA_ERROR_INVALID_VALUE\n"                                                                  \
+    "cuMemSetAccess: CUDA_ERROR_INVALID_VALUE\n"                                                                               \
+    "cuMemMap there: CUDA_ERROR_INVALID_VALUE\n"                                                                               \
+    "cuMemMap behind: CUDA_ERROR_INVALID_VALUE\n"                                                                              \
+    "cuMemUnmap: CUDA_ERROR_INVALID_VALUE\n"                                                                                   \
+    "cuMemAddressFree: CUDA_ERROR_INVALID_VALUE\n"                                                                             \
+    "it holds 7\n"
+    expect_the_same("mapped", NULL, 0,
+                    NOT_OWN NOT_OWN "own: cuMemMap: CUDA_SUCCESS\n"
+                                    "own: cuMemSetAccess: CUDA_SUCCESS\n"
+                                    "own: cuMemRetainAllocationHandle: CUDA_SUCCESS\n"
+                                    "own: cuMemUnmap: CUDA_SUCCESS\n"
+                                    "own: cuMemAddressFree: CUDA_SUCCESS\n");
+}
+
+TEST_WITH(sets_are_awaited_where_the_program_asks, NULL, finish)
+{
+    static const char wanted[] = "as it is: returns at once\n"
+                                 "is 1\n"
+                                 "with SYNC_MEMOPS: returns when it is done\n"
+                                 "another buffer: returns at once\n"
+                                 "is 0\n"
+                                 "no more: returns at once\n"
+                                 "is 1\n"
+                                 "a freed one: CUDA_ERROR_INVALID_VALUE\n"
+                                 "the next buffer: returns at once\n";
+    for (size_t i = 0; i < WAYS; i++) {
+        run_guarded(&ways[i], "synchronous", NULL, 0, wanted);
+        expect_silence();
+    }
+}
+
+TEST_WITH(nodes_of_memory_tell_the_programs_addresses, NULL, finish)
+{
+    expect_the_same("nodes_told", NULL, 0,
+                    "allocates 4000 bytes at the address\nfree of what was told: CUDA_SUCCESS\n"
+                    "a node for later: CUDA_SUCCESS\nit holds 5050505\n");
+}
+
+TEST_WITH(nodes_past_the_end_are_refused_and_reported, NULL, finish)
+{
+    run_guarded(&by_dlsym, "nodes_beyond set", NULL, FAULTED,
+                "cuGraphAddMemsetNode: CUDA_ERROR_INVALID_VALUE\na good set: CUDA_SUCCESS\na good copy: CUDA_SUCCESS\n");
+    expect_err("out of bounds by cuGraphAddMemsetNode: ", "writes 4004 bytes from byte 0 of buffer #1, 4 bytes past its end");
+    run_guarded(&by_dlsym, "nodes_beyond copy", NULL, FAULTED,
+                "cuGraphAddMemcpyNode: CUDA_ERROR_INVALID_VALUE\na good set: CUDA_SUCCESS\na good copy: CUDA_SUCCESS\n");
+    expect_err("out of bounds by cuGraphAddMemcpyNode: ", "writes 4001 bytes from byte 0 of buffer #1, 1 byte past its end");
+}
+
 TEST_WITH(a_guarded_buffer_is_not_exported, NULL, finish)
 {
     const char *story = "ipc";

@@ -122,10 +122,11 @@ static inline int block_outlives_context(const struct block *block)
 void block_adopt(struct block *block, struct books *books);
 
 enum links {
-    LINKED_TO_STREAMS = 1, /* recorded_count is not 0 */
-    LINKED_TO_TWIN = 2,    /* twin_count is not 0 */
-    LINKED_TO_GRAPH = 4,   /* a kernel of a graph was given the buffer: a launch may use it long after its free */
-    LINKED_LEAVING = 8     /* and it was freed, and counts in blocks_leaving until it is unmapped */
+    LINKED_TO_STREAMS = 1,  /* recorded_count is not 0 */
+    LINKED_TO_TWIN = 2,     /* twin_count is not 0 */
+    LINKED_TO_GRAPH = 4,    /* a kernel of a graph was given the buffer: a launch may use it long after its free */
+    LINKED_LEAVING = 8,     /* and it was freed, and counts in blocks_leaving until it is unmapped */
+    LINKED_SYNCHRONOUS = 16 /* heap_set_synchronous() */
 };
 extern unsigned blocks_leaving; /* atomic */
 

@@ -1,0 +1,188 @@
+/* Stories about functions that few programs call. */
+#include "program.h"
+
+#include <unistd.h>
+
+#define GRANULE ((size_t)2 << 20)
+
+/* What a program may do with memory that it has mapped itself, done with memory that it has not. */
+static void map_like_own(CUdeviceptr address)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_NONE};
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = access.location};
+    CUmemGenericAllocationHandle own, handle;
+    CUdeviceptr page = address / GRANULE * GRANULE;
+    uint32_t word = 0;
+    MUST(cu.cuMemCreate(&own, GRANULE, &properties, 0));
+    say("cuMemRetainAllocationHandle", cu.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address));
+    say("cuMemSetAccess", cu.cuMemSetAccess(page, GRANULE, &access, 1));
+    say("cuMemMap there", cu.cuMemMap(page, GRANULE, 0, own, 0));
+    say("cuMemMap behind", cu.cuMemMap(page + GRANULE, GRANULE, 0, own, 0));
+    say("cuMemUnmap", cu.cuMemUnmap(page, GRANULE));
+    say("cuMemAddressFree", cu.cuMemAddressFree(page, GRANULE));
+    MUST(cu.cuMemRelease(own));
+    MUST(cu.cuMemsetD32(address, 7, 1));
+    MUST(cu.cuMemcpyDtoH(&word, address, 4));
+    printf("it holds %u\n", word);
+}
+
+STORY(mapped)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = access.location};
+    CUmemGenericAllocationHandle own, again;
+    CUdeviceptr address;
+    start();
+    MUST(cu.cuMemAlloc(&address, 4000));
+    map_like_own(address);
+    MUST(cu.cuMemAllocAsync(&address, 4000, NULL));
+    map_like_own(address);
+
+    MUST(cu.cuMemAddressReserve(&address, GRANULE, 0, 0, 0));
+    MUST(cu.cuMemCreate(&own, GRANULE, &properties, 0));
+    say("own: cuMemMap", cu.cuMemMap(address, GRANULE, 0, own, 0));
+    say("own: cuMemSetAccess", cu.cuMemSetAccess(address, GRANULE, &access, 1));
+    say("own: cuMemRetainAllocationHandle", cu.cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)address));
+    say("own: cuMemUnmap", cu.cuMemUnmap(address, GRANULE));
+    say("own: cuMemAddressFree", cu.cuMemAddressFree(address, GRANULE));
+    return 0;
+}
+
+/* ---- synchronous copies and sets ---- */
+
+static int is_let_go; /* atomic */
+
+static void *let_go_soon(void *flag)
+{
+    usleep(200000);
+    __atomic_store_n(&is_let_go, 1, __ATOMIC_SEQ_CST);
+    let_go(flag);
+    return NULL;
+}
+
+/* Sets the buffer, behind work that is over only after a while. */
+static void set_behind_work(const char *what, CUdeviceptr address)
+{
+    static uint32_t *flag;
+    pthread_t thread;
+    if (!flag)
+        MUST(cu.cuMemHostAlloc((void **)&flag, sizeof *flag, 0));
+    *flag = 0;
+    __atomic_store_n(&is_let_go, 0, __ATOMIC_SEQ_CST);
+    spin(flag, NULL);
+    if (pthread_create(&thread, NULL, let_go_soon, flag) != 0)
+        exit(2);
+    MUST(cu.cuMemsetD8(address, 1, 4000));
+    printf("%s: returns %s\n", what, __atomic_load_n(&is_let_go, __ATOMIC_SEQ_CST) ? "when it is done" : "at once");
+    pthread_join(thread, NULL);
+    MUST(cu.cuCtxSynchronize());
+}
+
+static void set_attribute(CUdeviceptr address, unsigned is_on)
+{
+    unsigned is = 77;
+    MUST(cu.cuPointerSetAttribute(&is_on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+    MUST(cu.cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+    printf("is %u\n", is);
+}
+
+STORY(synchronous)
+{
+    CUdeviceptr address, other;
+    unsigned is_on = 1;
+    start();
+    MUST(cu.cuMemAlloc(&address, 4000));
+    MUST(cu.cuMemAlloc(&other, 4000));
+    set_behind_work("as it is", address);
+    set_attribute(address, 1);
+    set_behind_work("with SYNC_MEMOPS", address);
+    set_behind_work("another buffer", other);
+    set_attribute(address, 0);
+    set_behind_work("no more", address);
+    set_attribute(address + 100, 1);
+    MUST(cu.cuMemFree(address));
+    say("a freed one", cu.cuPointerSetAttribute(&is_on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+    MUST(cu.cuMemAlloc(&address, 4000));
+    set_behind_work("the next buffer", address);
+    return 0;
+}
+
+/* ---- nodes ---- */
+
+/* What a captured graph tells of the memory that it allocates. */
+STORY(nodes_told)
+{
+    CUdeviceptr address, told = 0;
+    CUgraph graph;
+    CUgraphNode nodes[8];
+    CUDA_MEM_ALLOC_NODE_PARAMS allocation;
+    size_t found = 8;
+    start();
+    CUstream stream = new_stream();
+    MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    MUST(cu.cuMemAllocAsync(&address, 4000, stream));
+    MUST(cu.cuMemsetD8Async(address, 1, 4000, stream));
+    MUST(cu.cuStreamEndCapture(stream, &graph));
+    MUST(cu.cuGraphGetNodes(graph, nodes, &found));
+    for (size_t i = 0; i < found; i++) {
+        if (cu.cuGraphMemAllocNodeGetParams(nodes[i], &allocation) != CUDA_SUCCESS)
+            continue;
+        printf("allocates %zu bytes at %s\n", allocation.bytesize, allocation.dptr == address ? "the address" : "another");
+        told = allocation.dptr;
+    }
+    CUgraphExec executable;
+    MUST(cu.cuGraphInstantiateWithFlags(&executable, graph, 0));
+    MUST(cu.cuGraphLaunch(executable, stream));
+    say("free of what was told", cu.cuMemFreeAsync(told, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+
+    /* The next launch allocates it again, and another graph may use it then. */
+    CUgraph other;
+    CUcontext context;
+    const CUDA_MEMSET_NODE_PARAMS set = {.dst = told, .value = 5, .elementSize = 1, .width = 4000, .height = 1};
+    uint32_t word = 0;
+    MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cu.cuGraphCreate(&other, 0));
+    say("a node for later", cu.cuGraphAddMemsetNode(nodes, other, NULL, 0, &set, context));
+    MUST(cu.cuGraphLaunch(executable, stream));
+    MUST(cu.cuGraphInstantiateWithFlags(&executable, other, 0));
+    MUST(cu.cuGraphLaunch(executable, stream));
+    MUST(cu.cuMemcpyDtoHAsync(&word, told, 4, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    printf("it holds %x\n", word);
+    return 0;
+}
+
+/* A node that sets or copies one element too many. */
+STORY(nodes_beyond)
+{
+    const char *how = count > 2 ? arguments[2] : "set";
+    static unsigned char host[8192];
+    CUdeviceptr address;
+    CUgraph graph;
+    CUgraphNode node;
+    CUcontext context;
+    start();
+    MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cu.cuMemAlloc(&address, 4000));
+    MUST(cu.cuGraphCreate(&graph, 0));
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = address, .value = 5, .elementSize = 4, .width = 1001, .height = 1};
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = host,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = address,
+                          .WidthInBytes = 4001,
+                          .Height = 1,
+                          .Depth = 1};
+    if (strcmp(how, "set") == 0)
+        say("cuGraphAddMemsetNode", cu.cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, context));
+    else
+        say("cuGraphAddMemcpyNode", cu.cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, context));
+    set.width = 1000;
+    copy.WidthInBytes = 4000;
+    say("a good set", cu.cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, context));
+    say("a good copy", cu.cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, context));
+    return 0;
+}
