@@ -86,7 +86,6 @@ struct freelist {
     uint64_t mark_at, mark_at_ns;     /* a marker is due from this free or time on */
     struct marker markers[MARKERS];   /* a queue; the first `marker_count` are pending */
     unsigned marker_count;
-    uint64_t looked;                        /* sequence of the first of them when freelist_stands() looked last */
     uint64_t idle_pages, idle_cell_bytes;   /* atomic; written under the list lock */
     uint64_t waiting_count, retiring_count; /* atomic */
     uint64_t retired;                       /* atomic: how many freed buffers were unmapped */

@@ -57,14 +57,13 @@ void freelist_mark(struct freelist *list)
     stream_touch_end(stream);
 }
 
-int freelist_stands(struct freelist *list)
+int freelist_is_behind(struct freelist *list)
 {
     list_lock(list);
     freelist_ask_markers(list);
-    int stands = list->marker_count && list->looked == list->markers[0].sequence;
-    list->looked = list->marker_count ? list->markers[0].sequence : 0;
+    int is_behind = list->marker_count != 0;
     list_unlock(list);
-    return stands;
+    return is_behind;
 }
 
 int freelist_pass_touched(struct freelist *list, struct stream *stream)

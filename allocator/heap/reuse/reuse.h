@@ -102,9 +102,9 @@ void freelist_mark(struct freelist *list);       /* records a marker on the stre
 void freelist_mark_touched(struct freelist *list, struct stream *stream);
 int freelist_pass_touched(struct freelist *list, struct stream *stream); /* if the stream is idle, all frees have passed, and no
                                                                             marker is needed */
-/* Whether the stream has not moved on since the last call. It may be waiting for the host, with a queue that is full: to ask
- * whether it is idle waits then. Call about as often as such streams should be looked at. */
-int freelist_stands(struct freelist *list);
+/* Whether the stream has yet to reach a marker. It may be waiting for the host, with a queue that is full or nearly so: to give
+ * it more, or to ask whether it is idle, may wait where the program does not. In a scope. */
+int freelist_is_behind(struct freelist *list);
 void freelist_ask_markers(struct freelist *list); /* updates `passed`. In a scope, under the list lock */
 
 /* ---- freelist.c; in a scope, except freelist_of(), freelist_take(), freelist_put() and freelist_count() ---- */

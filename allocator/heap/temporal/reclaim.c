@@ -188,7 +188,7 @@ static void mark_all(struct books *books, int checks, int is_own)
         if (!stream || !stream_touch_try(stream))
             continue;
         /* It does not end meanwhile. Since then, the list may have been given to another one. */
-        if (__atomic_load_n(&list->stream, __ATOMIC_ACQUIRE) == stream && !list->pool && !freelist_stands(list))
+        if (__atomic_load_n(&list->stream, __ATOMIC_ACQUIRE) == stream && !list->pool && !freelist_is_behind(list))
             mark(list, stream, checks);
         stream_touch_end(stream);
     }
