@@ -51,6 +51,7 @@ static CUresult register_memory(struct watch *watch, CUdeviceptr *device)
 static void divide_memory(struct watch *watch, CUdeviceptr device)
 {
     char *memory = watch->memory;
+    HOLD(&watch->lock); /* the worker asks whether flights are over */
     for (unsigned i = 0; i < BATCHES; i++) {
         struct batch *batch = &watch->batches[i];
         size_t jobs = i * JOBS_BYTES, states = BATCHES * JOBS_BYTES + i * STATES_BYTES;
