@@ -103,6 +103,7 @@
     X(cuKernelGetLibrary, 12050, OPTIONAL)                                                                                     \
     X(cuUserObjectCreate, 11030, OPTIONAL)                                                                                     \
     X(cuUserObjectRelease, 11030, OPTIONAL)                                                                                    \
+    X(cuDeviceGetGraphMemAttribute, 11040, OPTIONAL)                                                                           \
     X(cuGraphRetainUserObject, 11030, OPTIONAL)                                                                                \
     X(cuGraphGetNodes, 10000, OPTIONAL)                                                                                        \
     X(cuCoredumpSetAttributeGlobal, 12010, OPTIONAL)                                                                           \

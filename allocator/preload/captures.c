@@ -144,7 +144,7 @@ CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNo
     if (node)
         *node = NULL;
     if (why)
-        *why = CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+        *why = CU_GRAPH_EXEC_UPDATE_ERROR;
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
@@ -154,7 +154,7 @@ CUresult executable_updated_v2(CUresult (*function)(CUgraphExec, CUgraph, CUgrap
     if (!is_active() || !heap_graph_allocates(graph))
         return function(executable, graph, why);
     if (why)
-        *why = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED};
+        *why = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 

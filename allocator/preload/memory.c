@@ -151,6 +151,8 @@ static CUresult passed(CUresult result, struct purpose *purpose, CUdeviceptr *ou
     const struct heap_request wanted = request_of(purpose, size);
     if (result == CUDA_SUCCESS)
         passed_add(*out, &wanted, purpose->why);
+    if (result == CUDA_SUCCESS && purpose->why == PASSED_GRAPH)
+        graph_has_node(purpose->capturing, size);
     return result;
 }
 

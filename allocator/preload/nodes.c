@@ -4,6 +4,7 @@
  * what it tells of such nodes is translated back. Copies and sets are checked as those on a stream.
  */
 #include "api/closing.h"
+#include "base/peak.h"
 #include "bounds.h"
 
 #include "internal.h" /* last: see hooks.h */
@@ -45,7 +46,39 @@ void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresu
     if (freed && result == CUDA_SUCCESS)
         heap_graph_frees(freed, graph);
     if (node && node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && result == CUDA_SUCCESS)
-        closing_unguarded(UNGUARDED_NODE, node->alloc.bytesize);
+        node_allocates(graph, node->alloc.bytesize);
+}
+
+static uint64_t largest; /* atomic: the most that the nodes of one graph allocate from the driver */
+
+void graph_has_node(const void *graph, size_t bytes)
+{
+    static const void *latest; /* atomic, as the next one: a graph's nodes are mostly added one after the other */
+    static uint64_t sum;
+    if (__atomic_exchange_n(&latest, graph, __ATOMIC_RELAXED) != graph)
+        __atomic_store_n(&sum, 0, __ATOMIC_RELAXED);
+    raise_to(&largest, __atomic_add_fetch(&sum, bytes, __ATOMIC_RELAXED));
+}
+
+void node_allocates(CUgraph graph, size_t bytes)
+{
+    closing_unguarded(UNGUARDED_NODE, bytes);
+    graph_has_node(graph, bytes);
+}
+
+/* A launch that runs out keeps what it has found until then for good (driver 580.159): too late to give back what is kept. */
+void graph_makes_room(void)
+{
+    const uint64_t wanted = __atomic_load_n(&largest, __ATOMIC_RELAXED);
+    struct context *context = wanted ? context_current() : NULL;
+    cuuint64_t reserved = 0;
+    size_t free_bytes, total;
+    if (!context)
+        return;
+    if (driver->cuDeviceGetGraphMemAttribute)
+        driver->cuDeviceGetGraphMemAttribute(context->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved);
+    if (real.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && free_bytes + reserved < wanted)
+        relieve();
 }
 
 void freed_by_node(CUdeviceptr *pointer)

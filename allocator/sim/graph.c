@@ -236,7 +236,7 @@ SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgra
     struct recording *previous = hGraphExec->recording;
     CUgraphExecUpdateResult why = CU_GRAPH_EXEC_UPDATE_SUCCESS;
     if (previous->memory_nodes != 0 || hGraph->recording->memory_nodes != 0)
-        why = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+        why = CU_GRAPH_EXEC_UPDATE_ERROR;
     else if (!is_alike(previous, hGraph->recording))
         why = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     *resultInfo = (CUgraphExecUpdateResultInfo){.result = why};

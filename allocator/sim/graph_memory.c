@@ -137,6 +137,18 @@ static void undo_locked(const struct operation *node, struct block *memory)
     set_live_locked(node->block, was_live);
 }
 
+/* A launch that runs out keeps what it has found until then for good: no trim returns it (H200, 580.159). */
+static void lose_rest_locked(int device)
+{
+    struct block *lost;
+    struct ticket none;
+    size_t rest = space_free_bytes_locked(device) / SIM_GRANULARITY * SIM_GRANULARITY;
+    if (rest == 0 || block_take_locked(&lost, rest, pool_of_graphs(device), device, NULL, &none) != CUDA_SUCCESS)
+        return;
+    lost->use.pending++;
+    block_set_live_locked(lost, 0);
+}
+
 CUresult graph_memory_launch(struct operation *launch, CUstream stream)
 {
     const struct recording *recording = launch->graph.recording;
@@ -149,6 +161,8 @@ CUresult graph_memory_launch(struct operation *launch, CUstream stream)
         result = play_locked(node_at(recording, done), stream, &memory[done]);
         done += result == CUDA_SUCCESS;
     }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        lose_rest_locked(node_at(recording, done)->block->device);
     while (result != CUDA_SUCCESS && done-- != 0)
         undo_locked(node_at(recording, done), memory[done]);
     return result;

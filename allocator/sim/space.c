@@ -465,6 +465,11 @@ int space_is_accessible(CUdeviceptr address, size_t size, int is_write, int devi
     return 1;
 }
 
+size_t space_free_bytes_locked(int device)
+{
+    return config_get()->memory - used[device];
+}
+
 SIM_API CUresult cuMemGetInfo(size_t *free_bytes, size_t *total)
 {
     CALL_ENTER("cuMemGetInfo");
@@ -472,6 +477,6 @@ SIM_API CUresult cuMemGetInfo(size_t *free_bytes, size_t *total)
     CALL_REFUSE(free_bytes == NULL || total == NULL, INVALID_VALUE);
     HOLD(&space_lock);
     *total = config_get()->memory;
-    *free_bytes = *total - used[context->device];
+    *free_bytes = space_free_bytes_locked(context->device);
     return CUDA_SUCCESS;
 }

@@ -211,7 +211,7 @@ PROMISE(captures_kept, 1, "CUDA Programming Guide, Graph Memory Nodes: memory is
     for (; count < 40 && result == CUDA_SUCCESS; count++) {
         CUdeviceptr pointer;
         MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-        result = cuMemAllocAsync(&pointer, share(5), stream);
+        result = cuMemAllocAsync(&pointer, share(2), stream);
         if (result == CUDA_SUCCESS)
             result = cuMemFreeAsync(pointer, stream);
         MUST(cuStreamEndCapture(stream, &graph));
@@ -220,7 +220,7 @@ PROMISE(captures_kept, 1, "CUDA Programming Guide, Graph Memory Nodes: memory is
         if (result == CUDA_SUCCESS)
             result = cuGraphLaunch(executable, stream);
     }
-    printf("%d graphs that each use a twentieth of the device, one after the other: %s\n", count, result_name(result));
+    printf("%d graphs that each use a fiftieth of the device, one after the other: %s\n", count, result_name(result));
 }
 
 PROMISE(captures_1000, 1, "CUDA Programming Guide, Graph Memory Nodes: a graph's memory is reused and returned")

@@ -33,6 +33,10 @@ CHOICES = {
     "alignment": ("docs/promises.md: align=16", ["cuMemAlloc: less than 256", "cuMemAllocAsync: less than 256"]),
     "texture_odd": ("docs/promises.md: align=16", [TEXTURE + "INVALID_VALUE"]),
     "texture_odd_again": ("docs/promises.md: align=16; the place of allocation gets what it needs", [TEXTURE + "INVALID_VALUE", *WORKS, *WORKS]),
+    "full_queue_own": (
+        "docs/promises.md: a check of slack is work of the stream",
+        ["cuMemAllocAsync(&pointer, 4096, queue.full): SUCCESS, waits", "cuMemFreeAsync(pointer, queue.full): SUCCESS, waits"],
+    ),
     "ipc_handle": ("docs/promises.md: ipc=refuse", ["cuIpcGetMemHandle(&handle, pointer): INVALID_VALUE"]),
 }
 

@@ -224,6 +224,7 @@ PROMISE(again_async, 1,
 PROMISE(again_pool_by_plain, 1, AGAIN)
 {
     play_again(free_pool_by_plain);
+    printf("free: %u\n", free_per_cent());
 }
 
 PROMISE(again_context, 1, "cuda.h, cuCtxDestroy: destroys memory of cuMemAlloc with the context")

@@ -102,12 +102,19 @@ PROMISE(full_queue, 1, "CUDA Programming Guide, Asynchronous Execution: nothing 
     BESIDE(cuMemAllocAsync(&pointer, 4096, queue.other));
     BESIDE(cuMemAllocAsync(&pointer, 50 << 20, queue.other));
     BESIDE(cuMemFreeAsync(pointer, queue.other));
-    BESIDE(cuMemAllocAsync(&pointer, 4096, queue.full));
-    BESIDE(cuMemFreeAsync(pointer, queue.full));
     BESIDE(cuMemFree(queue.pool));
     BESIDE(cuMemGetInfo(&free_bytes, &total));
     BESIDE(cuCtxSetCurrent(queue.context));
     BESIDE(cuPointerGetAttribute(&pointer, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, queue.memory));
+}
+
+PROMISE(full_queue_own, 1,
+        "CUDA Programming Guide, Stream Ordered Memory Allocator: an allocation is an operation of the stream")
+{
+    CUdeviceptr pointer = 0;
+    begin();
+    BESIDE(cuMemAllocAsync(&pointer, 4096, queue.full));
+    BESIDE(cuMemFreeAsync(pointer, queue.full));
 }
 
 PROMISE(full_queue_mapping, 1, "cuda.h, virtual memory management: no call of it takes a stream")

@@ -32,8 +32,10 @@ STORY(kept_is_bounded)
         CHECK_OK(cufence_free(allocate(size, stream), stream));
         CHECK_CU(cuStreamSynchronize(stream));
     }
+    usleep(20000);
+    CHECK_OK(cufence_free(allocate(100, stream), stream)); /* puts a marker behind the last ones */
     AWAIT(stats().idle_bytes <= 256 * MIB);
-    CHECK(stats().idle_bytes >= 64 * MIB);
+    CHECK(stats().idle_bytes >= 64 * MIB && stats().idle_bytes <= 256 * MIB);
     CHECK_OK(cufence_free(allocate(600 * MIB, stream), stream));
     CHECK_CU(cuStreamSynchronize(stream));
     usleep(20000);
