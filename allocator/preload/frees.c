@@ -104,12 +104,13 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
         return free_of_graph(&claim, real.cuMemFree_v2(claim.node), NULL);
     if (pool_handle(claim.owner)) {
         give_back(&claim, NULL, HEAP_NONE);
+        heap_shed(claim.context, pools_keep(claim.context->device));
         return CUDA_SUCCESS;
     }
     int was_returned = __atomic_load_n(&preload_fault_returned, __ATOMIC_RELAXED);
     CUresult waited = wait_for_users(claim.context);
     give_back(&claim, NULL, waited == CUDA_SUCCESS ? HEAP_NONE : HEAP_CONTEXT);
-    heap_shed(claim.context);
+    heap_shed(claim.context, pools_keep(claim.context->device));
     return driver_has_faulted(waited) && !was_returned ? waited : CUDA_SUCCESS; /* it frees in destructors after that */
 }
 

@@ -204,7 +204,7 @@ static uint64_t kept(const struct pool_account *pool)
 {
     uint64_t own = __atomic_load_n(&pool->mapped, __ATOMIC_RELAXED), peak = __atomic_load_n(&pool->peak, __ATOMIC_RELAXED);
     uint64_t threshold = __atomic_load_n(&pool->threshold, __ATOMIC_RELAXED), most = threshold < peak ? threshold : peak;
-    return most > own ? most - own : 0;
+    return most > own && !__atomic_load_n(&pool->is_destroyed, __ATOMIC_RELAXED) ? most - own : 0;
 }
 
 uint64_t pools_keep(int device)
@@ -322,6 +322,9 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool handle)
             __atomic_store_n(&pools[owner].handle, NULL, __ATOMIC_RELEASE);
         lock_release(&lock);
         pools_changed();
+        struct context *context = context_current();
+        if (context)
+            heap_shed(context, pools_keep(context->device));
     }
     return result;
 }

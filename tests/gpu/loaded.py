@@ -60,7 +60,7 @@ def kind_of(name: str, options: argparse.Namespace) -> tuple[str, str]:
     text = done.stdout
     if done.returncode == 0:
         return "LOST: status 0", text
-    if re.search(r"SUMMARY: cufence: overrun", text):
+    if re.search(r"SUMMARY: cufence: .*\bstore_at\b.*\bbuffer #1\b", text):
         return "reported" if name == "nothing" or "synchronised: 700" in text else "reported, but the call said success", text
     return "told without a report" if "faulted" in text else f"status {done.returncode}", text
 

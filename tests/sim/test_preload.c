@@ -298,6 +298,13 @@ TEST_WITH(nodes_past_the_end_are_refused_and_reported, NULL, finish)
     expect_err("out of bounds by cuGraphAddMemcpyNode: ", "writes 4001 bytes from byte 0 of buffer #1, 1 byte past its end");
 }
 
+TEST_WITH(what_pools_keep_ends_with_them, NULL, finish)
+{
+    run_guarded(&by_dlsym, "pools_give_back", NULL, 0,
+                "cuMemFree: the device's\na pool that is to keep it: kept\nits end: the device's\n");
+    expect_silence();
+}
+
 TEST_WITH(a_guarded_buffer_is_not_exported, NULL, finish)
 {
     const char *story = "ipc";

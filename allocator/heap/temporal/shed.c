@@ -131,11 +131,11 @@ static void shed_if_much(struct books *books, struct freelist *list, uint64_t ma
         aside_call(shed, &shedding);
 }
 
-void heap_shed(struct context *context)
+void heap_shed(struct context *context, uint64_t may_keep)
 {
     struct books *books = books_of(context);
     if (books)
-        shed_if_much(books, &books->shared, 0);
+        shed_if_much(books, NULL, may_keep);
 }
 
 uint64_t heap_stream_sync_begins(struct stream *stream)

@@ -186,3 +186,36 @@ STORY(nodes_beyond)
     say("a good copy", cu.cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, context));
     return 0;
 }
+
+static void tell_kept(const char *after)
+{
+    const cufence_stats all = stats_of_cufence();
+    printf("%s: %s\n", after, all.idle_bytes + all.cached_bytes >= (uint64_t)1 << 30 ? "kept" : "the device's");
+}
+
+/* 2 GiB that a pool does not need any more: other processes get it. */
+STORY(pools_give_back)
+{
+    const size_t bytes = (size_t)2 << 30;
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    cuuint64_t everything = UINT64_MAX;
+    CUmemoryPool pool;
+    CUdeviceptr pointer;
+    CUstream stream;
+    start();
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAllocAsync(&pointer, bytes, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    MUST(cu.cuMemFree(pointer));
+    tell_kept("cuMemFree");
+    MUST(cu.cuMemPoolCreate(&pool, &properties));
+    MUST(cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &everything));
+    MUST(cu.cuMemAllocFromPoolAsync(&pointer, bytes, pool, stream));
+    MUST(cu.cuMemFreeAsync(pointer, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    tell_kept("a pool that is to keep it");
+    MUST(cu.cuMemPoolDestroy(pool));
+    tell_kept("its end");
+    return 0;
+}
