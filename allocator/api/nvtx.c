@@ -156,11 +156,10 @@ static void drop_all(const struct nvtx_heap *heap)
 static int settle(uint64_t address)
 {
     struct heap_range range;
-    if (!heap_range_of(address, &range) || heap_captures() ||
-        __atomic_load_n(&range.context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
+    if (!heap_range_of(address, &range) || __atomic_load_n(&range.context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return 0;
     SCOPE scope = scope_visit(range.context);
-    return scope.pushed && driver->cuCtxSynchronize() == CUDA_SUCCESS;
+    return scope.pushed && heap_synchronise() == CUDA_SUCCESS;
 }
 
 static void place(uint64_t start, uint64_t size, const struct nvtx_heap *heap)

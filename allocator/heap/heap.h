@@ -293,6 +293,9 @@ void heap_capture_begins(struct stream *stream);
 void heap_capture_may_end(struct stream *stream);
 void heap_capture_ends(struct stream *stream);
 int heap_captures(void);
+/* cuCtxSynchronize() of the current context, unless a stream captures: it would end that. One that begins a capture right now
+ * waits a moment. */
+CUresult heap_synchronise(void);
 static inline int heap_may_capture(void)
 {
     return __atomic_load_n(&heap_capture_count, __ATOMIC_RELAXED) != 0;

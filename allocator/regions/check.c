@@ -191,7 +191,7 @@ static cufence_status settle(struct context *context, int waits)
         return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted on GPU %d, so its free rows cannot be checked",
                          context->device);
     struct scope scope = scope_visit(context); /* of one that has ended, the rows go with it */
-    cufence_status status = waits && scope.pushed ? driver_check(driver->cuCtxSynchronize(), "cuCtxSynchronize") : CUFENCE_OK;
+    cufence_status status = waits && scope.pushed ? driver_check(heap_synchronise(), "cuCtxSynchronize") : CUFENCE_OK;
     scope_leave(scope);
     return status;
 }

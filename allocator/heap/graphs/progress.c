@@ -4,7 +4,12 @@
  */
 #include "graphs.h"
 
+#include "base/aside.h"
+#include "base/clock.h"
+
 #include <stdlib.h>
+
+#define HELD_OFF_MS 50 /* more than a thread needs to call the driver; the device may be waiting for the host */
 
 static struct lock lock = LOCK(RANK_CAPTURES);
 static struct stream_ref *begun; /* under the lock */
@@ -30,12 +35,30 @@ int pools_may_be_captured(void)
     return heap_may_capture() || !__atomic_load_n(&are_seen, __ATOMIC_RELAXED);
 }
 
-void heap_capture_begins(struct stream *stream)
+static int held_off; /* atomic: calls of heap_synchronise() in progress */
+
+static void await_calls(void *unused)
+{
+    const uint64_t until = monotonic_ms() + HELD_OFF_MS;
+    (void)unused;
+    while (__atomic_load_n(&held_off, __ATOMIC_SEQ_CST) && monotonic_ms() < until)
+        aside_sleep(50);
+}
+
+static void note(struct stream *stream)
 {
     HOLD(&lock);
     size_t grown = stream_refs_add(&begun, count, SIZE_MAX, stream);
     has_lost |= !grown;
     set_count(grown ? grown : count);
+}
+
+void heap_capture_begins(struct stream *stream)
+{
+    note(stream);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* either it sees the other, or the other sees it */
+    if (__builtin_expect(__atomic_load_n(&held_off, __ATOMIC_SEQ_CST) != 0, 0))
+        aside_call(await_calls, NULL);
 }
 
 static void forget(const struct stream_ref *ended)
@@ -108,4 +131,13 @@ int heap_captures(void)
         forget(&latest);
     }
     return 0;
+}
+
+CUresult heap_synchronise(void)
+{
+    __atomic_add_fetch(&held_off, 1, __ATOMIC_SEQ_CST);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    CUresult result = heap_captures() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : driver->cuCtxSynchronize();
+    __atomic_sub_fetch(&held_off, 1, __ATOMIC_RELEASE);
+    return result;
 }

@@ -152,7 +152,7 @@ static cufence_status check_context(struct books *books, int waits, uint64_t unt
     if (__atomic_load_n(&books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted on GPU %d, so its buffers cannot be checked",
                          books->context->device);
-    cufence_status status = waits ? driver_check(driver->cuCtxSynchronize(), "cuCtxSynchronize") : CUFENCE_OK;
+    cufence_status status = waits ? driver_check(heap_synchronise(), "cuCtxSynchronize") : CUFENCE_OK;
     if (status != CUFENCE_OK)
         return status;
     *total += slack_collect(books);

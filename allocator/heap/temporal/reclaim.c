@@ -298,7 +298,7 @@ void reclaim_old(struct books *books)
 static void synchronise(struct books *books)
 {
     uint64_t since = waits_now();
-    if (driver->cuCtxSynchronize() == CUDA_SUCCESS)
+    if (heap_synchronise() == CUDA_SUCCESS)
         freelists_synchronised(books, since);
 }
 
@@ -306,7 +306,7 @@ static void synchronise(struct books *books)
 static void reclaim(struct books *books, void *user)
 {
     const int level = *(const int *)user;
-    if (level >= 2 && !__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) && !heap_captures())
+    if (level >= 2 && !__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE))
         synchronise(books);
     if (level >= 1) {
         captures_collect(books);

@@ -50,8 +50,8 @@ static int synchronise_all(void)
             return 0;
         struct scope scope = scope_visit(context);
         if (scope.hold != CONTEXT_HAS_ENDED)
-            is_done = !__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) && scope.pushed &&
-                      driver->cuCtxSynchronize() == CUDA_SUCCESS;
+            is_done =
+                !__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) && scope.pushed && heap_synchronise() == CUDA_SUCCESS;
         scope_leave(scope);
         visit_end(books);
     }

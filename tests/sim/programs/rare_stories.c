@@ -190,13 +190,13 @@ STORY(nodes_beyond)
 static void tell_kept(const char *after)
 {
     const cufence_stats all = stats_of_cufence();
-    printf("%s: %s\n", after, all.idle_bytes + all.cached_bytes >= (uint64_t)1 << 30 ? "kept" : "the device's");
+    printf("%s: %s\n", after, all.idle_bytes + all.cached_bytes >= (uint64_t)512 << 20 ? "kept" : "the device's");
 }
 
-/* 2 GiB that a pool does not need any more: other processes get it. */
+/* 600 MiB that a pool does not need any more: other processes get it. */
 STORY(pools_give_back)
 {
-    const size_t bytes = (size_t)2 << 30;
+    const size_t bytes = (size_t)600 << 20;
     const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     cuuint64_t everything = UINT64_MAX;
