@@ -217,7 +217,7 @@ static void release(void)
 static void reset_and_retain(void)
 {
     /* The background thread asks whether a context is there, and then enters it: no reset may fall between. */
-    struct books *held = heap_hold(context_current(), 1);
+    struct books *held = heap_hold(context_known(context), 1);
     CHECK_CU(cuDevicePrimaryCtxReset(0));
     CHECK_CU(cuDevicePrimaryCtxRetain(&context, 0)); /* another one, or the same handle */
     heap_go_on(held);
