@@ -263,7 +263,7 @@ TEST_WITH(memory_is_not_the_programs_to_map, NULL, finish)
                                                 "own: cuMemAddressFree: CUDA_SUCCESS\n";
     expect_alike("mapped", NO_PRELOAD, NULL, 0, wanted);
     for (size_t i = 0; i < WAYS; i++) { /* the program needs addresses, too: beside sanitizers there are few */
-        run_guarded(&ways[i], "mapped", "arena=64G", 0, wanted);
+        run_guarded(&ways[i], "mapped", "arena=4G,guard=2M..2M", 0, wanted);
         expect_silence();
     }
 }
@@ -304,7 +304,7 @@ TEST_WITH(nodes_past_the_end_are_refused_and_reported, NULL, finish)
 
 TEST_WITH(what_pools_keep_ends_with_them, NULL, finish)
 {
-    run_guarded(&by_dlsym, "pools_give_back", NULL, 0,
+    run_guarded(&by_dlsym, "pools_give_back", "guard=2M..2M", 0,
                 "cuMemFree: the device's\na pool that is to keep it: kept\nits end: the device's\n");
     expect_silence();
 }
