@@ -127,7 +127,8 @@ static void shed(void *argument)
 static void shed_if_much(struct books *books, struct freelist *list, uint64_t may_keep)
 {
     struct shedding shedding = {books, list, may_keep};
-    if (idle_of(&shedding) > KEPT_ANYWAY + may_keep)
+    const uint64_t mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), most = KEPT_ANYWAY + may_keep;
+    if (mapped > most && idle_of(&shedding) > most)
         aside_call(shed, &shedding);
 }
 
