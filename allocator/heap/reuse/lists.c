@@ -13,12 +13,21 @@ static void pass_before(struct freelist *list, uint64_t since)
     list_unlock(list);
 }
 
+int freelists_wait(const struct books *books)
+{
+    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
+           __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) || waits_foreign();
+}
+
 void freelists_synchronised(struct books *books, uint64_t since)
 {
     lock_take(&books->lock);
     for (struct freelist *list = freelist_next(books, NULL); list; list = freelist_next(books, list))
         pass_before(list, since);
     lock_release(&books->lock);
+    if (!freelists_wait(books))
+        return;
+    SCOPE scope = scope_enter(books->context);
     freelist_end_waits(&books->shared, books, since);
     for (struct books *others = waits_foreign() ? books_next(NULL, -1) : NULL; others; others = books_next(others, -1)) {
         if (others != books)

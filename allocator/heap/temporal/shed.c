@@ -162,11 +162,8 @@ void heap_sync_ended(struct context *context, uint64_t since, uint64_t may_keep)
     struct books *books = books_of(context);
     if (!books)
         return;
-    struct scope scope = scope_enter(context);
     freelists_synchronised(books, since);
-    scope_leave(scope);
-    if (__atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
-        __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED))
+    if (freelists_wait(books))
         wake_worker();
     shed_if_much(books, NULL, may_keep);
 }
