@@ -464,6 +464,8 @@ PUBLIC cufence_status cufence_region_gone(const void *start)
 
 PUBLIC cufence_status cufence_index_table(const cufence_table *table)
 {
+    if (!table)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "table is NULL");
     return lifecycle_check() ?: lifecycle_index(table, lifecycle_options());
 }
 

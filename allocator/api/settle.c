@@ -101,5 +101,6 @@ CUresult settle_before_end(CUcontext context, struct books **held)
     struct end end = {.context = context};
     aside_call(await_end, &end);
     *held = heap_hold(context_known(context), 1);
+    launch_forget_functions(); /* once the context has ended, their handles may be other functions' */
     return end.result;
 }

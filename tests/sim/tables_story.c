@@ -344,6 +344,7 @@ STORY(refused)
     CUFENCE(cufence_index, at(table), ENTRIES, 4, at(kv), none, 5);
     CUFENCE(cufence_index, &odd, 1, 4, at(kv), none, 1);
     CUFENCE(cufence_index_table, &other);
+    CUFENCE(cufence_index_table, NULL);
     odd.runs = SIZE_MAX;
     odd.pitch = SIZE_MAX / 4 * 4;
     CUFENCE(cufence_index_table, &odd);

@@ -108,7 +108,7 @@ TEST(what_is_no_table_is_refused)
     HAS("cufence_index: no row begins at 0x", "divide its buffer with cufence_region() first",
         "cufence_index: elements of 2 bytes: they must have 4 or 8", "elements of 4 bytes must lie at multiples of that",
         "the table's 68 bytes at 0x", "5 values in allow: at most 4", "the owner's name has 53 bytes: at most 47",
-        "in no live buffer that cufence guards");
+        "in no live buffer that cufence guards", "table is NULL");
     assert_int_equal(count_in(text, "too many"), 2);
     assert_int_equal(count_in(text, "no row begins at 0x"), 2);
 }
