@@ -26,7 +26,7 @@
 
 struct pool_account {
     CUmemoryPool handle; /* NULL: unused entry */
-    int device;
+    int device;          /* atomic: pools_keep() looks at all entries */
     int is_default;
     uint64_t limit;           /* bytes, 0: none */
     uint64_t used, used_high; /* atomic, like everything below */
@@ -76,7 +76,7 @@ static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t li
     for (unsigned i = FIRST_POOL; !owner && i < POOLS; i++) {
         if (pools[i].handle)
             continue;
-        pools[i].device = device;
+        __atomic_store_n(&pools[i].device, device, __ATOMIC_RELAXED);
         pools[i].is_default = is_default;
         pools[i].limit = limit;
         pools[i].live = 0;
@@ -84,7 +84,7 @@ static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t li
                                      &pools[i].mapped_high, &pools[i].peak,      &pools[i].threshold};
         for (size_t k = 0; k < sizeof figures / sizeof *figures; k++)
             __atomic_store_n(figures[k], 0, __ATOMIC_RELAXED);
-        pools[i].threshold = threshold;
+        __atomic_store_n(&pools[i].threshold, threshold, __ATOMIC_RELAXED);
         __atomic_store_n(&pools[i].is_destroyed, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&pools[i].handle, handle, __ATOMIC_RELEASE);
         owner = i;
@@ -211,7 +211,7 @@ uint64_t pools_keep(int device)
 {
     uint64_t sum = 0;
     for (unsigned i = FIRST_POOL; i < __atomic_load_n(&pools_end, __ATOMIC_RELAXED); i++)
-        sum += pools[i].device == device ? kept(&pools[i]) : 0;
+        sum += __atomic_load_n(&pools[i].device, __ATOMIC_RELAXED) == device ? kept(&pools[i]) : 0;
     return sum;
 }
 
