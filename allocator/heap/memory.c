@@ -2,8 +2,10 @@
 #include "internal.h"
 
 #include "base/error.h"
+#include "base/clock.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "vmm/physical.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,6 +144,21 @@ static struct block *map_within(struct books *books, int device, const struct la
     return NULL;
 }
 
+/* The device is full, but other threads have memory in hand that they are giving back. Others may get it first. */
+static struct block *map_what_moves(struct books *books, int device, const struct layout *layout, int is_alone, uint64_t since,
+                                    cufence_status *status)
+{
+    const uint64_t until = monotonic_ms() + PATIENCE_MS;
+    struct block *block = NULL;
+    while (!block && heap_lacks_room(*status) && physical_is_moving(since) && monotonic_ms() < until) {
+        usleep(MOVING_PAUSE_US);
+        memory_release(books, device, 1);
+        since = heap_returns();
+        block = map_within(books, device, layout, is_alone, status);
+    }
+    return block;
+}
+
 struct block *memory_map(struct books *books, const struct heap_request *wanted, const struct layout *layout, int is_captured,
                          unsigned reserve, cufence_status *status)
 {
@@ -154,6 +171,7 @@ struct block *memory_map(struct books *books, const struct heap_request *wanted,
         return NULL;
     }
     struct block *block = map_within(books, device, layout, is_alone, status);
+    uint64_t since = 0;
     for (int level = 0; !block && level <= hardest; level++) {
         if (!heap_lacks_room(*status))
             return NULL;
@@ -166,8 +184,11 @@ struct block *memory_map(struct books *books, const struct heap_request *wanted,
             await_worker(books);
             memory_release(books, device, 0);
         }
+        since = heap_returns();
         block = map_within(books, device, layout, is_alone, status);
     }
+    if (!block)
+        block = map_what_moves(books, device, layout, is_alone, since, status);
     if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY)
         *status = is_brief ? memory_still_full(device, wanted->size) : out_of_memory(device, wanted->size, layout->mapped);
     if (!block && heap_lacks_room(*status) && !is_brief && !is_captured)

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/thread.h"
+#include "vmm/physical.h"
 
 #include <string.h>
 
@@ -48,6 +49,7 @@ static void visit(struct books *books, enum cause cause, int has_gone, struct ag
         return;
     SCOPE scope = scope_visit(books->context);
     if (scope.pushed) {
+        RETURNS_MEMORY;
         events_fill(books);
         if (has_gone || cause != FOR_WORK)
             captures_collect(books);

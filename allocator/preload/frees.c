@@ -48,8 +48,9 @@ static inline __attribute__((always_inline)) void give_back(const struct heap_cl
 static CUresult wait_by_free(void)
 {
     CUdeviceptr any;
-    CUresult result = real.cuMemAlloc_v2(&any, 1);
-    return result == CUDA_SUCCESS ? settled(real.cuMemFree_v2(any), 0) : result;
+    struct tried tried;
+    CUresult result = RELIEVED(real.cuMemAlloc_v2(&any, 1));
+    return settled(result == CUDA_SUCCESS ? real.cuMemFree_v2(any) : heap_synchronise(), 0);
 }
 
 /* Returns once no work of the buffer's context is left; an error of that wait is the result. A thread that were cancelled

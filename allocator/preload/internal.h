@@ -49,10 +49,19 @@ static inline CUresult failure(void)
     return fault;
 }
 
-/* memory.c: gives back all memory that is kept, because the driver has none left. Returns whether there was any. */
-int relieve(void);
-/* Evaluates a call of the driver, and once more behind that. The caller has a variable `CUresult tried`. */
-#define RELIEVED(call) (__builtin_expect((tried = (call)) == CUDA_ERROR_OUT_OF_MEMORY, 0) && relieve() ? (call) : tried)
+/* A call of the driver, and heap_returns() before it. */
+struct tried {
+    uint64_t returns;
+    CUresult result;
+};
+
+/* memory.c: gives back all memory that is kept, because the driver had none left. Returns whether there is more since then. */
+int relieve(uint64_t returns);
+/* Evaluates a call of the driver, and once more behind that. The caller has a variable `struct tried tried`. */
+#define RELIEVED(call)                                                                                                         \
+    (tried.returns = heap_returns(),                                                                                           \
+     __builtin_expect((tried.result = (call)) == CUDA_ERROR_OUT_OF_MEMORY, 0) && relieve(tried.returns) ? (call)               \
+                                                                                                        : tried.result)
 
 /* Whether the address is in our address space: in a live or freed buffer of ours, or a guard. */
 static inline int is_ours(CUdeviceptr pointer)

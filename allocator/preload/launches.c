@@ -108,7 +108,7 @@ static CUresult done(const struct launch_event *event, CUresult result)
     CUresult hook_##symbol(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,         \
                            unsigned shared, CUstream stream, void **parameters __VA_ARGS__)                                    \
     {                                                                                                                          \
-        CUresult tried;                                                                                                        \
+        struct tried tried;                                                                                                    \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
         const struct launch_event event = begun(&(struct launch_call){.function = f,                                           \
@@ -167,7 +167,7 @@ static void note_events(const CUlaunchConfig *config, CUstream stream)
 #define CONFIGURED(symbol, stream_meant)                                                                                       \
     CUresult hook_##symbol(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra)                        \
     {                                                                                                                          \
-        CUresult tried;                                                                                                        \
+        struct tried tried;                                                                                                    \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
         if (!config)                                                                                                           \
@@ -197,7 +197,7 @@ static struct launch_event graph_begun(CUgraphExec graph, CUstream stream, const
 #define GRAPH(symbol, stream_meant)                                                                                            \
     CUresult hook_##symbol(CUgraphExec graph, CUstream stream)                                                                 \
     {                                                                                                                          \
-        CUresult tried;                                                                                                        \
+        struct tried tried;                                                                                                    \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
         const struct launch_event event = graph_begun(graph, stream_meant(stream), __builtin_frame_address(0));                \

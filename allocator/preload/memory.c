@@ -38,9 +38,9 @@ static CUresult result_of(cufence_status status, const struct context *context)
     }
 }
 
-int relieve(void)
+int relieve(uint64_t returns)
 {
-    if (!is_active() || !heap_give_back())
+    if (!is_active() || !heap_give_back(returns))
         return 0;
     pools_relieved();
     return 1;
@@ -179,7 +179,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *out, size_t size)
     CUresult result;
     if (is_for_us(&purpose, out, size, CALLERS_NEEDS) && allocate(out, size, &purpose, CALLERS_FRAME, &result))
         return result;
-    CUresult tried;
+    struct tried tried;
     return passed(RELIEVED(real.cuMemAlloc_v2(out, size)), &purpose, out, size);
 }
 
@@ -187,7 +187,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, 
 {
     size_t size = 0, row;
     struct purpose purpose = {0};
-    CUresult result, tried;
+    CUresult result;
+    struct tried tried;
     if (!pitch || !height || (element != 4 && element != 8 && element != 16) ||
         __builtin_add_overflow(width, PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &size))
         return real.cuMemAllocPitch_v2(out, pitch, width, height, element);
@@ -223,7 +224,8 @@ static int is_for_pool(struct purpose *purpose, const void *out, size_t size, CU
     CUresult hook_##symbol(CUdeviceptr *out, size_t size, CUstream stream)                                                     \
     {                                                                                                                          \
         struct purpose purpose;                                                                                                \
-        CUresult result, tried;                                                                                                \
+        CUresult result;                                                                                                       \
+        struct tried tried;                                                                                                    \
         if (is_for_pool(&purpose, out, size, stream_meant(stream), 0, CALLERS_NEEDS) &&                                        \
             allocate(out, size, &purpose, CALLERS_FRAME, &result))                                                             \
             return result;                                                                                                     \
@@ -236,7 +238,8 @@ ALLOC_ASYNC(cuMemAllocAsync_ptsz, own_default)
     CUresult hook_##symbol(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)                                  \
     {                                                                                                                          \
         struct purpose purpose = {0};                                                                                          \
-        CUresult result, tried;                                                                                                \
+        CUresult result;                                                                                                       \
+        struct tried tried;                                                                                                    \
         unsigned owner = is_active() ? pool_of_handle(pool) : 0;                                                               \
         if (owner && is_for_pool(&purpose, out, size, stream_meant(stream), owner, CALLERS_NEEDS) &&                           \
             allocate(out, size, &purpose, CALLERS_FRAME, &result))                                                             \

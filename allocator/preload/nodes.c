@@ -78,7 +78,7 @@ void graph_makes_room(void)
     if (driver->cuDeviceGetGraphMemAttribute)
         driver->cuDeviceGetGraphMemAttribute(context->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved);
     if (real.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && free_bytes + reserved < wanted)
-        relieve();
+        relieve(0);
 }
 
 void freed_by_node(CUdeviceptr *pointer)

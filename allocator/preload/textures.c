@@ -26,7 +26,8 @@ CUresult texture_created(CUresult (*function)(CUtexObject *, const CUDA_RESOURCE
                          CUtexObject *object, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *texture,
                          const CUDA_RESOURCE_VIEW_DESC *view)
 {
-    CUresult tried, result = RELIEVED(function(object, resource, texture, view));
+    struct tried tried;
+    CUresult result = RELIEVED(function(object, resource, texture, view));
     if (result != CUDA_ERROR_INVALID_VALUE || !resource)
         return result;
     if (resource->resType == CU_RESOURCE_TYPE_LINEAR)

@@ -65,7 +65,8 @@ static void show(const struct host_call *call, CUstream stream)
             if (!(check))                                                                                                      \
                 return CUDA_ERROR_INVALID_VALUE;                                                                               \
         }                                                                                                                      \
-        CUresult tried, answer = RELIEVED(result);                                                                             \
+        struct tried tried;                                                                                                    \
+        CUresult answer = RELIEVED(result);                                                                                    \
         if ((may_be_awaited) && __builtin_expect(kind.is_synchronous, 0))                                                      \
             answer = awaited_now(answer, on);                                                                                  \
         if (call->copy && answer == CUDA_SUCCESS)                                                                              \
@@ -80,7 +81,8 @@ static void show(const struct host_call *call, CUstream stream)
     {                                                                                                                          \
         CUstream (*const meant)(CUstream) = MEANT_##thread;                                                                    \
         (void)meant;                                                                                                           \
-        CUresult tried, result = RELIEVED(real.symbol arguments);                                                              \
+        struct tried tried;                                                                                                    \
+        CUresult result = RELIEVED(real.symbol arguments);                                                                     \
         if (result == CUDA_SUCCESS)                                                                                            \
             what;                                                                                                              \
         return result;                                                                                                         \
@@ -93,7 +95,7 @@ static void show(const struct host_call *call, CUstream stream)
     {                                                                                                                          \
         if (is_active())                                                                                                       \
             what;                                                                                                              \
-        CUresult tried;                                                                                                        \
+        struct tried tried;                                                                                                    \
         return RELIEVED(real.symbol arguments);                                                                                \
     }
 
@@ -101,7 +103,7 @@ static void show(const struct host_call *call, CUstream stream)
 #define NOT_OURS(symbol, base, thread, what, parameters, arguments)                                                            \
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
-        CUresult tried;                                                                                                        \
+        struct tried tried;                                                                                                    \
         return is_ours((CUdeviceptr)(what)) ? CUDA_ERROR_INVALID_VALUE : RELIEVED(real.symbol arguments);                      \
     }
 
@@ -112,7 +114,7 @@ static void show(const struct host_call *call, CUstream stream)
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
         const struct host_call *const call = NODE_CALL(base);                                                                  \
-        CUresult tried;                                                                                                        \
+        struct tried tried;                                                                                                    \
         return is_active() && !(check) ? CUDA_ERROR_INVALID_VALUE : RELIEVED(real.symbol arguments);                           \
     }
 
@@ -178,7 +180,8 @@ static void note_node(const struct launch_call *call)
     {                                                                                                                          \
         if (is_active() && !node_is_within(NODE_CALL(base), what))                                                             \
             return CUDA_ERROR_INVALID_VALUE;                                                                                   \
-        CUresult tried, result = RELIEVED(real.symbol arguments);                                                              \
+        struct tried tried;                                                                                                    \
+        CUresult result = RELIEVED(real.symbol arguments);                                                                     \
         if (result == CUDA_SUCCESS)                                                                                            \
             ANY_NODE(what);                                                                                                    \
         return result;                                                                                                         \
@@ -190,7 +193,8 @@ static void note_node(const struct launch_call *call)
         if (is_active() && !node_is_within(NODE_CALL(base), what))                                                             \
             return CUDA_ERROR_INVALID_VALUE;                                                                                   \
         CUdeviceptr freed = node_begins(what);                                                                                 \
-        CUresult tried, result = RELIEVED(real.symbol arguments);                                                              \
+        struct tried tried;                                                                                                    \
+        CUresult result = RELIEVED(real.symbol arguments);                                                                     \
         node_ends(what, freed, graph, result);                                                                                 \
         if (result == CUDA_SUCCESS)                                                                                            \
             ANY_NODE(what);                                                                                                    \

@@ -116,6 +116,25 @@ cufence_status physical_take(int device, uint64_t bytes, CUmemGenericAllocationH
 }
 
 uint64_t physical_returns;
+static unsigned returning; /* atomic: threads that have memory in hand */
+
+int physical_is_returning(void)
+{
+    __atomic_add_fetch(&returning, 1, __ATOMIC_SEQ_CST);
+    return 1;
+}
+
+void physical_returned(const int *unused)
+{
+    (void)unused;
+    __atomic_sub_fetch(&returning, 1, __ATOMIC_SEQ_CST);
+}
+
+/* In this order: who has it in hand counts it before letting go. */
+int physical_is_moving(uint64_t since)
+{
+    return __atomic_load_n(&returning, __ATOMIC_SEQ_CST) || __atomic_load_n(&physical_returns, __ATOMIC_SEQ_CST) != since;
+}
 
 static void release(CUmemGenericAllocationHandle handle)
 {
@@ -133,6 +152,7 @@ void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle hand
         if (fits) {
             LL_PREPEND(cache, entry);
             cached_bytes[slot_of(device)] += bytes;
+            __atomic_add_fetch(&physical_returns, 1, __ATOMIC_RELAXED);
         }
         lock_release(&lock);
         if (fits)
@@ -145,6 +165,7 @@ void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle hand
 void physical_trim(int device)
 {
     struct cached *entry, *next, *mine = NULL;
+    RETURNS_MEMORY;
     lock_take(&lock);
     LL_FOREACH_SAFE(cache, entry, next)
     {

@@ -28,8 +28,16 @@ void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle hand
 /* Releases the whole cache of a device. */
 void physical_trim(int device);
 
-/* How often memory was given back to the driver: handles released, second mappings taken away. */
+/* How often memory was given back, to the driver or the cache: handles, and second mappings. */
 extern uint64_t physical_returns; /* atomic */
+
+/* Memory that a thread takes out of a list to unmap it is in none until it is given back. RETURNS_MEMORY stands before it is
+ * taken, and holds until the end of the block. physical_is_moving() is for one who found none: whether memory was given back
+ * after `since`, which was physical_returns before the driver refused, or soon will be. */
+#define RETURNS_MEMORY const int returns_memory __attribute__((cleanup(physical_returned), unused)) = physical_is_returning()
+int physical_is_returning(void);
+void physical_returned(const int *unused);
+int physical_is_moving(uint64_t since);
 
 /* Returns the number of bytes in the cache of a device. */
 uint64_t physical_cached_bytes(int device);

@@ -308,6 +308,7 @@ static void reclaim(struct books *books, void *user)
     const int level = *(const int *)user;
     if (level >= 2 && !__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE))
         synchronise(books);
+    RETURNS_MEMORY;
     if (level >= 1) {
         captures_collect(books);
         mark_all(books, 0, 1);
@@ -383,8 +384,6 @@ static int is_sync_wanted(struct books *books, enum heap_waits waits)
                                    : waits == WAITS_FOR_POOLS && has_waiting_memory(books);
 }
 
-#define PATIENCE_MS 2000
-
 void reclaim_unused(int device, enum heap_waits waits)
 {
     const struct context *own = context_known_current();
@@ -394,6 +393,6 @@ void reclaim_unused(int device, enum heap_waits waits)
         if (is_sync_wanted(books, waits))
             reclaim_visit(own, books, VISIT_MS, reclaim, &synchronises);
         /* Never at the same time as the background thread, which may just have some of it in hand. */
-        reclaim_visit(NULL, books, waits == WAITS_FOR_NOTHING ? VISIT_MS : PATIENCE_MS, reclaim, &releases);
+        reclaim_visit(NULL, books, PATIENCE_MS, reclaim, &releases);
     }
 }

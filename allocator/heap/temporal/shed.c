@@ -7,6 +7,7 @@
 #include "heap/pack/pack.h"
 
 #include "base/aside.h"
+#include "base/clock.h"
 #include "vmm/physical.h"
 
 /* Smaller mappings cost more to make again than the driver's pools ask for as much memory (H200: 100 us for 2 MiB, 7 us there;
@@ -116,6 +117,7 @@ static void shed(void *argument)
     uint64_t mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), idle = idle_of(shedding);
     uint64_t used = mapped > idle ? mapped - idle : 0, most = (used > KEPT_ANYWAY ? used : KEPT_ANYWAY) + shedding->may_keep;
     SCOPE scope = scope_enter(books->context);
+    RETURNS_MEMORY;
     struct block *gone = scope.pushed && idle > most ? take_large(shedding, idle - most) : NULL;
     if (!gone)
         return;
@@ -170,16 +172,22 @@ void heap_sync_ended(struct context *context, uint64_t since, uint64_t may_keep)
 
 /* ---- before somebody is refused ---- */
 
-static void give_back(void *is_some)
+uint64_t heap_returns(void)
 {
-    uint64_t before = __atomic_load_n(&physical_returns, __ATOMIC_RELAXED);
-    reclaim_unused(-1, WAITS_FOR_NOTHING);
-    *(int *)is_some = __atomic_load_n(&physical_returns, __ATOMIC_RELAXED) != before;
+    return __atomic_load_n(&physical_returns, __ATOMIC_RELAXED);
 }
 
-int heap_give_back(void)
+static void give_back(void *unused)
 {
-    int is_some = 0;
-    aside_call(give_back, &is_some);
-    return is_some;
+    const uint64_t until = monotonic_ms() + PATIENCE_MS;
+    (void)unused;
+    reclaim_unused(-1, WAITS_FOR_NOTHING);
+    while (physical_is_moving(heap_returns()) && monotonic_ms() < until)
+        aside_sleep(MOVING_PAUSE_US);
+}
+
+int heap_give_back(uint64_t since)
+{
+    aside_call(give_back, NULL);
+    return physical_is_moving(since);
 }
