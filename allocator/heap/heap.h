@@ -283,7 +283,8 @@ cufence_status heap_limit(struct context *context, uint64_t bytes);
 /*
  * Captures in progress (progress.c), during which the heap never synchronises. heap_capture_begins(): call before a stream
  * begins one. heap_capture_may_end(): call on the thread that has tried to begin or to end one, which asks the driver whether
- * the stream captures. heap_capture_ends(): the stream certainly does not any more.
+ * the stream captures. heap_capture_ends(): the stream certainly does not any more. All three with the stream touched, from the
+ * call before to the one after: what another thread hears of the driver in between is out of date when it acts on it.
  *
  * heap_captures(): whether one is in progress; asks the driver. heap_may_capture(): costs a load, and is also 1 for a while
  * after a capture whose end was not seen.

@@ -66,8 +66,8 @@ struct stream *capture_begins(CUstream handle)
         if (!__atomic_load_n(&have_begun, __ATOMIC_RELAXED))
             aside_call(begin_first, NULL);
         heap_prepare_capture(stream->context);
-        heap_capture_begins(stream);
         stream_touch_begin(stream);
+        heap_capture_begins(stream);
     }
     return stream;
 }
@@ -76,11 +76,11 @@ CUresult capture_begun(CUresult result, struct stream *stream)
 {
     if (!stream)
         return result;
+    if (result != CUDA_SUCCESS)
+        heap_capture_may_end(stream);
     stream_touch_end(stream);
     if (result == CUDA_SUCCESS)
         heap_follow_capture(stream);
-    else
-        heap_capture_may_end(stream);
     return result;
 }
 
@@ -89,9 +89,13 @@ CUresult capture_begun(CUresult result, struct stream *stream)
     CUresult hook_##symbol(CUstream stream __VA_ARGS__)                                                                        \
     {                                                                                                                          \
         struct stream *ending = is_active() && heap_may_capture() ? stream_resolve(stream_meant(stream)) : NULL;               \
-        CUresult result = real.symbol all;                                                                                     \
         if (ending)                                                                                                            \
+            stream_touch_begin(ending);                                                                                        \
+        CUresult result = real.symbol all;                                                                                     \
+        if (ending) {                                                                                                          \
             heap_capture_may_end(ending);                                                                                      \
+            stream_touch_end(ending);                                                                                          \
+        }                                                                                                                      \
         return result;                                                                                                         \
     }
 END(cuStreamEndCapture, as_it_is, (stream, graph), , CUgraph *graph)
