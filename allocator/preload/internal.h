@@ -130,8 +130,8 @@ static inline int capture_is_on(CUstream stream)
     return __builtin_expect(heap_may_capture(), 0) && capture_asks_stream(stream);
 }
 
-int captures_hold_off(void); /* until captures_go_on(): whether a context may be synchronised, since no stream has ever begun
-                                a capture. The first that does waits for that a moment */
+int captures_hold_off(void); /* whether a context may be synchronised, since no stream has ever begun a capture. Those that do
+                                wait a moment for captures_go_on(), to be called then */
 void captures_go_on(void);
 struct stream *capture_begins(CUstream stream); /* captures.c, as the next four: NULL if it is not followed */
 CUresult capture_begun(CUresult result, struct stream *stream);

@@ -1,6 +1,8 @@
 /* What the hooks note for a second launch: pinned memory, and kernels that a program puts into graphs. */
 #include "hooked.h"
 
+#include "base/clock.h"
+
 #undef cuGraphAddKernelNode
 #define cuGraphAddKernelNode cuGraphAddKernelNode_v2
 
@@ -249,6 +251,28 @@ STORY(a_capture_is_known_from_before_it_begins)
     begin(NULL);
     pthread_join(asking, NULL);
     CHECK(heap_captures());
+}
+
+static int is_freed; /* atomic */
+
+static void *free_there(void *buffer)
+{
+    CHECK_CU(cuCtxSetCurrent(here));
+    CHECK_CU(hook_cuMemFree_v2((CUdeviceptr)(uintptr_t)buffer));
+    __atomic_store_n(&is_freed, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+STORY(the_second_capture_waits_for_a_free_too)
+{
+    pthread_t first;
+    start_hooked("");
+    hold_up(free_there, allocate(4));
+    pthread_create(&first, NULL, begin, NULL);
+    usleep(10000);
+    uint64_t began = monotonic_ms();
+    begin(NULL);
+    CHECK(__atomic_load_n(&is_freed, __ATOMIC_ACQUIRE) || monotonic_ms() - began >= 50);
 }
 
 TEST_CONCURRENTLY
