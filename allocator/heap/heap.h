@@ -327,11 +327,13 @@ void heap_graph_frees(uint64_t address, CUgraph graph);
 int heap_has_room_for_graph(const struct heap_request *wanted);
 /*
  * A graph launch re-allocates those of its buffers that the program has freed. Call heap_graph_launch() before each launch. The
- * other two identify the graph: call one after a successful instantiation, the other before an executable is destroyed.
+ * next two identify the graph: call one after a successful instantiation, the other before an executable is destroyed.
+ * heap_graph_wants(): `wanted`, what the driver allocates for the graph's nodes.
  */
 void heap_graph_launch(CUgraphExec executable);
-void heap_graph_instantiated(CUgraphExec executable, CUgraph graph);
+void heap_graph_instantiated(CUgraphExec executable, CUgraph graph, size_t wanted);
 void heap_executable_gone(CUgraphExec executable);
+size_t heap_graph_wants(CUgraphExec executable);
 int heap_graph_allocates(CUgraph graph); /* whether it was captured, and memory of ours is its own */
 
 /* Call right before a stream is destroyed, with RANK_TOUCH held: its freed buffers become available to other streams once its

@@ -136,7 +136,7 @@ void graph_instantiated(CUgraphExec executable, CUgraph graph)
 {
     if (!is_active())
         return;
-    heap_graph_instantiated(executable, graph);
+    heap_graph_instantiated(executable, graph, graph_wants(graph));
     if (lens_now())
         lens_now()->graph_instantiated(executable, graph);
 }
