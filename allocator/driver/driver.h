@@ -106,6 +106,7 @@
     X(cuDeviceGetGraphMemAttribute, 11040, OPTIONAL)                                                                           \
     X(cuGraphRetainUserObject, 11030, OPTIONAL)                                                                                \
     X(cuGraphGetNodes, 10000, OPTIONAL)                                                                                        \
+    X(cuGraphNodeGetType, 10000, OPTIONAL)                                                                                     \
     X(cuCoredumpSetAttributeGlobal, 12010, OPTIONAL)                                                                           \
     X(cuCoredumpGetAttributeGlobal, 12010, OPTIONAL)
 

@@ -285,7 +285,8 @@ cufence_status heap_limit(struct context *context, uint64_t bytes);
 /*
  * Captures in progress (progress.c), during which the heap never synchronises. heap_capture_begins(): call before a stream
  * begins one. heap_capture_may_end(): call on the thread that has tried to begin or to end one, which asks the driver whether
- * the stream captures. heap_capture_ends(): the stream certainly does not any more.
+ * the stream captures. heap_capture_ends(): the stream certainly does not any more. All three with the stream touched, from the
+ * call before to the one after: what another thread hears of the driver in between is out of date when it acts on it.
  *
  * heap_captures(): whether one is in progress; asks the driver. heap_may_capture(): costs a load, and is also 1 for a while
  * after a capture whose end was not seen.
@@ -328,11 +329,13 @@ void heap_graph_frees(uint64_t address, CUgraph graph);
 int heap_has_room_for_graph(const struct heap_request *wanted);
 /*
  * A graph launch re-allocates those of its buffers that the program has freed. Call heap_graph_launch() before each launch. The
- * other two identify the graph: call one after a successful instantiation, the other before an executable is destroyed.
+ * next two identify the graph: call one after a successful instantiation, the other before an executable is destroyed.
+ * heap_graph_wants(): `wanted`, what the driver allocates for the graph's nodes.
  */
 void heap_graph_launch(CUgraphExec executable);
-void heap_graph_instantiated(CUgraphExec executable, CUgraph graph);
+void heap_graph_instantiated(CUgraphExec executable, CUgraph graph, size_t wanted);
 void heap_executable_gone(CUgraphExec executable);
+size_t heap_graph_wants(CUgraphExec executable);
 int heap_graph_allocates(CUgraph graph); /* whether it was captured, and memory of ours is its own */
 
 /* Call right before a stream is destroyed, with RANK_TOUCH held: its freed buffers become available to other streams once its

@@ -37,7 +37,10 @@ static int held_off;   /* atomic: threads between captures_hold_off() and captur
 int captures_hold_off(void)
 {
     __atomic_add_fetch(&held_off, 1, __ATOMIC_SEQ_CST);
-    return !__atomic_load_n(&have_begun, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&have_begun, __ATOMIC_SEQ_CST))
+        return 1;
+    captures_go_on();
+    return 0;
 }
 
 void captures_go_on(void)
@@ -47,11 +50,10 @@ void captures_go_on(void)
 
 #define HOLD_OFF_MS 50 /* a thread may be waiting for a device that waits for the host */
 
-static void begin_first(void *unused)
+static void await_frees(void *unused)
 {
     const uint64_t until = monotonic_ms() + HOLD_OFF_MS;
     (void)unused;
-    __atomic_store_n(&have_begun, 1, __ATOMIC_SEQ_CST);
     while (__atomic_load_n(&held_off, __ATOMIC_SEQ_CST) && monotonic_ms() < until)
         aside_sleep(50);
 }
@@ -63,11 +65,12 @@ struct stream *capture_begins(CUstream handle)
     if (stream && !preload_options->graphs)
         tell_of_graphs();
     if (stream) {
-        if (!__atomic_load_n(&have_begun, __ATOMIC_RELAXED))
-            aside_call(begin_first, NULL);
+        __atomic_store_n(&have_begun, 1, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(&held_off, __ATOMIC_SEQ_CST)) /* by who has come before the first capture */
+            aside_call(await_frees, NULL);
         heap_prepare_capture(stream->context);
-        heap_capture_begins(stream);
         stream_touch_begin(stream);
+        heap_capture_begins(stream);
     }
     return stream;
 }
@@ -76,11 +79,11 @@ CUresult capture_begun(CUresult result, struct stream *stream)
 {
     if (!stream)
         return result;
+    if (result != CUDA_SUCCESS)
+        heap_capture_may_end(stream);
     stream_touch_end(stream);
     if (result == CUDA_SUCCESS)
         heap_follow_capture(stream);
-    else
-        heap_capture_may_end(stream);
     return result;
 }
 
@@ -89,9 +92,13 @@ CUresult capture_begun(CUresult result, struct stream *stream)
     CUresult hook_##symbol(CUstream stream __VA_ARGS__)                                                                        \
     {                                                                                                                          \
         struct stream *ending = is_active() && heap_may_capture() ? stream_resolve(stream_meant(stream)) : NULL;               \
-        CUresult result = real.symbol all;                                                                                     \
         if (ending)                                                                                                            \
+            stream_touch_begin(ending);                                                                                        \
+        CUresult result = real.symbol all;                                                                                     \
+        if (ending) {                                                                                                          \
             heap_capture_may_end(ending);                                                                                      \
+            stream_touch_end(ending);                                                                                          \
+        }                                                                                                                      \
         return result;                                                                                                         \
     }
 END(cuStreamEndCapture, as_it_is, (stream, graph), , CUgraph *graph)
@@ -129,7 +136,7 @@ void graph_instantiated(CUgraphExec executable, CUgraph graph)
 {
     if (!is_active())
         return;
-    heap_graph_instantiated(executable, graph);
+    heap_graph_instantiated(executable, graph, graph_wants(graph));
     if (lens_now())
         lens_now()->graph_instantiated(executable, graph);
 }

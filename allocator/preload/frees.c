@@ -66,7 +66,8 @@ static CUresult wait_for_users(struct context *context)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     int may_synchronise = captures_hold_off();
     CUresult result = may_synchronise ? synchronised(context, driver->cuCtxSynchronize) : wait_by_free();
-    captures_go_on();
+    if (may_synchronise)
+        captures_go_on();
     pthread_setcancelstate(cancel_state, NULL);
     driver->cuCtxPopCurrent(&popped);
     return result;

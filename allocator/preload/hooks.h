@@ -330,7 +330,7 @@
          (CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context),                             \
          (executable, node, copy, context))                                                                                    \
     HOOK(cuGraphAddMemAllocNode, "cuGraphAddMemAllocNode", 11040, 0, AFTER,                                                    \
-         node_allocates(graph, wanted->bytesize),                                                                              \
+         node_allocates(wanted->bytesize),                                                                                     \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *wanted),       \
          (node, graph, nodes, count, wanted))                                                                                  \
     HOOK(cuGraphAddMemFreeNode, "cuGraphAddMemFreeNode", 11040, 0, INSTEAD, free_node_added,                                   \

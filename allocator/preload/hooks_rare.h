@@ -59,7 +59,7 @@
     HOOK_RELIEF(HOOK, cuKernelSetCacheConfig, 12000, (CUkernel kernel, CUfunc_cache config, CUdevice device),                  \
                 (kernel, config, device))                                                                                      \
     HOOK_RELIEF(HOOK, cuFuncLoad, 12040, (CUfunction f), (f))                                                                  \
-    HOOK_TWINS(HOOK, cuGraphUpload, "cuGraphUpload", 11010, _ptsz, 11010, BEFORE, graph_makes_room(),                                \
+    HOOK_TWINS(HOOK, cuGraphUpload, "cuGraphUpload", 11010, _ptsz, 11010, BEFORE, graph_makes_room(graph),                     \
          (CUgraphExec graph, CUstream stream), (graph, stream))                                                                \
     /* memory that the program maps itself. Addresses of ours are refused as those of cuMemAlloc are */                        \
     HOOK(cuMemMap, "cuMemMap", 10020, 0, NOT_OURS, address,                                                                    \

@@ -139,8 +139,8 @@ static inline int capture_is_on(CUstream stream)
     return __builtin_expect(heap_may_capture(), 0) && capture_asks_stream(stream);
 }
 
-int captures_hold_off(void); /* until captures_go_on(): whether a context may be synchronised, since no stream has ever begun
-                                a capture. The first that does waits for that a moment */
+int captures_hold_off(void); /* whether a context may be synchronised, since no stream has ever begun a capture. Those that do
+                                wait a moment for captures_go_on(), to be called then */
 void captures_go_on(void);
 struct stream *capture_begins(CUstream stream); /* captures.c, as the next four: NULL if it is not followed */
 CUresult capture_begun(CUresult result, struct stream *stream);
@@ -157,11 +157,12 @@ CUresult texture_bound_2d(CUresult (*function)(CUtexref, const CUDA_ARRAY_DESCRI
 /* nodes.c: around the addition of a node of any kind to a graph. node_begins() returns what node_ends() takes. */
 CUdeviceptr node_begins(CUgraphNodeParams *node);
 void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresult result);
-void node_allocates(CUgraph graph, size_t bytes);
-/* A graph, or a stream that captures one, has a node for which the driver allocates. graph_makes_room(): call before a launch.
- */
-void graph_has_node(const void *graph, size_t bytes);
-void graph_makes_room(void);
+void node_allocates(size_t bytes);
+/* Some graph has a node for which the driver allocates. graph_wants(): how much it does for this one; graph_makes_room(): call
+ * before a launch. */
+void graph_has_node(void);
+size_t graph_wants(CUgraph graph);
+void graph_makes_room(CUgraphExec executable);
 CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr),
                          CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer);
 void freed_by_node(CUdeviceptr *pointer); /* translates what a node tells that it frees */

@@ -203,7 +203,7 @@ static struct launch_event graph_begun(CUgraphExec graph, CUstream stream, const
         const struct launch_event event = graph_begun(graph, stream_meant(stream), __builtin_frame_address(0));                \
         if (is_active()) {                                                                                                     \
             heap_before_graph();                                                                                               \
-            graph_makes_room();                                                                                                \
+            graph_makes_room(graph);                                                                                           \
         }                                                                                                                      \
         heap_graph_launch(graph);                                                                                              \
         return done(&event, UNLESS_REFUSED(real.symbol(graph, stream)));                                                       \

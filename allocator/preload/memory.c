@@ -152,7 +152,7 @@ static CUresult passed(CUresult result, struct purpose *purpose, CUdeviceptr *ou
     if (result == CUDA_SUCCESS)
         passed_add(*out, &wanted, purpose->why);
     if (result == CUDA_SUCCESS && purpose->why == PASSED_GRAPH)
-        graph_has_node(purpose->capturing, size);
+        graph_has_node();
     return result;
 }
 

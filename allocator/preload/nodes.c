@@ -4,8 +4,9 @@
  * what it tells of such nodes is translated back. Copies and sets are checked as those on a stream.
  */
 #include "api/closing.h"
-#include "base/peak.h"
 #include "bounds.h"
+
+#include <stdlib.h>
 
 #include "internal.h" /* last: see hooks.h */
 
@@ -46,30 +47,48 @@ void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresu
     if (freed && result == CUDA_SUCCESS)
         heap_graph_frees(freed, graph);
     if (node && node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && result == CUDA_SUCCESS)
-        node_allocates(graph, node->alloc.bytesize);
+        node_allocates(node->alloc.bytesize);
 }
 
-static uint64_t largest; /* atomic: the most that the nodes of one graph allocate from the driver */
+static int have_nodes; /* atomic: the driver allocates for nodes of some graph */
 
-void graph_has_node(const void *graph, size_t bytes)
+void graph_has_node(void)
 {
-    static const void *latest; /* atomic, as the next one: a graph's nodes are mostly added one after the other */
-    static uint64_t sum;
-    if (__atomic_exchange_n(&latest, graph, __ATOMIC_RELAXED) != graph)
-        __atomic_store_n(&sum, 0, __ATOMIC_RELAXED);
-    raise_to(&largest, __atomic_add_fetch(&sum, bytes, __ATOMIC_RELAXED));
+    __atomic_store_n(&have_nodes, 1, __ATOMIC_RELAXED);
 }
 
-void node_allocates(CUgraph graph, size_t bytes)
+void node_allocates(size_t bytes)
 {
     closing_unguarded(UNGUARDED_NODE, bytes);
-    graph_has_node(graph, bytes);
+    graph_has_node();
+}
+
+size_t graph_wants(CUgraph graph)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted;
+    CUgraphNode *nodes = NULL;
+    size_t count = 0, sum = 0;
+    if (__atomic_load_n(&have_nodes, __ATOMIC_RELAXED) && driver->cuGraphGetNodes &&
+        driver->cuGraphGetNodes(graph, NULL, &count) == CUDA_SUCCESS)
+        nodes = malloc(count * sizeof *nodes);
+    if (nodes && driver->cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)
+        count = 0;
+    for (size_t i = 0; nodes && i < count; i++) {
+        CUgraphNodeType type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+        if (driver->cuGraphNodeGetType) /* the driver logs it where a node of another kind is asked, and refuses */
+            driver->cuGraphNodeGetType(nodes[i], &type);
+        if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && real.cuGraphMemAllocNodeGetParams(nodes[i], &wanted) == CUDA_SUCCESS &&
+            wanted.bytesize > 1) /* ours: a byte */
+            sum += wanted.bytesize;
+    }
+    free(nodes);
+    return sum;
 }
 
 /* A launch that runs out keeps what it has found until then for good (driver 580.159): too late to give back what is kept. */
-void graph_makes_room(void)
+void graph_makes_room(CUgraphExec executable)
 {
-    const uint64_t wanted = __atomic_load_n(&largest, __ATOMIC_RELAXED);
+    const size_t wanted = __atomic_load_n(&have_nodes, __ATOMIC_RELAXED) ? heap_graph_wants(executable) : 0;
     struct context *context = wanted ? context_current() : NULL;
     cuuint64_t reserved = 0;
     size_t free_bytes, total;

@@ -28,7 +28,7 @@ static struct made make_graph(void)
     CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)made.memory, 1, BYTES, made.stream));
     CHECK_CU(cuStreamEndCapture(made.stream, &graph));
     CHECK_CU(cuGraphInstantiate(&made.executable, graph, 0));
-    heap_graph_instantiated(made.executable, graph);
+    heap_graph_instantiated(made.executable, graph, 0);
     made.pool = books_of(stream->context)->pools;
     CHECK(made.pool != NULL && made.pool->graph == graph && made.pool->launches == 0);
     return made;

@@ -1,6 +1,8 @@
 /* What the hooks note for a second launch: pinned memory, and kernels that a program puts into graphs. */
 #include "hooked.h"
 
+#include "base/clock.h"
+
 #undef cuGraphAddKernelNode
 #define cuGraphAddKernelNode cuGraphAddKernelNode_v2
 
@@ -199,6 +201,78 @@ TELLS(old, "0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "re-run$")
     CHECK_CU(hook_cuGraphInstantiateWithFlags(&executable, graph, 0));
     CHECK_CU(hook_cuGraphLaunch(executable, NULL));
     hook_cuCtxSynchronize();
+}
+
+/* ---- a capture that begins while another thread waits for the device ---- */
+
+static CUcontext here;
+
+static void *synchronise(void *unused)
+{
+    CHECK_CU(cuCtxSetCurrent(here));
+    heap_synchronise();
+    return unused;
+}
+
+static void *ask_once_noted(void *unused)
+{
+    while (!heap_may_capture())
+        usleep(100);
+    heap_captures();
+    return unused;
+}
+
+static void hold_up(void *(*run)(void *), void *argument)
+{
+    pthread_t thread;
+    CHECK_CU(cuCtxGetCurrent(&here));
+    cusim_set_latency("cuCtxSynchronize", 200000);
+    pthread_create(&thread, NULL, run, argument);
+    while (!cusim_call_count("cuCtxSynchronize"))
+        usleep(100);
+}
+
+static void *begin(void *unused)
+{
+    CUstream stream;
+    CHECK_CU(cuCtxSetCurrent(here));
+    CHECK_CU(hook_cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK_CU(hook_cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    return unused;
+}
+
+/* It waits for the thread that synchronises; meanwhile another one asks. */
+STORY(a_capture_is_known_from_before_it_begins)
+{
+    pthread_t asking;
+    start_hooked("");
+    hold_up(synchronise, NULL);
+    pthread_create(&asking, NULL, ask_once_noted, NULL);
+    begin(NULL);
+    pthread_join(asking, NULL);
+    CHECK(heap_captures());
+}
+
+static int is_freed; /* atomic */
+
+static void *free_there(void *buffer)
+{
+    CHECK_CU(cuCtxSetCurrent(here));
+    CHECK_CU(hook_cuMemFree_v2((CUdeviceptr)(uintptr_t)buffer));
+    __atomic_store_n(&is_freed, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+STORY(the_second_capture_waits_for_a_free_too)
+{
+    pthread_t first;
+    start_hooked("");
+    hold_up(free_there, allocate(4));
+    pthread_create(&first, NULL, begin, NULL);
+    usleep(10000);
+    uint64_t began = monotonic_ms();
+    begin(NULL);
+    CHECK(__atomic_load_n(&is_freed, __ATOMIC_ACQUIRE) || monotonic_ms() - began >= 50);
 }
 
 TEST_CONCURRENTLY

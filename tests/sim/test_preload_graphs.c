@@ -72,6 +72,11 @@ TEST_WITH(whatever_launches_a_graph_keeps_its_memory, NULL, finish)
                         "after a capture that failed: 0 held\n");
 }
 
+TEST_WITH(graphs_that_fit_release_nothing, NULL, finish)
+{
+    expect_graph_memory("in_turn", FEW, "the pool keeps 3 of 3\n");
+}
+
 TEST_WITH(what_a_graph_leaves_is_the_programs, NULL, finish)
 {
     expect_graph_memory("output_again", FEW,

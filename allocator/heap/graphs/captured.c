@@ -49,11 +49,12 @@ static void name_graph(struct pool *named, CUgraph graph)
     named->graph = graph;
 }
 
-/* ---- executables of followed graphs ---- */
+/* ---- executables of graphs that are followed, or that the driver allocates for ---- */
 
 struct executable {
     CUgraphExec handle;
-    struct pool *pool; /* not reused for another capture while the executable exists */
+    struct pool *pool; /* not reused for another capture while the executable exists; NULL: it is not followed */
+    size_t wanted;     /* see heap_graph_wants() */
     UT_hash_handle hh;
 };
 
@@ -77,14 +78,15 @@ int heap_graph_allocates(CUgraph graph)
     return pool && __atomic_load_n(&pool->blocks, __ATOMIC_RELAXED) != 0;
 }
 
-void heap_graph_instantiated(CUgraphExec handle, CUgraph graph)
+void heap_graph_instantiated(CUgraphExec handle, CUgraph graph, size_t wanted)
 {
     struct pool *pool = graph ? pool_of_graph(graph) : NULL;
-    struct executable *executable = pool ? malloc(sizeof *executable) : NULL;
+    struct executable *executable = pool || wanted ? malloc(sizeof *executable) : NULL;
     if (!executable)
         return;
     executable->handle = handle;
     executable->pool = pool;
+    executable->wanted = wanted;
     lock_take(&executables_lock);
     HASH_ADD_PTR(executables, handle, executable);
     int is_added = executable->hh.tbl != NULL;
@@ -111,7 +113,15 @@ void heap_graph_launch(CUgraphExec handle)
         return;
     HOLD(&executables_lock);
     HASH_FIND_PTR(executables, &handle, executable);
-    __atomic_add_fetch(executable ? &executable->pool->launches : &other_launches, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(executable && executable->pool ? &executable->pool->launches : &other_launches, 1, __ATOMIC_RELAXED);
+}
+
+size_t heap_graph_wants(CUgraphExec handle)
+{
+    struct executable *executable;
+    HOLD(&executables_lock);
+    HASH_FIND_PTR(executables, &handle, executable);
+    return executable ? executable->wanted : 0;
 }
 
 /* Counts possible launches of the graph, launches of unknown executables included. Only differences between two calls mean

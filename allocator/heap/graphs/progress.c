@@ -102,16 +102,21 @@ void heap_capture_may_end(struct stream *stream)
         heap_capture_ends(stream);
 }
 
-/* A stream that another thread is at, or that only its own thread can name, counts as capturing. */
+/* A stream that another thread is at, or that only its own thread can name, counts as capturing. One that doesn't capture is
+ * forgotten while it is touched: right after that it may begin again. */
 static int goes_on(const struct stream_ref *ref)
 {
-    if (!stream_ref_is_there(ref) || !context_is_alive(ref->stream->context))
+    if (!stream_ref_is_there(ref) || !context_is_alive(ref->stream->context)) {
+        forget(ref);
         return 0;
+    }
     if (!stream_is_named_here(ref->stream) || !stream_touch_try(ref->stream))
         return 1;
     struct scope scope = scope_enter(ref->stream->within);
     int is = stream_ref_is_there(ref) && (!scope.pushed || captures(ref->stream->handle));
     scope_leave(scope);
+    if (!is)
+        forget(ref);
     stream_touch_end(ref->stream);
     return is;
 }
@@ -128,7 +133,6 @@ int heap_captures(void)
             return is_unsure;
         if (goes_on(&latest))
             return 1;
-        forget(&latest);
     }
     return 0;
 }

@@ -170,6 +170,41 @@ CASE(graph_memory, auto_free)
     say_held("freed", 0);
 }
 
+static void launch_by_hand(size_t bytes)
+{
+    CUgraph graph;
+    CUgraphNode allocation, release;
+    CUDA_MEM_ALLOC_NODE_PARAMS memory = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+        .bytesize = bytes};
+    MUST(cu.cuGraphCreate(&graph, 0));
+    MUST(cu.cuGraphAddMemAllocNode(&allocation, graph, NULL, 0, &memory));
+    MUST(cu.cuGraphAddMemFreeNode(&release, graph, &allocation, 1, memory.dptr));
+    CUgraphExec made = instantiate(graph);
+    MUST(cu.cuGraphLaunch(made, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    MUST(cu.cuGraphExecDestroy(made));
+    MUST(cu.cuGraphDestroy(graph));
+}
+
+/* Graphs for which there is room, after one that is gone, and together more than the device has. */
+CASE(graph_memory, in_turn)
+{
+    CUmemoryPool pool;
+    CUdeviceptr buffer;
+    cuuint64_t keeps = UINT64_MAX;
+    launch_by_hand(5 * BIG);
+    MUST(cu.cuDeviceGraphMemTrim(0));
+    MUST(cu.cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keeps));
+    MUST(cu.cuMemAllocAsync(&buffer, 3 * BIG, stream));
+    MUST(cu.cuMemFreeAsync(buffer, stream));
+    for (int i = 0; i < 8; i++)
+        launch_by_hand(BIG);
+    MUST(cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &keeps));
+    printf("the pool keeps %d of 3\n", (int)(keeps / BIG));
+}
+
 /* What a loop of `with torch.cuda.graph(CUDAGraph()): y = f(x)` does: the output of one round is freed while the next is
  * captured, when its graph is gone. */
 CASE(graph_memory, torch_loop)
