@@ -285,6 +285,37 @@ STORY(a_context_gets_the_handle_of_a_green_one)
     expect_ended(&old);
 }
 
+static const CUmemPoolProps pool_properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                               .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+
+/* The driver has destroyed it, and another thread's new pool has its handle. */
+static CUresult pool_is_another(CUmemoryPool handle)
+{
+    pool_created(handle, &pool_properties);
+    return CUDA_SUCCESS;
+}
+
+STORY(a_pool_gets_the_handle_of_one_that_ends)
+{
+    CUmemoryPool pool;
+    CUdeviceptr pointer, other;
+    start_hooked("explain=off");
+    CHECK_CU(hook_cuMemPoolCreate(&pool, &pool_properties));
+    unsigned first = pool_of_handle(pool);
+    CHECK_CU(hook_cuMemAllocFromPoolAsync(&pointer, COUNT, pool, NULL));
+    cusim_fail_call("cuMemPoolDestroy", 1, CUDA_ERROR_INVALID_VALUE);
+    CHECK(hook_cuMemPoolDestroy(pool) == CUDA_ERROR_INVALID_VALUE && pool_of_handle(pool) == first);
+    real.cuMemPoolDestroy = pool_is_another;
+    CHECK_CU(hook_cuMemPoolDestroy(pool));
+    unsigned second = pool_of_handle(pool);
+    CHECK(first && second && first != second);
+    CHECK_CU(hook_cuMemAllocFromPoolAsync(&other, COUNT, pool, NULL));
+    CHECK(heap_owns(other));
+    CHECK_CU(hook_cuMemFreeAsync(pointer, NULL));
+    CHECK_CU(hook_cuMemFreeAsync(other, NULL));
+    CHECK(pool_handle(first) == NULL && pool_handle(second) == pool);
+}
+
 /* ---- graphs ---- */
 
 static CUgraphNode add_node(CUgraph graph, const char *kernel, void *out, int n, CUDA_KERNEL_NODE_PARAMS *node)
