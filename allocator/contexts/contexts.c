@@ -48,7 +48,8 @@ struct context *context_next_ever(const struct context *previous)
 static struct context *entry_of(CUcontext handle)
 {
     struct context *context = first();
-    while (context && !(context_is_alive(context) && __atomic_load_n(&context->handle, __ATOMIC_RELAXED) == handle))
+    while (context && !(context_is_alive(context) && __atomic_load_n(&context->handle, __ATOMIC_RELAXED) == handle &&
+                        (!context_may_have_ended(context) || context_has_same_id(context, handle))))
         context = context->next;
     return context;
 }
@@ -67,7 +68,8 @@ struct context *context_known_current(void)
 /* Whether the handle still names that context. */
 static int is_same(const struct context *context)
 {
-    return contexts_are_watched() || __atomic_load_n(&context->is_held, __ATOMIC_RELAXED) || context_has_same_id(context);
+    return contexts_are_watched() || __atomic_load_n(&context->is_held, __ATOMIC_RELAXED) ||
+           context_has_same_id(context, __atomic_load_n(&context->handle, __ATOMIC_RELAXED));
 }
 
 static void end(struct context *context)
@@ -126,7 +128,7 @@ static struct context *begin(CUcontext handle, int device, int is_primary)
     if (!context)
         return NULL;
     __atomic_store_n(&context->handle, handle, __ATOMIC_RELAXED);
-    context->unique = context_unique_id(handle);
+    __atomic_store_n(&context->unique, context_unique_id(handle), __ATOMIC_RELAXED);
     __atomic_store_n(&context->generation, ++generations, __ATOMIC_RELAXED);
     context->is_primary = is_primary;
     __atomic_store_n(&context->is_held, 0, __ATOMIC_RELAXED);
@@ -322,7 +324,8 @@ static void add_green(void *argument)
     if (!entry)
         entry = add_entry(device, stands_for);
     if (entry) {
-        entry->unique = context_unique_id(handle);
+        __atomic_store_n(&entry->unique, context_unique_id(handle), __ATOMIC_RELAXED);
+        __atomic_store_n(&entry->generation, ++generations, __ATOMIC_RELAXED);
         __atomic_store_n(&entry->handle, handle, __ATOMIC_RELAXED);
         __atomic_store_n(&has_greens, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&entry->is_alive, 1, __ATOMIC_RELEASE);
@@ -336,54 +339,67 @@ void context_is_green(CUcontext handle, int device)
     aside_call(add_green, &green);
 }
 
-void context_green_ends(CUcontext handle)
-{
-    struct context *entry = entry_of(handle);
-    if (entry && entry->stands_for)
-        streams_end_within(entry);
-}
-
-/* Which context ends: that of the handle; or the one of this generation, if another thread has not ended it meanwhile. */
+/* How it is to end: of this generation, if another thread has not ended it meanwhile. */
 struct ending {
-    CUcontext handle;
-    struct context *context;
-    uint64_t generation;
-    int is_given_up; /* we no longer retain it */
+    struct context_end end;
+    int may_be_there; /* unless the driver says that its handle is another one's */
+    int is_given_up;  /* we no longer retain it */
 };
 
-static int is_over(const struct ending *ending)
+static int is_over(const struct context_end *end)
 {
-    return !context_is_alive(ending->context) || ending->context->generation != ending->generation;
+    return !end->context || !context_is_alive(end->context) || end->context->generation != end->generation;
 }
 
 static void end_aside(void *argument)
 {
     const struct ending *ending = argument;
+    struct context *entry = ending->end.context;
     int device = -1;
     lock_take(&lock);
-    struct context *entry = !ending->context ? entry_of(ending->handle) : is_over(ending) ? NULL : ending->context;
-    if (entry && ending->is_given_up && __atomic_exchange_n(&entry->is_held, 0, __ATOMIC_RELAXED))
-        device = entry->device;
-    if (entry)
+    if (!is_over(&ending->end) && !(ending->may_be_there && context_has_same_id(entry, entry->handle))) {
+        if (ending->is_given_up && __atomic_exchange_n(&entry->is_held, 0, __ATOMIC_RELAXED))
+            device = entry->device;
         end(entry);
+    }
     lock_release(&lock);
     if (device >= 0)
         driver->cuDevicePrimaryCtxRelease(device);
 }
 
-void context_ended(CUcontext handle)
+static struct context_end end_of(struct context *entry)
 {
-    aside_call(end_aside, &(struct ending){.handle = handle});
+    return (struct context_end){entry, entry ? __atomic_load_n(&entry->generation, __ATOMIC_RELAXED) : 0};
+}
+
+struct context_end context_ends(CUcontext handle)
+{
+    struct context_end end = end_of(entry_of(handle));
+    if (end.context && end.context->stands_for)
+        streams_end_within(end.context);
+    if (end.context) {
+        __atomic_add_fetch(&end.context->ending, 1, __ATOMIC_RELAXED);
+        contexts_changed(); /* what threads have cached they look up again */
+    }
+    return end;
+}
+
+void context_ended(struct context_end end, int may_be_there)
+{
+    if (!end.context)
+        return;
+    aside_call(end_aside, &(struct ending){.end = end, .may_be_there = may_be_there});
+    __atomic_sub_fetch(&end.context->ending, 1, __ATOMIC_RELEASE);
 }
 
 void context_given_up(CUcontext handle)
 {
-    aside_call(end_aside, &(struct ending){.handle = handle, .is_given_up = 1});
+    aside_call(end_aside, &(struct ending){.end = end_of(entry_of(handle)), .is_given_up = 1});
 }
 
 struct scope scope_visit(struct context *context)
 {
-    struct ending ending = {.context = context, .generation = __atomic_load_n(&context->generation, __ATOMIC_RELAXED)};
+    struct ending ending = {.end = end_of(context)};
     int is_alive = context_is_alive(context);
     enum context_hold hold = is_alive ? context_hold(context) : CONTEXT_HAS_ENDED;
     if (is_alive && hold == CONTEXT_HAS_ENDED)

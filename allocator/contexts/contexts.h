@@ -40,12 +40,13 @@ enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_VAL
 
 struct context {
     CUcontext handle;           /* atomic */
-    unsigned long long unique;  /* from cuCtxGetId; 0 if the driver lacks it */
+    unsigned long long unique;  /* atomic; from cuCtxGetId; 0 if the driver lacks it */
     uint64_t generation;        /* atomic; unique in this process */
     int device;                 /* driver ordinal */
     int is_primary;             /* of its device */
     int is_held;                /* atomic; retained by us, so it lasts until we release it */
     int is_alive;               /* atomic */
+    int ending;                 /* atomic; how many threads are between context_ends() and context_ended() */
     int attached;               /* atomic; how often the program has attached to it and not detached */
     CUresult fault;             /* atomic; after a kernel fault: the error that every call returns; else CUDA_SUCCESS */
     struct context *stands_for; /* a green context: its device's primary context; else NULL. Constant */
@@ -112,16 +113,22 @@ static inline int context_is_alive(const struct context *context)
     return __atomic_load_n(&context->is_alive, __ATOMIC_ACQUIRE);
 }
 
-/* context_is_green(): `handle` (from cuCtxFromGreenCtx) stands for the primary context of `device`, except that it has default
- * streams of its own. context_green_ends(): call right before the green context is destroyed; its streams end. */
+/* `handle` (from cuCtxFromGreenCtx) stands for the primary context of `device`, but has default streams of its own. */
 void context_is_green(CUcontext handle, int device);
-void context_green_ends(CUcontext handle);
 
-/* The context is destroyed, or about to be. Calls events.ended() if it was registered. */
-void context_ended(CUcontext handle);
+/* Bracket a call of the driver that may end a context. Before it returns, other threads may get the context's handle, and those
+ * of its streams, for new ones: in between, look-ups ask the driver, which has ids of contexts from CUDA 12.0 on.
+ * context_ends() ends the streams of a green context. context_ended() calls events.ended() if it was registered, except for one
+ * that `may_be_there` and is. */
+struct context_end {
+    struct context *context; /* NULL: it was not registered */
+    uint64_t generation;
+};
+struct context_end context_ends(CUcontext handle);
+void context_ended(struct context_end end, int may_be_there);
 
-/* The same for one that still exists and that the program is about to end. Gives back what context_of_device() has retained, so
- * that the program's last release ends it. */
+/* Ends one that still exists and that the program is about to end. Gives back what context_of_device() has retained, so that
+ * the program's last release ends it. */
 void context_given_up(CUcontext handle);
 
 /* Hold a context that is not the caller's own before making it current: without the preload library, it may have ended
@@ -132,8 +139,8 @@ enum context_hold { CONTEXT_HAS_ENDED, CONTEXT_COUNTS_AS_THERE, CONTEXT_IS_RETAI
 enum context_hold context_hold(const struct context *context);
 void context_let_go(const struct context *context, enum context_hold hold);
 
-/* Returns the entry of `handle` if it is registered, else NULL. Never calls the driver, which may have destroyed the context
- * already. */
+/* Returns the entry of `handle` if it is registered, else NULL. Calls the driver, which may have destroyed the context already,
+ * only while another thread ends it. */
 struct context *context_known(CUcontext handle);
 
 /* Marks all contexts of `device` (-1: all devices) as faulted with `error`, which CUDA calls in them return from now on.

@@ -31,11 +31,18 @@ static inline struct context *context_meant(struct context *entry)
     return entry && entry->stands_for ? entry->stands_for : entry;
 }
 
+/* Whether a thread is ending the context, or the one that it stands for. */
+static inline int context_may_have_ended(const struct context *entry)
+{
+    return __atomic_load_n(&entry->ending, __ATOMIC_RELAXED) ||
+           (entry->stands_for && __atomic_load_n(&entry->stands_for->ending, __ATOMIC_RELAXED));
+}
+
 /* scopes.c: enters a scope for the context. The driver's unique id of a handle that it knows, 0 if it lacks them; whether the
- * context's handle still has the same. */
+ * handle, which was the context's, still has the same. */
 void scope_begin(struct scope *scope, const struct context *context);
 unsigned long long context_unique_id(CUcontext handle);
-int context_has_same_id(const struct context *context);
+int context_has_same_id(const struct context *context, CUcontext handle);
 
 /* streams.c: ends the streams within a context, except per-thread streams of other threads. */
 void streams_end_within(struct context *entry);

@@ -42,14 +42,14 @@ unsigned long long context_unique_id(CUcontext handle)
 }
 
 /* A context with a sticky error may answer every call with the error; it is still the same. */
-int context_has_same_id(const struct context *context)
+int context_has_same_id(const struct context *context, CUcontext handle)
 {
-    unsigned long long id = 0;
-    if (!driver->cuCtxGetId)
+    unsigned long long id = 0, unique = __atomic_load_n(&context->unique, __ATOMIC_RELAXED);
+    if (!unique)
         return 1;
-    CUresult result = driver->cuCtxGetId(context->handle, &id);
+    CUresult result = driver->cuCtxGetId(handle, &id);
     if (result == CUDA_SUCCESS)
-        return id == context->unique;
+        return id == unique;
     return result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
@@ -89,7 +89,7 @@ enum context_hold context_hold(const struct context *context)
         return CONTEXT_HAS_ENDED;
     if (driver->cuDevicePrimaryCtxRetain(&primary, context->device) != CUDA_SUCCESS)
         return CONTEXT_COUNTS_AS_THERE;
-    if (primary == __atomic_load_n(&context->handle, __ATOMIC_RELAXED) && context_has_same_id(context))
+    if (primary == __atomic_load_n(&context->handle, __ATOMIC_RELAXED) && context_has_same_id(context, primary))
         return CONTEXT_IS_RETAINED;
     driver->cuDevicePrimaryCtxRelease(context->device);
     return CONTEXT_HAS_ENDED;

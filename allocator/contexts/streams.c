@@ -213,14 +213,19 @@ static struct stream *look_up(CUstream handle, struct context *near)
 {
     lock_take(&lock);
     struct entry *entry = find(handle);
+    int is_certain = entry && !context_may_have_ended(entry->stream.within);
     lock_release(&lock);
-    if (entry)
+    if (is_certain)
         return &entry->stream;
     struct context *within = within_which(handle, near);
     if (!within)
         return NULL;
     HOLD(&lock);
     entry = find(handle);
+    if (entry && entry->stream.within != within && context_may_have_ended(entry->stream.within)) {
+        retire(entry); /* its stream has ended with its context: this is another one */
+        entry = NULL;
+    }
     if (!entry && (entry = take_spare()) != NULL) {
         use(entry, within, handle, 0);
         HASH_ADD_PTR(by_handle, stream.handle, entry);
@@ -264,10 +269,11 @@ void stream_ended(CUstream handle)
     if (stream_is_default(handle))
         return;
     lock_take(&lock);
-    struct entry *entry = find(handle);
+    int is_known = find(handle) != NULL;
     lock_release(&lock);
-    if (entry)
-        end(entry);
+    struct stream *stream = is_known ? look_up(handle, NULL) : NULL;
+    if (stream)
+        end((struct entry *)stream);
 }
 
 void streams_end_within(struct context *within)

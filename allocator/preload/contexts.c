@@ -28,9 +28,9 @@ CUresult synchronised(struct context *context, CUresult (*function)(void))
     return settled(result, context != NULL);
 }
 
-static void after_end(CUcontext context, struct books *held)
+static void after_end(struct context_end end, int may_be_there, struct books *held)
 {
-    context_ended(context);
+    context_ended(end, may_be_there);
     pools_changed();
     heap_go_on(held);
 }
@@ -42,11 +42,9 @@ static CUresult end(CUresult (*function)(CUcontext), CUcontext context)
 {
     struct books *held;
     settle_before_end(context, &held);
+    struct context_end end = context_ends(context);
     CUresult result = function(context);
-    if (result == CUDA_SUCCESS || driver_has_faulted(result))
-        after_end(context, held);
-    else
-        heap_go_on(held);
+    after_end(end, result != CUDA_SUCCESS && !driver_has_faulted(result), held);
     return result;
 }
 
@@ -118,47 +116,45 @@ void primary_retained(CUdevice device)
 /* A call that may end the primary context of a device. */
 struct release {
     CUdevice device;
-    CUcontext primary; /* NULL: none is known */
+    struct context_end end;
     struct books *held;
 };
 
+/* One that another thread is ending may already be none. */
 static struct context *known_primary(CUdevice device)
 {
     struct context *context = context_next(NULL);
-    while (context && !(context->is_primary && context->device == device))
+    while (context && !(context->is_primary && context->device == device && context_known(context->handle) == context))
         context = context_next(context);
     return context;
 }
 
 /* A release that ends nothing must not wait: running work may be waiting for the caller, and a wait would invalidate a
  * capture. */
-static struct release before_release(CUdevice device)
+static struct release before_release(CUdevice device, int may_end)
 {
     struct release release = {.device = device};
-    if (may_be_last(device)) {
-        if ((release.primary = context_primary_of(device)) != NULL)
-            settle_before_end(release.primary, &release.held);
-        return release;
-    }
-    struct context *known = known_primary(device);
-    release.primary = known ? known->handle : NULL;
-    release.held = heap_hold(known, 0);
+    struct context *known = may_end ? NULL : known_primary(device);
+    CUcontext primary = may_end ? context_primary_of(device) : known ? known->handle : NULL;
+    if (may_end && primary)
+        settle_before_end(primary, &release.held);
+    else
+        release.held = heap_hold(known, 0);
+    release.end = context_ends(primary);
     return release;
 }
 
+/* The primary context that is active now may be another one, retained meanwhile. */
 static void after_release(struct release release)
 {
-    if (release.primary && !is_active_primary(release.device))
-        after_end(release.primary, release.held);
-    else
-        heap_go_on(release.held);
+    after_end(release.end, is_active_primary(release.device), release.held);
 }
 
 CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device)
 {
     if (!is_active())
         return function(device);
-    struct release release = before_release(device);
+    struct release release = before_release(device, may_be_last(device));
     CUresult result = function(device);
     if (result == CUDA_SUCCESS)
         count_hold(device, -1);
@@ -169,12 +165,11 @@ CUresult primary_release(CUresult (*function)(CUdevice), CUdevice device)
 /* A reset ends the primary context even if it is retained, as it remains. */
 CUresult primary_reset(CUresult (*function)(CUdevice), CUdevice device)
 {
-    struct release release = {.device = device, .primary = is_active() ? context_primary_of(device) : NULL};
-    if (release.primary)
-        settle_before_end(release.primary, &release.held);
+    if (!is_active())
+        return function(device);
+    struct release release = before_release(device, 1);
     CUresult result = function(device);
-    if (release.primary)
-        after_release(release);
+    after_release(release);
     return result;
 }
 
@@ -194,13 +189,12 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
     if (!is_active() || !driver->cuCtxFromGreenCtx || driver->cuCtxFromGreenCtx(&own, green) != CUDA_SUCCESS)
         return real.cuGreenCtxDestroy(green);
     CUdevice device = context_device_of(own);
-    struct release release = before_release(device);
-    context_green_ends(own);
+    struct release release = before_release(device, may_be_last(device));
+    struct context_end end = context_ends(own);
     CUresult result = real.cuGreenCtxDestroy(green);
-    if (result == CUDA_SUCCESS) {
-        context_ended(own);
+    context_ended(end, result != CUDA_SUCCESS);
+    if (result == CUDA_SUCCESS)
         count_hold(device, -1);
-    }
     after_release(release);
     return result;
 }

@@ -311,20 +311,22 @@ void pool_created(CUmemoryPool handle, const CUmemPoolProps *properties)
         add(handle, properties->location.id, 0, properties->maxSize);
 }
 
+/* Once it is destroyed, a new pool may have its handle: so it is none from before that on, unless the call fails. */
 CUresult hook_cuMemPoolDestroy(CUmemoryPool handle)
 {
     unsigned owner = is_active() ? pool_of_handle(handle) : 0;
+    struct pool_account *pool = &pools[owner];
+    if (!owner || pool->is_default) /* which nobody can destroy */
+        return real.cuMemPoolDestroy(handle);
+    __atomic_add_fetch(&pool->live, 1, __ATOMIC_RELAXED); /* keeps the entry */
+    __atomic_store_n(&pool->is_destroyed, 1, __ATOMIC_RELEASE);
     CUresult result = real.cuMemPoolDestroy(handle);
-    if (owner && result == CUDA_SUCCESS) {
-        lock_take(&lock);
-        __atomic_store_n(&pools[owner].is_destroyed, 1, __ATOMIC_RELEASE);
-        if (!__atomic_load_n(&pools[owner].live, __ATOMIC_ACQUIRE))
-            __atomic_store_n(&pools[owner].handle, NULL, __ATOMIC_RELEASE);
-        lock_release(&lock);
-        pools_changed();
-        struct context *context = context_current();
-        if (context)
-            heap_shed(context, pools_keep(context->device));
-    }
+    if (result != CUDA_SUCCESS)
+        __atomic_store_n(&pool->is_destroyed, 0, __ATOMIC_RELEASE);
+    release_if_done(pool);
+    struct context *context = result == CUDA_SUCCESS ? context_current() : NULL;
+    pools_changed();
+    if (context)
+        heap_shed(context, pools_keep(context->device));
     return result;
 }

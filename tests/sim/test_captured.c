@@ -47,7 +47,7 @@ STORY(a_context_takes_its_graphs_along)
     CHECK_OK(cufence_free(gone.memory, gone.stream));
     heap_graph_launch(gone.executable);
     CHECK(gone.pool->launches == 2);
-    context_ended(own);
+    context_ended(context_ends(own), 0);
     CHECK_CU(cuCtxDestroy(own));
     heap_graph_launch(gone.executable);
     CHECK(gone.pool->launches == 2);

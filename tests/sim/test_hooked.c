@@ -130,6 +130,194 @@ STORY(a_pool_ends_with_its_context)
     CHECK(forgotten == 1);
 }
 
+/* ---- what another thread does while the driver ends a context: it gets the handles of what has just ended ---- */
+
+static struct used {
+    CUcontext context; /* which is current */
+    CUstream stream;
+    CUdeviceptr plain, pool;
+} old, fresh;
+
+static void use(struct used *used, CUstream wanted)
+{
+    CHECK_CU(cuCtxGetCurrent(&used->context));
+    do /* events have had handles, too */
+        CHECK_CU(cuStreamCreate(&used->stream, CU_STREAM_NON_BLOCKING));
+    while (wanted && used->stream != wanted);
+    CHECK_CU(hook_cuMemAlloc_v2(&used->plain, COUNT));
+    CHECK_CU(hook_cuMemAllocAsync(&used->pool, COUNT, used->stream));
+    CHECK_CU(cuMemsetD8Async(used->pool, 1, COUNT, used->stream));
+}
+
+static void expect_used(const struct used *used)
+{
+    struct heap_range plain, pool;
+    struct context *own = context_current();
+    CHECK(heap_range_of(used->plain, &plain) && heap_range_of(used->pool, &pool));
+    CHECK(plain.context == own && pool.context == own && stream_resolve(used->stream)->context == own);
+    CHECK_CU(hook_cuMemFreeAsync(used->pool, used->stream));
+    CHECK_CU(hook_cuStreamSynchronize(used->stream));
+    CHECK_CU(hook_cuMemFree_v2(used->plain));
+    CHECK_CU(hook_cuStreamDestroy_v2(used->stream));
+}
+
+static void expect_ended(const struct used *used)
+{
+    struct heap_range range;
+    CHECK(!heap_range_of(used->plain, &range));
+    CHECK_CU(hook_cuMemFree_v2(used->pool));
+    CHECK(cusim_stale_handles() == 0);
+}
+
+static void begin_own(void)
+{
+    CUcontext own;
+    start_hooked("explain=off");
+    CHECK_CU(hook_cuCtxCreate_v2(&own, 0, 0));
+    use(&old, NULL);
+}
+
+static CUresult fails(CUcontext context)
+{
+    (void)context;
+    CHECK(stream_resolve(old.stream)->context == context_current());
+    use(&fresh, NULL);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult is_another(CUcontext context)
+{
+    CUcontext other;
+    CHECK_CU(real.cuCtxDestroy_v2(context));
+    CHECK_CU(hook_cuCtxCreate_v2(&other, 0, 0));
+    CHECK(other == context);
+    use(&fresh, old.stream);
+    expect_used(&fresh); /* also ends its stream */
+    use(&fresh, old.stream);
+    return CUDA_SUCCESS;
+}
+
+STORY(a_context_gets_the_handle_of_one_that_ends)
+{
+    begin_own();
+    CHECK(context_destroy(fails, old.context) == CUDA_ERROR_INVALID_VALUE);
+    expect_used(&fresh);
+    CHECK_CU(context_destroy(is_another, old.context));
+    expect_used(&fresh);
+    expect_ended(&old);
+    CHECK_CU(hook_cuCtxDestroy_v2(fresh.context));
+}
+
+static CUresult is_destroyed(CUcontext context)
+{
+    CHECK_CU(real.cuCtxDestroy_v2(context));
+    use(&fresh, old.stream); /* in the primary context */
+    return CUDA_SUCCESS;
+}
+
+STORY(a_stream_gets_the_handle_of_one_that_ends)
+{
+    begin_own();
+    CHECK_CU(context_destroy(is_destroyed, old.context));
+    expect_used(&fresh);
+    expect_ended(&old);
+}
+
+static CUresult is_retained_again(CUdevice device)
+{
+    CUcontext primary;
+    CHECK_CU(real.cuDevicePrimaryCtxRelease_v2(device));
+    CHECK_CU(hook_cuDevicePrimaryCtxRetain(&primary, device));
+    CHECK_CU(cuCtxSetCurrent(primary));
+    CHECK(primary == old.context);
+    use(&fresh, NULL);
+    return CUDA_SUCCESS;
+}
+
+STORY(a_primary_context_gets_the_handle_of_the_last)
+{
+    CUcontext primary;
+    start_hooked("explain=off");
+    use(&old, NULL);
+    CHECK_CU(cuDevicePrimaryCtxRetain(&primary, 0)); /* unseen: a release may be the last, and is not */
+    CHECK_CU(primary_release(is_retained_again, 0));
+    expect_used(&fresh);
+    CHECK_CU(real.cuDevicePrimaryCtxRelease_v2(0));
+    CHECK_CU(primary_release(is_retained_again, 0));
+    expect_used(&fresh);
+    expect_ended(&old);
+}
+
+static CUgreenCtx new_green(void)
+{
+    CUdevResource all;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    CUcontext own;
+    CHECK_CU(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    CHECK_CU(cuDevResourceGenerateDesc(&description, &all, 1));
+    CHECK_CU(hook_cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    CHECK_CU(cuCtxFromGreenCtx(&own, green));
+    CHECK_CU(cuCtxSetCurrent(own));
+    return green;
+}
+
+static CUresult (*destroy_green)(CUgreenCtx green);
+
+static CUresult green_destroyed(CUgreenCtx green)
+{
+    CUcontext other;
+    CHECK_CU(destroy_green(green));
+    CHECK_CU(hook_cuCtxCreate_v2(&other, 0, 0));
+    CHECK(other == old.context);
+    use(&fresh, NULL);
+    return CUDA_SUCCESS;
+}
+
+STORY(a_context_gets_the_handle_of_a_green_one)
+{
+    start_hooked("explain=off");
+    CUgreenCtx green = new_green();
+    use(&old, NULL);
+    destroy_green = real.cuGreenCtxDestroy;
+    real.cuGreenCtxDestroy = green_destroyed;
+    CHECK_CU(hook_cuGreenCtxDestroy(green));
+    expect_used(&fresh);
+    CHECK_CU(hook_cuMemFree_v2(old.plain)); /* the primary's, so it is still there */
+    expect_ended(&old);
+}
+
+static const CUmemPoolProps pool_properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                               .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+
+/* The driver has destroyed it, and another thread's new pool has its handle. */
+static CUresult pool_is_another(CUmemoryPool handle)
+{
+    pool_created(handle, &pool_properties);
+    return CUDA_SUCCESS;
+}
+
+STORY(a_pool_gets_the_handle_of_one_that_ends)
+{
+    CUmemoryPool pool;
+    CUdeviceptr pointer, other;
+    start_hooked("explain=off");
+    CHECK_CU(hook_cuMemPoolCreate(&pool, &pool_properties));
+    unsigned first = pool_of_handle(pool);
+    CHECK_CU(hook_cuMemAllocFromPoolAsync(&pointer, COUNT, pool, NULL));
+    cusim_fail_call("cuMemPoolDestroy", 1, CUDA_ERROR_INVALID_VALUE);
+    CHECK(hook_cuMemPoolDestroy(pool) == CUDA_ERROR_INVALID_VALUE && pool_of_handle(pool) == first);
+    real.cuMemPoolDestroy = pool_is_another;
+    CHECK_CU(hook_cuMemPoolDestroy(pool));
+    unsigned second = pool_of_handle(pool);
+    CHECK(first && second && first != second);
+    CHECK_CU(hook_cuMemAllocFromPoolAsync(&other, COUNT, pool, NULL));
+    CHECK(heap_owns(other));
+    CHECK_CU(hook_cuMemFreeAsync(pointer, NULL));
+    CHECK_CU(hook_cuMemFreeAsync(other, NULL));
+    CHECK(pool_handle(first) == NULL && pool_handle(second) == pool);
+}
+
 /* ---- graphs ---- */
 
 static CUgraphNode add_node(CUgraph graph, const char *kernel, void *out, int n, CUDA_KERNEL_NODE_PARAMS *node)
