@@ -25,6 +25,33 @@ PROMISE(free_pitched, 1, FREE)
     TIMED(cuMemFree(pointer));
 }
 
+/* Until not even the driver's cuMemAlloc finds any. */
+static void take_all(void)
+{
+    CUmemGenericAllocationHandle handle;
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    for (size_t bytes = share(50); bytes >= (size_t)2 << 20; bytes = bytes / 2 >> 21 << 21) {
+        while (cuMemCreate(&handle, bytes, &properties, 0) == CUDA_SUCCESS)
+            ;
+    }
+}
+
+PROMISE(free_on_a_full_device, 1, FREE)
+{
+    CUdeviceptr pointer;
+    CUgraph graph;
+    CUstream stream = stream_new();
+    MUST(cuMemAlloc(&pointer, 64 << 20));
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuStreamEndCapture(stream, &graph));
+    held(stream);
+    let_go();
+    take_all();
+    held(stream);
+    TIMED(cuMemFree(pointer));
+}
+
 PROMISE(free_pool, 1, FREE)
 {
     CUdeviceptr pointer;

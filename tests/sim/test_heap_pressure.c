@@ -1,5 +1,9 @@
 /* Buffers on the simulated device where memory or address space is short, and what lies idle is given up. */
-#include "heap_story.h"
+#include "heap/block/books.h"
+#include "heap/heap.h"
+#include "vmm/physical.h"
+
+#include "heap_story.h" /* last: it has a variable `context` */
 
 STORY(memory_pressure)
 {
@@ -21,6 +25,69 @@ STORY(memory_pressure)
     CHECK_OK(cufence_free(allocate(100, a), a)); /* a trim waits for no stream: puts a marker behind the last ones */
     AWAIT(cufence_trim(0) == CUFENCE_OK && !stats().idle_bytes);
     CHECK(stats().idle_bytes == 0 && stats().cached_bytes == 0);
+}
+
+#define IN_HAND (600 * MIB)
+
+/* As a thread that unmaps: the memory is in no list, and not the driver's yet. */
+static void *give_back_later(void *handle)
+{
+    RETURNS_MEMORY;
+    usleep(300000);
+    physical_give(0, IN_HAND, *(CUmemGenericAllocationHandle *)handle);
+    return NULL;
+}
+
+static void hold_in_hand(pthread_t *thread)
+{
+    static CUmemGenericAllocationHandle handle;
+    CHECK_OK(physical_take(0, IN_HAND, &handle));
+    pthread_create(thread, NULL, give_back_later, &handle);
+    while (!physical_is_moving(heap_returns()))
+        usleep(100);
+}
+
+STORY(what_another_thread_gives_back_is_waited_for)
+{
+    pthread_t thread;
+    setenv("CUFENCE_SIM", "memory=1G", 1);
+    start("fallback=off");
+    hold_in_hand(&thread);
+    allocate(IN_HAND, NULL);
+    pthread_join(thread, NULL);
+}
+
+STORY(relief_waits_for_what_another_thread_gives_back)
+{
+    pthread_t thread;
+    start("");
+    allocate(100, NULL);
+    hold_in_hand(&thread);
+    uint64_t before = heap_returns();
+    CHECK(heap_give_back(before) && heap_returns() != before && stats().cached_bytes == 0);
+    pthread_join(thread, NULL);
+}
+
+static void *stay_in(void *books)
+{
+    CHECK(visit_begin(books, VISIT_FOR_EVER));
+    usleep(300000);
+    visit_end(books);
+    return NULL;
+}
+
+STORY(relief_waits_for_the_background_thread)
+{
+    pthread_t thread;
+    CUstream stream = start_with_stream("uaf=off,idle_age=0");
+    CHECK_OK(cufence_free(allocate(100 * MIB, stream), stream));
+    CHECK_CU(cuStreamSynchronize(stream));
+    struct books *books = books_of(context_current());
+    uint64_t before = heap_returns();
+    pthread_create(&thread, NULL, stay_in, books);
+    usleep(50000);
+    CHECK(heap_give_back(before) && !stats().idle_bytes);
+    pthread_join(thread, NULL);
 }
 
 /* Buffers of ever other sizes: none can be used again. */

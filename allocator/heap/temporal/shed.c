@@ -182,8 +182,11 @@ static void give_back(void *unused)
     const uint64_t until = monotonic_ms() + PATIENCE_MS;
     (void)unused;
     reclaim_unused(-1, WAITS_FOR_NOTHING);
+    const uint64_t since = heap_returns();
     while (physical_is_moving(heap_returns()) && monotonic_ms() < until)
         aside_sleep(MOVING_PAUSE_US);
+    if (physical_is_moving(since)) /* the cache may have it */
+        reclaim_unused(-1, WAITS_FOR_NOTHING);
 }
 
 int heap_give_back(uint64_t since)
