@@ -23,10 +23,10 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 95300),
+    "allocator": (66000, 95500),
     "allocator/lens": (9500, 9500),
-    "allocator/sim": (10000, 10000),
-    "tests": (55000, 74000),
+    "allocator/sim": (10000, 10020),
+    "tests": (55000, 74500),
     "options": (36, 36),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),

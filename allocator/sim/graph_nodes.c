@@ -179,6 +179,21 @@ SIM_API CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dpt
     return CUDA_SUCCESS;
 }
 
+SIM_API CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
+{
+    CALL_ENTER("cuGraphNodeGetType");
+    static const CUgraphNodeType types[] = {
+        [OPERATION_NOTHING] = CU_GRAPH_NODE_TYPE_EMPTY,      [OPERATION_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
+        [OPERATION_COPY] = CU_GRAPH_NODE_TYPE_MEMCPY,        [OPERATION_SET] = CU_GRAPH_NODE_TYPE_MEMSET,
+        [OPERATION_HOST] = CU_GRAPH_NODE_TYPE_HOST,          [OPERATION_CALLBACK] = CU_GRAPH_NODE_TYPE_HOST,
+        [OPERATION_EVENT] = CU_GRAPH_NODE_TYPE_EVENT_RECORD, [OPERATION_GRAPH] = CU_GRAPH_NODE_TYPE_GRAPH,
+        [OPERATION_WAIT] = CU_GRAPH_NODE_TYPE_WAIT_EVENT,    [OPERATION_FREE] = CU_GRAPH_NODE_TYPE_MEM_FREE,
+        [OPERATION_ALLOCATE] = CU_GRAPH_NODE_TYPE_MEM_ALLOC, [OPERATION_RELEASE] = CU_GRAPH_NODE_TYPE_MEM_FREE};
+    CALL_REFUSE(hNode == NULL || type == NULL, INVALID_VALUE);
+    *type = types[((const struct operation *)hNode)->kind];
+    return CUDA_SUCCESS;
+}
+
 /* Launches in progress continue with the previous contents of the executable. */
 SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                                 const CUDA_KERNEL_NODE_PARAMS *nodeParams)

@@ -219,6 +219,7 @@ static const struct symbol symbols[] = {
     PLAIN(cuGraphAddNode, 12030),
     PLAIN(cuGraphMemAllocNodeGetParams, 11040),
     PLAIN(cuGraphMemFreeNodeGetParams, 11040),
+    PLAIN(cuGraphNodeGetType, 10000),
     PLAIN(cuDeviceGraphMemTrim, 11040),
     PLAIN(cuDeviceGetGraphMemAttribute, 11040),
     PLAIN(cuGraphAddMemAllocNode, 11040),
