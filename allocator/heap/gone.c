@@ -88,15 +88,22 @@ void orphan_drop(struct block *block)
         block_unmap(block);
 }
 
-/* Unmaps a held block whose context was destroyed, and its events with it. Stays mapped if another context may still use it. */
+/* Unmaps a held block whose context was destroyed, and its events with it: at once, or when another context no longer uses it.
+ */
 static void drop(struct block *block)
 {
     recorded_drop(block);
     waits_drop_context(block, block->books);
     block->awaits_context = 0;
     block->returned = 0;
-    if (waits_are_over(block))
+    if (waits_are_over(block)) {
         block_unmap(block);
+        return;
+    }
+    slack_forget(block);
+    block_join(block, NULL);
+    waits_adopt(block, block->waits->of);
+    freelist_put(&block->books->shared, block, BLOCK_RETIRING, now_ns());
 }
 
 static void drop_all(struct block *gone)

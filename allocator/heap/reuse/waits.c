@@ -224,6 +224,20 @@ void waits_drop_context(struct block *block, const struct books *of)
         block->awaits_context &= ~(uint32_t)AWAITS_OWN;
 }
 
+void waits_adopt(struct block *block, struct books *books)
+{
+    block_adopt(block, books);
+    for (unsigned i = block->wait_count; i-- > 0;) {
+        if (block->waits[i].of != books)
+            continue;
+        __atomic_sub_fetch(&foreign, 1, __ATOMIC_RELAXED);
+        if (block->waits[i].event)
+            continue;
+        block->awaits_context |= AWAITS_OWN;
+        cross_out(block, i);
+    }
+}
+
 int stream_waits_for(struct books *books, struct stream *stream, const struct stream_ref *other)
 {
     if (!other->stream || !driver->cuStreamWaitEvent)
