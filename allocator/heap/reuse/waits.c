@@ -27,7 +27,7 @@ static struct lock ending_lock = LOCK(RANK_WAITS);
 void waits_set_ending(struct books *books, int is_ending)
 {
     HOLD(&ending_lock);
-    books->is_ending = is_ending;
+    __atomic_store_n(&books->is_ending, is_ending, __ATOMIC_SEQ_CST);
 }
 
 /* Whether the context still exists. A buffer kept by a graph may have outlived it; end_foreign_waits() does not find those. */

@@ -10,6 +10,7 @@
 #include "vmm/physical.h"
 
 #define MARKED_AT_ONCE 64
+#define GUESTS_MS 1000
 
 struct books *heap_hold(struct context *ending, int is_certain)
 {
@@ -17,6 +18,7 @@ struct books *heap_hold(struct context *ending, int is_certain)
     if (!books || !visit_begin(books, is_certain ? VISIT_FOR_EVER : VISIT_MS))
         return NULL;
     waits_set_ending(books, 1);
+    books_await_guests(books, is_certain ? GUESTS_MS : VISIT_MS);
     return books;
 }
 

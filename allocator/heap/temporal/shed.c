@@ -128,8 +128,10 @@ static void shed_if_much(struct books *books, struct freelist *list, uint64_t ma
 {
     struct shedding shedding = {books, list, may_keep};
     const uint64_t mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), most = KEPT_ANYWAY + may_keep;
-    if (mapped > most && idle_of(&shedding) > most)
+    if (mapped > most && idle_of(&shedding) > most && books_enter(books)) {
         aside_call(shed, &shedding);
+        books_leave(books);
+    }
 }
 
 void heap_shed(struct context *context, uint64_t may_keep)
