@@ -249,12 +249,15 @@ struct heap_slack_figures heap_slack_figures(void);
  * What the program has freed is kept for its next allocations, but it is the device's (shed.c), in bytes:
  *   heap_kept()       how much of a device's memory another could have at once if the heap gave it back
  *   heap_shed()       after cuMemFree, or the end of a pool: releases what goes beyond a share of what the context uses
+ *   heap_keep_only()  releases what goes beyond that
  *   heap_give_back()  releases everything, because somebody is about to be refused. Returns whether there was anything
  * The others bracket a synchronisation of a stream or a context that succeeds: what was freed before is done, and what goes
  * beyond that share, and `may_keep` on top of it, is released.
  */
+extern void (*heap_gives_back)(int device, uint64_t left); /* called when so much is left of what was kept; NULL: nothing */
 uint64_t heap_kept(int device);
 void heap_shed(struct context *context, uint64_t may_keep);
+void heap_keep_only(struct context *context, uint64_t bytes);
 int heap_give_back(void);
 uint64_t heap_stream_sync_begins(struct stream *stream);
 void heap_stream_sync_ended(struct stream *stream, uint64_t since, uint64_t may_keep);

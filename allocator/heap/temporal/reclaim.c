@@ -297,6 +297,8 @@ void reclaim_old(struct books *books)
         unmap_old(books, UINT64_MAX, idle - limit);
 }
 
+void (*heap_gives_back)(int device, uint64_t left);
+
 static void synchronise(struct books *books)
 {
     uint64_t since = waits_now();
@@ -317,6 +319,8 @@ static void reclaim(struct books *books, void *user)
         reclaim_retired(books);
         unmap_old(books, UINT64_MAX, UINT64_MAX);
         pack_trim(books);
+        if (heap_gives_back)
+            heap_gives_back(books->context->device, 0);
     }
     physical_trim(books->context->device);
 }
