@@ -291,6 +291,28 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
     return 1;
 }
 
+/* Frees a pool's memory that may be of a context which ends right now. Returns 0, and has done nothing, if the stream's context
+ * has it instead. */
+static __attribute__((noinline)) int free_outside(struct block *block, struct stream *stream, enum heap_users users)
+{
+    while (!books_enter(block->books)) {
+        if (!orphan_adopt(block, stream)) {
+            orphan_drop(block);
+            return 1;
+        }
+        if (users == HEAP_STREAM)
+            return 0;
+    }
+    struct books *books = block->books;
+    struct block *twin = block_links(block) & LINKED_TO_TWIN ? take_turn(block) : NULL;
+    if (twin)
+        free_for_twin(block, twin, stream, users);
+    else
+        free_with_waits(block, stream, users);
+    books_leave(books);
+    return 1;
+}
+
 void (*heap_before_free)(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users);
 
 void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_users users, struct heap_freed *freed)
@@ -302,16 +324,15 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         heap_before_free(block->facts.address, block->facts.size, stream, users);
     if (freed)
         *freed = what_was_freed(block);
-    if (__builtin_expect(__atomic_load_n(&heap_has_orphans, __ATOMIC_RELAXED), 0)) {
-        if (!orphan_adopt(block, stream)) {
-            orphan_drop(block);
-            return;
-        }
-        books = block->books;
-    }
-    int is_cell = block_is_cell(block);
+    int is_cell = block_is_cell(block), is_outside = users != HEAP_STREAM || stream->context != books->context;
     if (is_cell)
         pack_count(block, -1);
+    if (__builtin_expect(is_outside, 0) && block_outlives_context(block)) {
+        if (free_outside(block, stream, users))
+            return;
+        books = block->books;
+        is_outside = 0;
+    }
     int may_be_captured = users == HEAP_STREAM && stream->handle && pools_may_be_captured();
     if (__builtin_expect(block->pool || may_be_captured || __atomic_load_n(&books->active_pools, __ATOMIC_RELAXED), 0) &&
         free_of_graph(block, stream, users))
@@ -322,9 +343,8 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         free_for_twin(block, twin, stream, users);
         return;
     }
-    if (users != HEAP_STREAM || stream->context != books->context ||
-        links & (LINKED_TO_STREAMS | LINKED_TO_GRAPH | LINKED_SYNCHRONOUS) || (heap_options->uaf == UAF_STRICT && !is_cell) ||
-        block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
+    if (is_outside || links & (LINKED_TO_STREAMS | LINKED_TO_GRAPH | LINKED_SYNCHRONOUS) ||
+        (heap_options->uaf == UAF_STRICT && !is_cell) || block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
         free_with_waits(block, stream, users);
         return;
     }

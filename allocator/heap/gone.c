@@ -54,49 +54,52 @@ static int collect_live(struct slot *slot, void *user)
     struct block *block = (struct block *)slot;
     if (block->books != orphans->books || !slot->is_mapped || index_find(block->facts.address) != block)
         return 0;
-    if (block_outlives_context(block)) {
-        __atomic_store_n(&heap_has_orphans, 1, __ATOMIC_RELAXED);
+    if (block_outlives_context(block))
         return 0;
-    }
     orphans->blocks[orphans->count++] = block;
     return orphans->count == sizeof orphans->blocks / sizeof *orphans->blocks;
 }
 
 /* ---- memory of pools, which outlives contexts ---- */
 
-int heap_has_orphans;
-
 int orphan_adopt(struct block *block, const struct stream *stream)
 {
-    struct context *own = block->books->context, *near = stream ? stream->context : NULL;
-    if (context_is_alive(own))
-        return 1;
-    struct context *context = context_for_pool(own->device, near);
-    struct books *books = context && !block_is_cell(block) ? books_make(context) : NULL;
-    if (books)
-        block_adopt(block, books);
-    return books != NULL;
+    struct books *own = block->books;
+    struct context *context = stream ? stream->context : context_for_pool(own->context->device, NULL);
+    struct books *books = context && context != own->context ? books_make(context) : NULL;
+    if (!books)
+        return 0;
+    slack_await(block);
+    slack_forget(block);
+    freelist_uncount(&own->shared, block);
+    block_adopt(block, books);
+    return 1;
 }
 
-/* Nobody of ours can wait for whoever uses it: without a context nothing runs. A cell stays as it is: its page is not ours
- * alone. */
+/* Nobody of ours can wait for whoever uses it: without a context nothing runs. */
 void orphan_drop(struct block *block)
 {
     facts_write_freed(block, now_ns(), 0, facts_freed_by(thread_id(), 0));
     freelist_put(&block->books->shared, block, BLOCK_PAST, now_ns());
-    if (!block_is_cell(block))
-        block_unmap(block);
+    block_unmap(block);
 }
 
-/* Unmaps a held block whose context was destroyed, and its events with it. Stays mapped if another context may still use it. */
+/* Unmaps a held block whose context was destroyed, and its events with it: at once, or when another context no longer uses it.
+ */
 static void drop(struct block *block)
 {
     recorded_drop(block);
     waits_drop_context(block, block->books);
     block->awaits_context = 0;
     block->returned = 0;
-    if (waits_are_over(block))
+    if (waits_are_over(block)) {
         block_unmap(block);
+        return;
+    }
+    slack_forget(block);
+    block_join(block, NULL);
+    waits_adopt(block, block->waits->of);
+    freelist_put(&block->books->shared, block, BLOCK_RETIRING, now_ns());
 }
 
 static void drop_all(struct block *gone)

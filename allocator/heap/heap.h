@@ -249,13 +249,17 @@ struct heap_slack_figures heap_slack_figures(void);
  * What the program has freed is kept for its next allocations, but it is the device's (shed.c), in bytes:
  *   heap_kept()       how much of a device's memory another could have at once if the heap gave it back
  *   heap_shed()       after cuMemFree, or the end of a pool: releases what goes beyond a share of what the context uses
+ *   heap_keep_only()  releases what goes beyond that
  *   heap_returns()    how often memory was given back so far
- *   heap_give_back()  releases everything, because the driver has refused a call; since: heap_returns() before it. Returns
- * whether there is more by now The others bracket a synchronisation of a stream or a context that succeeds: what was freed
- * before is done, and what goes beyond that share, and `may_keep` on top of it, is released.
+ *   heap_give_back()  releases everything, because the driver has refused a call; `since` is heap_returns() before it. Returns
+ *                     whether there is more by now
+ * The others bracket a synchronisation of a stream or a context that succeeds: what was freed before is done, and what goes
+ * beyond that share, and `may_keep` on top of it, is released.
  */
+extern void (*heap_gives_back)(int device, uint64_t left); /* called when so much is left of what was kept; NULL: nothing */
 uint64_t heap_kept(int device);
 void heap_shed(struct context *context, uint64_t may_keep);
+void heap_keep_only(struct context *context, uint64_t bytes);
 uint64_t heap_returns(void);
 int heap_give_back(uint64_t since);
 uint64_t heap_stream_sync_begins(struct stream *stream);

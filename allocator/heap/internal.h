@@ -37,9 +37,8 @@ struct block *memory_map(struct books *books, const struct heap_request *wanted,
 
 /* ---- gone.c ---- */
 
-extern int heap_has_orphans; /* atomic: memory of pools may be live whose context has ended */
-/* The held block, if its context has ended, gets another of its device: that of the stream (may be NULL) if it can. 0: there is
- * none; then it can only be dropped. */
+/* The held block, whose context ends or has ended, gets another: that of the stream, or if that is NULL any of its device. 0:
+ * there is none; then it can only be dropped. */
 int orphan_adopt(struct block *block, const struct stream *stream);
 void orphan_drop(struct block *block);
 

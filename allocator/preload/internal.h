@@ -197,7 +197,7 @@ void pool_cancel(unsigned owner, size_t size);        /* the allocation failed *
 void pool_mapped(unsigned owner, size_t mapped);      /* the allocation mapped this much */
 void pool_freed(const struct heap_freed *freed);      /* the buffer was freed */
 uint64_t pools_keep(int device);                      /* freed memory that the program wants its pools to keep, in bytes */
-void pools_relieved(void);                            /* whatever was kept has been released */
+void pools_relieved(int device, uint64_t left);       /* of what was kept, all but that has been released */
 CUmemoryPool pool_handle(unsigned owner);             /* NULL: it is no pool */
 int pool_device(unsigned owner, const struct context *context); /* device of its memory: the pool's, or the context's */
 

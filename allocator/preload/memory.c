@@ -40,10 +40,7 @@ static CUresult result_of(cufence_status status, const struct context *context)
 
 int relieve(uint64_t returns)
 {
-    if (!is_active() || !heap_give_back(returns))
-        return 0;
-    pools_relieved();
-    return 1;
+    return is_active() && heap_give_back(returns);
 }
 
 /* Parameters of an allocation. All zero: one that is left to the driver, and not counted. */

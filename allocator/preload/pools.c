@@ -215,10 +215,16 @@ uint64_t pools_keep(int device)
     return sum;
 }
 
-void pools_relieved(void)
+void pools_relieved(int device, uint64_t left)
 {
-    for (unsigned i = FIRST_POOL; i < __atomic_load_n(&pools_end, __ATOMIC_RELAXED); i++)
-        __atomic_store_n(&pools[i].peak, __atomic_load_n(&pools[i].mapped, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    for (unsigned i = FIRST_POOL; i < __atomic_load_n(&pools_end, __ATOMIC_RELAXED); i++) {
+        struct pool_account *pool = &pools[i];
+        if (__atomic_load_n(&pool->device, __ATOMIC_RELAXED) != device)
+            continue;
+        uint64_t had = kept(pool), has = had < left ? had : left;
+        left -= has;
+        __atomic_store_n(&pool->peak, __atomic_load_n(&pool->mapped, __ATOMIC_RELAXED) + has, __ATOMIC_RELAXED);
+    }
 }
 
 static uint64_t reserved(struct pool_account *pool)
@@ -292,7 +298,12 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
     if (owner && reserved(&pools[owner]) > keep) {
         uint64_t own = __atomic_load_n(&pools[owner].mapped, __ATOMIC_RELAXED);
         __atomic_store_n(&pools[owner].peak, keep > own ? keep : own, __ATOMIC_RELAXED);
-        aside_call(trim, &pools[owner].device);
+        uint64_t all = pools_keep(pools[owner].device);
+        struct context *context = all ? context_for_pool(pools[owner].device, context_current()) : NULL;
+        if (context)
+            heap_keep_only(context, all);
+        else
+            aside_call(trim, &pools[owner].device);
     }
     return result;
 }

@@ -50,6 +50,7 @@ static void start_aside(void *unused)
     if (cufence_init(NULL) == CUFENCE_OK && driver->cuDeviceGetCount(&preload_devices) == CUDA_SUCCESS &&
         contexts_count_devices(preload_devices)) {
         heap_captures_are_seen();
+        heap_gives_back = pools_relieved;
         contexts_watch();
         preload_options = lifecycle_options();
         preload_pid = getpid();

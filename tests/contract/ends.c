@@ -50,6 +50,24 @@ PROMISE(end_destroy_async, 1, END)
     ASK(cuStreamSynchronize(other));
 }
 
+PROMISE(end_freed_elsewhere, 1, END "; cuMemFreeAsync: the memory may be accessed until the stream gets there")
+{
+    CUdeviceptr plain, pool, small;
+    CUstream stream, other = stream_new();
+    CUcontext first = primary(0), own = begin(&plain, &small, &stream);
+    MUST(cuMemAllocAsync(&pool, share(60), stream));
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuCtxSetCurrent(first));
+    held(other);
+    MUST(cuMemsetD8Async(pool, 8, 1000, other));
+    ASK(cuMemFreeAsync(pool, other));
+    ASK(cuMemFreeAsync(small, other));
+    ASK(cuCtxDestroy(own));
+    let_go();
+    ASK(cuStreamSynchronize(other));
+    ASK(cuMemAlloc(&plain, share(80)));
+}
+
 PROMISE(end_detach, 1, END)
 {
     CUdeviceptr plain, pool;

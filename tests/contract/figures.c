@@ -88,6 +88,36 @@ PROMISE(pool_figures_kept, 1,
     play_figures(pool);
 }
 
+static void show_reserved(CUmemoryPool pool, const char *when)
+{
+    cuuint64_t bytes;
+    MUST(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes));
+    printf("%s: reserved %llu GiB\n", when, (unsigned long long)bytes >> 30);
+}
+
+PROMISE(pool_figures_taken, 1,
+        "cuda.h, cuMemPoolTrimTo: the pool holds fewer than minBytesToKeep bytes, or no more can be released")
+{
+    CUdeviceptr pointer, other;
+    CUmemoryPool pool;
+    CUstream stream = stream_new();
+    cuuint64_t all = UINT64_MAX;
+    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    MUST(cuMemAllocAsync(&pointer, (size_t)4 << 30, stream));
+    MUST(cuMemAllocAsync(&other, (size_t)4 << 30, stream));
+    MUST(cuMemFreeAsync(pointer, stream));
+    MUST(cuMemFreeAsync(other, stream));
+    MUST(cuStreamSynchronize(stream));
+    show_reserved(pool, "kept");
+    MUST(cuMemPoolTrimTo(pool, (size_t)4 << 30));
+    show_reserved(pool, "trimmed to 4 GiB");
+    ASK(cuMemAlloc(&pointer, share(98)));
+    show_reserved(pool, "taken");
+    ASK(cuMemFree(pointer));
+    show_reserved(pool, "freed");
+}
+
 PROMISE(pool_figures_of_graphs, 1,
         "CUDA Programming Guide, Graph Memory Nodes: graph memory is not in the figures of stream-ordered pools")
 {

@@ -194,6 +194,28 @@ STORY(a_last_release_is_the_last)
     CHECK_OK(cufence_malloc(&pointer, MOST, 0, NULL));
 }
 
+/* ---- memory of pools, which outlives its context ---- */
+
+STORY(what_is_freed_while_its_context_ends_is_the_streams)
+{
+    void *pointer;
+    struct heap_claim claim;
+    CUstream other = start_with_stream(NULL);
+    CUcontext own = new_context();
+    const struct heap_request wanted = {.size = MOST, .context = context_of(own), .device = 0, .owner = 3};
+    CHECK(heap_allocate(&pointer, &wanted, NULL) == CUFENCE_OK);
+    struct books *held = heap_hold(wanted.context, 1);
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK(heap_claim(pointer, &claim) == CUFENCE_OK);
+    heap_free(&claim, stream_resolve(other), HEAP_STREAM, NULL);
+    CHECK(heap_figures(wanted.context).mapped == 0 && heap_figures(context_of(context)).idle == MOST);
+    struct context_end end = context_ends(own);
+    CHECK_CU(cuCtxDestroy(own));
+    context_ended(end, 0);
+    heap_go_on(held);
+    CHECK(allocate(MOST, other) == pointer);
+}
+
 /* ---- primary contexts that end unannounced ---- */
 
 static void unannounced(void (*end)(void))

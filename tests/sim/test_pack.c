@@ -326,6 +326,25 @@ CLEAN(a_context_takes_its_pages_with_it)
     CHECK(stats().packed_mapped_bytes == 0);
 }
 
+CLEAN(a_page_outlives_its_context_until_another_is_done)
+{
+    static uint32_t flag;
+    CUcontext own;
+    CUstream other = start_with_stream("small=pack");
+    CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
+    char *buffer = allocate_packed(1000, new_stream());
+    CHECK_CU(cuCtxSetCurrent(context));
+    spin(other, &flag);
+    release(buffer, other);
+    CHECK_OK(cufence_context_gone(own));
+    CHECK_CU(cuCtxDestroy(own));
+    CHECK(stats().packed_mapped_bytes == PAGE);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK_CU(cuStreamSynchronize(other));
+    CHECK_OK(cufence_trim(0));
+    CHECK(stats().packed_mapped_bytes == 0);
+}
+
 /* Strict retires what has a page of its own; packed buffers are freed and reused as otherwise. */
 CLEAN(strict_goes_on)
 {

@@ -144,7 +144,13 @@ void block_adopt(struct block *block, struct books *books)
 {
     block_expect(block, BLOCK_HELD);
     struct books *from = block->books;
-    uint64_t mapped = block->slot.mapped;
+    const uint64_t mapped = block->slot.mapped;
+    if (block->successor)
+        block_adopt(block->successor, books);
+    block->books = books;
+    block->is_elsewhere = block->slot.device != books->context->device;
+    if (block->slot.is_second || block_is_cell(block))
+        return;
     __atomic_sub_fetch(&from->mapped_bytes, mapped, __ATOMIC_RELAXED);
     __atomic_sub_fetch(&from->mappings, 1, __ATOMIC_RELAXED);
     raise_to(&books->peak_mapped_bytes, __atomic_add_fetch(&books->mapped_bytes, mapped, __ATOMIC_RELAXED));
@@ -153,7 +159,6 @@ void block_adopt(struct block *block, struct books *books)
         __atomic_sub_fetch(&from->alone_bytes, mapped, __ATOMIC_RELAXED);
         __atomic_add_fetch(&books->alone_bytes, mapped, __ATOMIC_RELAXED);
     }
-    block->books = books;
 }
 
 void block_unmap(struct block *block)

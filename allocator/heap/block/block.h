@@ -118,7 +118,7 @@ static inline int block_outlives_context(const struct block *block)
     return block->owner > HEAP_PLAIN && block->owner != HEAP_TORCH && !block->pool;
 }
 
-/* Moves a held block to the books of another context of its device: its own has ended. */
+/* Moves a held block to the books of another context: its own has ended. */
 void block_adopt(struct block *block, struct books *books);
 
 enum links {

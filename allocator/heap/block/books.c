@@ -158,6 +158,28 @@ void visit_end(struct books *books)
     pthread_setcancelstate(cancel_state, NULL);
 }
 
+int books_enter(struct books *books)
+{
+    __atomic_add_fetch(&books->guests, 1, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&books->is_ending, __ATOMIC_SEQ_CST) && context_is_alive(books->context))
+        return 1;
+    books_leave(books);
+    return 0;
+}
+
+void books_leave(struct books *books)
+{
+    __atomic_sub_fetch(&books->guests, 1, __ATOMIC_SEQ_CST);
+}
+
+/* A guest may wait for a stream whose queue is full, so not for ever. */
+void books_await_guests(struct books *ending, unsigned patience_ms)
+{
+    const uint64_t until = monotonic_ms() + patience_ms;
+    while (__atomic_load_n(&ending->guests, __ATOMIC_SEQ_CST) && monotonic_ms() < until)
+        aside_sleep(VISIT_PAUSE_US);
+}
+
 cufence_status heap_check_device(int device)
 {
     int devices = 0;

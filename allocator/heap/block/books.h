@@ -106,7 +106,8 @@ struct books {
     struct lock lock;
     struct lock visit; /* visit_begin() */
     int visit_cancel;  /* the visitor's cancel state before; under that lock */
-    int is_ending;     /* waits_set_ending(); under RANK_WAITS */
+    int is_ending;     /* waits_set_ending(); written under RANK_WAITS; atomic */
+    unsigned guests;   /* atomic; between books_enter() and books_leave() */
     struct freelist shared;
     struct freelist *lists;                    /* of existing streams; under lock, like everything to `pools` */
     struct freelist *draining, *draining_last; /* of destroyed streams, until their last marker has passed; oldest first */
@@ -171,6 +172,12 @@ void event_give(struct books *books, CUevent event);
 int visit_begin(struct books *books, unsigned patience_ms);
 void visit_end(struct books *books);
 #define VISIT_FOR_EVER UINT_MAX
+
+/* Bracket what a thread does for a moment with memory of a context that another may end, which then waits:
+ * books_await_guests(). books_enter() returns 0 if it ends right now, or has ended. */
+int books_enter(struct books *books);
+void books_leave(struct books *books);
+void books_await_guests(struct books *ending, unsigned patience_ms);
 
 /* The bin of mappings of that many pages. */
 static inline unsigned freelist_bin(uint64_t pages)

@@ -240,8 +240,13 @@ void pack_give_back(struct block *cell)
 {
     block_expect(cell, BLOCK_HELD);
     struct page *page = cell->page;
-    struct books *books = cell->books;
+    struct books *books = page->block->books;
     block_join(cell, NULL);
+    if (cell->books != books) { /* block_adopt() */
+        slack_forget(cell);
+        cell->books = books;
+        cell->is_elsewhere = 0;
+    }
     list_lock(&books->shared); /* once the page is unmapped, nothing else knows what was in the cell */
     freelist_remember(&books->shared, &cell->facts);
     list_unlock(&books->shared);
@@ -255,17 +260,19 @@ void pack_give_back(struct block *cell)
         unmap_page(page);
 }
 
-/* Takes a page out of the lists in which all cells are, or any page for a context that is gone. */
+/* Takes a page out of the lists in which all cells are. If the context is gone, the others are in no list any more either. */
 static struct page *take_page(struct books *books, int is_gone)
 {
-    struct page *page, *found = NULL;
+    struct page *page, *next, *found = NULL;
     HOLD(&books->pack_lock);
     for (unsigned class = 0; class < CELLS_CLASSES && !found; class ++) {
-        DL_FOREACH(books->pages[class], page)
+        DL_FOREACH_SAFE(books->pages[class], page, next)
         {
-            if (is_gone || (page->inside == page->cells.count && is_written(page))) {
-                found = page;
+            int is_found = page->inside == page->cells.count && (is_gone || is_written(page));
+            if (is_gone || is_found)
                 unlist_page(page);
+            if (is_found) {
+                found = page;
                 break;
             }
         }
@@ -283,10 +290,8 @@ void pack_trim(struct books *books)
 void pack_context_gone(struct books *books)
 {
     struct page *page;
-    while ((page = take_page(books, 1)) != NULL) {
-        if (page->inside == page->cells.count)
-            unmap_page(page);
-    }
+    while ((page = take_page(books, 1)) != NULL)
+        unmap_page(page);
 }
 
 void pack_count(struct block *cell, int change)

@@ -88,6 +88,7 @@ int waits_are_over(struct block *block); /* queries the events; recycles those t
 int waits_synchronised(struct block *block, const struct books *of, uint64_t since);
 void waits_forget(struct block *block);                               /* drops all waits */
 void waits_drop_context(struct block *block, const struct books *of); /* that context was destroyed, and its events with it */
+void waits_adopt(struct block *block, struct books *books);           /* block_adopt(), by a context that it waits for */
 void waits_set_ending(struct books *books, int is_ending);            /* while it is, none of its events is queried */
 /* Makes the stream, which the caller has named, wait for what was submitted to another one. Returns 0 if that cannot be done:
  * one of them captures, is another thread's own, or has ended. books: of the other one's context. */

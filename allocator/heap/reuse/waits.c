@@ -27,7 +27,7 @@ static struct lock ending_lock = LOCK(RANK_WAITS);
 void waits_set_ending(struct books *books, int is_ending)
 {
     HOLD(&ending_lock);
-    books->is_ending = is_ending;
+    __atomic_store_n(&books->is_ending, is_ending, __ATOMIC_SEQ_CST);
 }
 
 /* Whether the context still exists. A buffer kept by a graph may have outlived it; end_foreign_waits() does not find those. */
@@ -222,6 +222,20 @@ void waits_drop_context(struct block *block, const struct books *of)
     }
     if (of == block->books)
         block->awaits_context &= ~(uint32_t)AWAITS_OWN;
+}
+
+void waits_adopt(struct block *block, struct books *books)
+{
+    block_adopt(block, books);
+    for (unsigned i = block->wait_count; i-- > 0;) {
+        if (block->waits[i].of != books)
+            continue;
+        __atomic_sub_fetch(&foreign, 1, __ATOMIC_RELAXED);
+        if (block->waits[i].event)
+            continue;
+        block->awaits_context |= AWAITS_OWN;
+        cross_out(block, i);
+    }
 }
 
 int stream_waits_for(struct books *books, struct stream *stream, const struct stream_ref *other)

@@ -140,11 +140,11 @@ static void withdraw_check(struct watch *watch, struct slack *slack)
 
 /* cuMemAlloc and cuMemFree may take a while: what uses the memory should come after its pattern, and what is freed should be
  * checked by then. Waits for that, but not long, and not on a device that is too busy. Returns whether it came to that. */
-static int await_launch(struct watch *watch, const struct slack *slack, unsigned times)
+static int await_launch(struct watch *watch, const struct block *block, unsigned times)
 {
     for (unsigned asked = 0;; asked++) {
         lock_take(&watch->lock);
-        int is_over = slack_is_over(slack), is_last = watch->in_vain >= IN_VAIN_MOST || asked + 1 == AWAIT_SPINS + times;
+        int is_over = !slack_is_launched(block), is_last = watch->in_vain >= IN_VAIN_MOST || asked + 1 == AWAIT_SPINS + times;
         watch->in_vain += !is_over && watch->in_vain < IN_VAIN_MOST && is_last;
         lock_release(&watch->lock);
         if (is_over || is_last)
@@ -211,7 +211,7 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
     if (!is_due)
         return;
     withdraw_check(watch, slack);
-    if (list == &list->books->shared && !await_launch(watch, slack, AWAIT_TIMES))
+    if (list == &list->books->shared && !await_launch(watch, block, AWAIT_TIMES))
         __atomic_fetch_add(&watch->late, 1, __ATOMIC_RELAXED);
 }
 
@@ -310,8 +310,7 @@ static int is_checked_last(const struct block *block)
 void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded)
 {
     block_expect(block, BLOCK_HELD);
-    struct slack *slack = block->slack;
-    struct watch *watch = slack ? watch_of(block->books) : NULL;
+    struct watch *watch = watch_of(block->books);
     struct freelist *list = NULL;
     int is_due = 0;
     if (!watch)
@@ -320,8 +319,10 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
         list = freelist_of(stream);
     struct scope scope = scope_enter(block->books->context);
     lock_take(&watch->lock);
-    slack_dequeue(slack);
-    if (note_freed(watch, slack) && scope.pushed) {
+    struct slack *slack = block->slack; /* not before: the end of the context takes it */
+    if (slack)
+        slack_dequeue(slack);
+    if (slack && note_freed(watch, slack) && scope.pushed) {
         int is_last = is_checked_last(block), is_wanted = is_last || wants_check(slack, list ? list : &block->books->shared);
         slack_keep(slack);
         is_due = list && !is_last && is_wanted && slack_enqueue(list->slack_queue, slack, PATTERN_CHECK);
@@ -331,7 +332,7 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     lock_release(&watch->lock);
     scope_leave(scope);
     if (users == HEAP_NONE)
-        await_launch(watch, slack, AWAIT_FREED);
+        await_launch(watch, block, AWAIT_FREED);
     if (!is_due)
         return;
     flush(watch, list);
@@ -377,17 +378,17 @@ void slack_await(struct block *block)
 {
     struct watch *watch = block->slack ? watch_of(block->books) : NULL;
     if (watch)
-        await_launch(watch, block->slack, AWAIT_TIMES);
+        await_launch(watch, block, AWAIT_TIMES);
 }
 
 int slack_wait_for(struct block *block, const struct freelist *list)
 {
-    struct slack *slack = block->slack;
-    struct watch *watch = slack ? watch_of(block->books) : NULL;
+    struct watch *watch = block->slack ? watch_of(block->books) : NULL;
     if (!watch)
         return 0;
     lock_take(&watch->lock);
-    int is_over = slack_is_over(slack), is_ordered = is_over || (list && slack->batch->list == list);
+    const struct slack *slack = block->slack;
+    int is_over = !slack_is_launched(block), is_ordered = is_over || (list && slack->batch->list == list);
     const struct stream_ref on = is_over ? stream_ref(NULL) : slack->batch->flight.on;
     lock_release(&watch->lock);
     if (!is_over)
@@ -409,13 +410,13 @@ static void drop(struct watch *watch, struct slack *slack)
 
 int slack_forget(struct block *block)
 {
-    struct slack *slack = block->slack;
-    struct watch *watch = slack ? watch_of(block->books) : NULL;
+    struct watch *watch = block->slack ? watch_of(block->books) : NULL;
     if (!watch)
         return 1;
     HOLD(&watch->lock);
-    int is_over = slack_is_over(slack);
-    drop(watch, slack);
+    int is_over = !slack_is_launched(block);
+    if (block->slack)
+        drop(watch, block->slack);
     return is_over;
 }
 

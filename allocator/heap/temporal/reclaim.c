@@ -10,6 +10,7 @@
 #include "vmm/physical.h"
 
 #define MARKED_AT_ONCE 64
+#define GUESTS_MS 1000
 
 struct books *heap_hold(struct context *ending, int is_certain)
 {
@@ -17,6 +18,7 @@ struct books *heap_hold(struct context *ending, int is_certain)
     if (!books || !visit_begin(books, is_certain ? VISIT_FOR_EVER : VISIT_MS))
         return NULL;
     waits_set_ending(books, 1);
+    books_await_guests(books, is_certain ? GUESTS_MS : VISIT_MS);
     return books;
 }
 
@@ -34,7 +36,7 @@ void heap_go_on(struct books *held)
  * physical memory would hold. */
 static int is_wanted_again(const struct books *books, const struct block *block)
 {
-    return heap_options->uaf == UAF_STRICT && !block->is_elsewhere && !block->slot.is_second &&
+    return heap_options->uaf == UAF_STRICT && !block->is_elsewhere && !block_is_cell(block) && !block->slot.is_second &&
            list_idle_bytes(&books->shared) + block->slot.mapped <= heap_options->cache_max && arena_is_roomy(block->slot.span);
 }
 
@@ -295,6 +297,8 @@ void reclaim_old(struct books *books)
         unmap_old(books, UINT64_MAX, idle - limit);
 }
 
+void (*heap_gives_back)(int device, uint64_t left);
+
 static void synchronise(struct books *books)
 {
     uint64_t since = waits_now();
@@ -316,6 +320,8 @@ static void reclaim(struct books *books, void *user)
         reclaim_retired(books);
         unmap_old(books, UINT64_MAX, UINT64_MAX);
         pack_trim(books);
+        if (heap_gives_back)
+            heap_gives_back(books->context->device, 0);
     }
     physical_trim(books->context->device);
 }

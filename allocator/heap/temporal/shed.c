@@ -65,7 +65,8 @@ uint64_t heap_kept(int device)
 struct shedding {
     struct books *books;
     struct freelist *list; /* NULL: all */
-    uint64_t may_keep;     /* on top of that share */
+    uint64_t may_keep;     /* on top of that share, ... */
+    int is_all;            /* ... or nothing else */
 };
 
 static uint64_t idle_of(const struct shedding *shedding)
@@ -115,7 +116,8 @@ static void shed(void *argument)
     const struct shedding *shedding = argument;
     struct books *books = shedding->books;
     uint64_t mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), idle = idle_of(shedding);
-    uint64_t used = mapped > idle ? mapped - idle : 0, most = (used > KEPT_ANYWAY ? used : KEPT_ANYWAY) + shedding->may_keep;
+    uint64_t used = mapped > idle ? mapped - idle : 0, share = used > KEPT_ANYWAY ? used : KEPT_ANYWAY;
+    uint64_t most = (shedding->is_all ? 0 : share) + shedding->may_keep;
     SCOPE scope = scope_enter(books->context);
     RETURNS_MEMORY;
     struct block *gone = scope.pushed && idle > most ? take_large(shedding, idle - most) : NULL;
@@ -124,14 +126,19 @@ static void shed(void *argument)
     blocks_unmap(gone);
     end_retired(books);
     physical_trim(books->context->device);
+    const struct shedding all = {.books = books};
+    if (heap_gives_back)
+        heap_gives_back(books->context->device, idle_of(&all));
 }
 
 static void shed_if_much(struct books *books, struct freelist *list, uint64_t may_keep)
 {
-    struct shedding shedding = {books, list, may_keep};
+    struct shedding shedding = {.books = books, .list = list, .may_keep = may_keep};
     const uint64_t mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), most = KEPT_ANYWAY + may_keep;
-    if (mapped > most && idle_of(&shedding) > most)
+    if (mapped > most && idle_of(&shedding) > most && books_enter(books)) {
         aside_call(shed, &shedding);
+        books_leave(books);
+    }
 }
 
 void heap_shed(struct context *context, uint64_t may_keep)
@@ -139,6 +146,15 @@ void heap_shed(struct context *context, uint64_t may_keep)
     struct books *books = books_of(context);
     if (books)
         shed_if_much(books, NULL, may_keep);
+}
+
+void heap_keep_only(struct context *context, uint64_t bytes)
+{
+    struct shedding shedding = {.books = books_of(context), .may_keep = bytes, .is_all = 1};
+    if (shedding.books && books_enter(shedding.books)) {
+        aside_call(shed, &shedding);
+        books_leave(shedding.books);
+    }
 }
 
 uint64_t heap_stream_sync_begins(struct stream *stream)

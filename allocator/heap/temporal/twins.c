@@ -69,6 +69,7 @@ struct block *twin_take(struct block *block)
     if (twin) {
         set_twins(block, NULL, 0);
         slot_hand_over(&block->slot, &twin->slot);
+        twin->books = block->books; /* block_adopt() */
         __atomic_sub_fetch(&mapped, 1, __ATOMIC_RELAXED);
     }
     return twin;
