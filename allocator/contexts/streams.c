@@ -150,7 +150,8 @@ static void retire(struct entry *entry)
     __atomic_store_n(&entry->is_used, 0, __ATOMIC_RELEASE);
     forget(&entry->stream);
     if (!entry->stream.thread) {
-        HASH_DEL(by_handle, entry);
+        if (entry->hh.tbl)
+            HASH_DEL(by_handle, entry);
         give_spare(entry);
     } /* a per-thread entry stays in its thread's list and is reused there */
 }
@@ -223,7 +224,8 @@ static struct stream *look_up(CUstream handle, struct context *near)
     HOLD(&lock);
     entry = find(handle);
     if (entry && entry->stream.within != within && context_may_have_ended(entry->stream.within)) {
-        retire(entry); /* its stream has ended with its context: this is another one */
+        HASH_DEL(by_handle, entry); /* its stream has ended with its context, where other threads may still look at it */
+        entry->hh.tbl = NULL;
         entry = NULL;
     }
     if (!entry && (entry = take_spare()) != NULL) {

@@ -410,7 +410,7 @@ static void *ask_once_noted(void *unused)
     return unused;
 }
 
-static void hold_up(void *(*run)(void *), void *argument)
+static pthread_t hold_up(void *(*run)(void *), void *argument)
 {
     pthread_t thread;
     CHECK_CU(cuCtxGetCurrent(&here));
@@ -418,6 +418,7 @@ static void hold_up(void *(*run)(void *), void *argument)
     pthread_create(&thread, NULL, run, argument);
     while (!cusim_call_count("cuCtxSynchronize"))
         usleep(100);
+    return thread;
 }
 
 static void *begin(void *unused)
@@ -434,11 +435,12 @@ STORY(a_capture_is_known_from_before_it_begins)
 {
     pthread_t asking;
     start_hooked("");
-    hold_up(synchronise, NULL);
+    pthread_t synchronising = hold_up(synchronise, NULL);
     pthread_create(&asking, NULL, ask_once_noted, NULL);
     begin(NULL);
     pthread_join(asking, NULL);
     CHECK(heap_captures());
+    pthread_join(synchronising, NULL);
 }
 
 static int is_freed; /* atomic */
@@ -455,12 +457,14 @@ STORY(the_second_capture_waits_for_a_free_too)
 {
     pthread_t first;
     start_hooked("");
-    hold_up(free_there, allocate(4));
+    pthread_t freeing = hold_up(free_there, allocate(4));
     pthread_create(&first, NULL, begin, NULL);
     usleep(10000);
     uint64_t began = monotonic_ms();
     begin(NULL);
     CHECK(__atomic_load_n(&is_freed, __ATOMIC_ACQUIRE) || monotonic_ms() - began >= 50);
+    pthread_join(freeing, NULL);
+    pthread_join(first, NULL);
 }
 
 TEST_CONCURRENTLY
