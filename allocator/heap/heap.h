@@ -248,8 +248,8 @@ struct heap_slack_figures heap_slack_figures(void);
 /*
  * What the program has freed is kept for its next allocations, but it is the device's (shed.c), in bytes:
  *   heap_kept()       how much of a device's memory another could have at once if the heap gave it back
- *   heap_shed()       after cuMemFree, or the end of a pool: releases what goes beyond a share of what the context uses
- *   heap_keep_only()  releases what goes beyond that
+ *   heap_shed()       after cuMemFree: releases what goes beyond a share of what the context uses
+ *   heap_keep_only()  at the end of a pool, or its trim: releases all idle memory but so much
  *   heap_returns()    how often memory was given back so far
  *   heap_give_back()  releases everything, because the driver has refused a call; `since` is heap_returns() before it. Returns
  *                     whether there is more by now

@@ -338,6 +338,6 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool handle)
     struct context *context = result == CUDA_SUCCESS ? context_current() : NULL;
     pools_changed();
     if (context)
-        heap_shed(context, pools_keep(context->device));
+        heap_keep_only(context, pools_keep(context->device));
     return result;
 }

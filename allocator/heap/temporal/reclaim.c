@@ -371,8 +371,7 @@ static int has_waiting_memory(struct books *books)
                __atomic_load_n(&books->replaced, __ATOMIC_RELAXED);
 }
 
-/* Whether streams have not passed all frees, as far as is known. */
-static int has_pending_frees(struct books *books)
+int reclaim_is_behind(struct books *books)
 {
     int has = 0;
     HOLD(&books->lock);
@@ -386,7 +385,7 @@ static int has_pending_frees(struct books *books)
 
 static int is_sync_wanted(struct books *books, enum heap_waits waits)
 {
-    return waits == WAITS_FOR_WORK ? has_waiting(books) || has_pending_frees(books)
+    return waits == WAITS_FOR_WORK ? has_waiting(books) || reclaim_is_behind(books)
                                    : waits == WAITS_FOR_POOLS && has_waiting_memory(books);
 }
 

@@ -95,7 +95,7 @@ static struct block *take_large(const struct shedding *shedding, uint64_t bytes)
     return gone;
 }
 
-#define RETIRED_TRIES 20 /* of 0.5 ms: what is around them is being checked */
+#define RETIRED_TRIES 20 /* of 0.5 ms: what is around them is being checked, or a check is being launched */
 
 /* The memory may still be mapped where a twin has taken a retired block's place. The background thread unmaps that soon, but
  * who allocates next may be another process. */
@@ -111,15 +111,28 @@ static void end_retired(struct books *books)
     visit_end(books);
 }
 
+/* What a synchronisation could not tell, because the thread was just launching checks behind it, markers do. */
+static void settle_idle(struct books *books)
+{
+    end_retired(books);
+    reclaim_look(books, 0);
+    for (int tries = 0; tries < RETIRED_TRIES && reclaim_is_behind(books); tries++) {
+        aside_sleep(500);
+        reclaim_look(books, 0);
+    }
+}
+
 static void shed(void *argument)
 {
     const struct shedding *shedding = argument;
     struct books *books = shedding->books;
+    SCOPE scope = scope_enter(books->context);
+    RETURNS_MEMORY;
+    if (scope.pushed && shedding->is_all)
+        settle_idle(books);
     uint64_t mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), idle = idle_of(shedding);
     uint64_t used = mapped > idle ? mapped - idle : 0, share = used > KEPT_ANYWAY ? used : KEPT_ANYWAY;
     uint64_t most = (shedding->is_all ? 0 : share) + shedding->may_keep;
-    SCOPE scope = scope_enter(books->context);
-    RETURNS_MEMORY;
     struct block *gone = scope.pushed && idle > most ? take_large(shedding, idle - most) : NULL;
     if (!gone)
         return;

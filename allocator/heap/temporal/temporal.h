@@ -50,6 +50,7 @@ void reclaim_visit(const struct context *own, struct books *books, unsigned pati
  * there were any. */
 int reclaim_retired(struct books *books);
 #define KEPT_ANYWAY (UINT64_C(256) << 20)    /* of a context */
+int reclaim_is_behind(struct books *books);  /* whether streams have not passed all frees, as far as is known */
 void reclaim_note_peak(struct books *books); /* after a mapping: what is kept is bounded by the most that was used */
 void reclaim_old(struct books *books);       /* unmaps blocks idle for too long, or beyond the limit */
 /* Whether there is more for the background thread to do once the device has gone on. Lowers *due_ns to when a block will have
