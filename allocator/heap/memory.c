@@ -1,8 +1,8 @@
 /* What is done when memory or address space runs out: who gives back what, in which order, and what is said. */
 #include "internal.h"
 
-#include "base/error.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "vmm/physical.h"

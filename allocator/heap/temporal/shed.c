@@ -221,5 +221,5 @@ static void give_back(void *unused)
 int heap_give_back(uint64_t since)
 {
     aside_call(give_back, NULL);
-    return physical_is_moving(since);
+    return heap_returns() != since; /* only then is the call made again: a graph launch that runs out keeps what it has found */
 }

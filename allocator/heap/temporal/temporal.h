@@ -42,8 +42,7 @@ void reclaim_look(struct books *books, int checks); /* the same, and finds what 
  * left out if another thread is in it for longer than `patience_ms`. */
 void reclaim_visit(const struct context *own, struct books *books, unsigned patience_ms,
                    void (*work)(struct books *books, void *user), void *user);
-#define PATIENCE_MS                                                                                                            \
-    2000 /* before the program is refused memory; the background thread may have thousands of mappings in hand */
+#define PATIENCE_MS 2000    /* before memory is refused: the background thread may have thousands of mappings in hand */
 #define MOVING_PAUSE_US 200 /* about what it takes to give one back */
 #define VISIT_MS 100        /* many times what the background thread takes, unless it waits for a stream whose queue is full */
 /* Unmaps the retiring blocks that have passed, of those that are waiting now: others may add some for ever. Returns whether
