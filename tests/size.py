@@ -26,7 +26,7 @@ LIMITS = {
     "allocator": (66000, 95610),
     "allocator/lens": (9500, 9500),
     "allocator/sim": (10000, 10020),
-    "tests": (55000, 74500),
+    "tests": (55000, 74525),
     "options": (36, 36),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),

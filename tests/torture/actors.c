@@ -16,6 +16,35 @@ __attribute__((visibility("default"))) pid_t gettid(void) /* interposes the C li
     return own_number ? own_number : (pid_t)syscall(SYS_gettid);
 }
 
+static void *live(void *argument)
+{
+    struct thread *thread = argument;
+    thread->body(thread->argument);
+    sem_post(&thread->is_over);
+    while (!sim.fail_call)
+        pause();
+    return NULL;
+}
+
+void thread_start(struct thread *thread, void (*body)(void *), void *argument)
+{
+    *thread = (struct thread){.body = body, .argument = argument};
+    sem_init(&thread->is_over, 0, 0);
+    if (pthread_create(&thread->id, NULL, live, thread) != 0)
+        abort();
+}
+
+void thread_await(struct thread *thread)
+{
+    while (sem_wait(&thread->is_over) != 0)
+        continue; /* a signal */
+    if (sim.fail_call)
+        pthread_join(thread->id, NULL);
+    else
+        pthread_detach(thread->id);
+    sem_destroy(&thread->is_over);
+}
+
 static void name_thread(const struct actor *actor)
 {
     unsigned place = (unsigned)(actor->world->number * THREADS + actor->number);
@@ -23,7 +52,7 @@ static void name_thread(const struct actor *actor)
         own_number = (pid_t)(0x40000000u + place);
 }
 
-static void *run(void *argument)
+static void run(void *argument)
 {
     struct actor *actor = argument;
     name_thread(actor);
@@ -38,7 +67,6 @@ static void *run(void *argument)
         }
     }
     pthread_mutex_unlock(&actor->lock);
-    return NULL;
 }
 
 int actor_play(struct world *world, int thread, step_function step)
@@ -67,8 +95,7 @@ void actor_start(struct world *world, int thread)
     pthread_mutex_init(&actor->lock, NULL);
     pthread_cond_init(&actor->turn, NULL);
     say(world, "thread %d starts", thread);
-    if (pthread_create(&actor->id, NULL, run, actor) != 0)
-        fail(world, "no thread could be started");
+    thread_start(&actor->thread, run, actor);
 }
 
 void actor_end(struct world *world, int thread)
@@ -79,7 +106,7 @@ void actor_end(struct world *world, int thread)
     actor->is_ending = 1;
     pthread_cond_broadcast(&actor->turn);
     pthread_mutex_unlock(&actor->lock);
-    pthread_join(actor->id, NULL);
+    thread_await(&actor->thread);
     pthread_cond_destroy(&actor->turn);
     pthread_mutex_destroy(&actor->lock);
     actor->is_live = 0;

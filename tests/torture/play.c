@@ -104,14 +104,13 @@ struct played {
     struct world world;
     uint64_t seed;
     int number;
-    pthread_t id;
+    struct thread thread;
 };
 
-static void *play_beside(void *argument)
+static void play_beside(void *argument)
 {
     struct played *played = argument;
     play_world(&played->world, played->seed, played->number, 35, 1);
-    return NULL;
 }
 
 static void play_seed(uint64_t seed, struct played *played)
@@ -125,11 +124,10 @@ static void play_seed(uint64_t seed, struct played *played)
     for (int i = 0; i < AT_ONCE; i++) {
         played[i].seed = seed;
         played[i].number = i;
-        if (pthread_create(&played[i].id, NULL, play_beside, &played[i]) != 0)
-            abort();
+        thread_start(&played[i].thread, play_beside, &played[i]);
     }
     for (int i = 0; i < AT_ONCE; i++)
-        pthread_join(played[i].id, NULL);
+        thread_await(&played[i].thread);
     await_outputs();
     if (sim.set_latency)
         sim.set_latency("cuEventRecord", 0);

@@ -347,8 +347,7 @@ int step_turnover(struct world *world)
         return 0;
     if (!world->actors[thread].is_live)
         actor_start(world, thread);
-    /* Where such a thread ends, the driver's own destructor may wait for ever (580.159): natively too, in 2 of 10 seeds. */
-    if (chance(world, 50) || !sim.fail_call)
+    if (chance(world, 50) || !sim.fail_call) /* a thread of a real GPU does not end: struct thread */
         return record_elsewhere(world, thread);
     world->context = (int)pick(world, (unsigned)settings.devices);
     if (!actor_play(world, thread, hold_and_free))

@@ -167,7 +167,7 @@ void world_open(struct world *world, uint64_t seed, int number, int is_shared)
         world->holds[i].latch = &world->latches[i];
     for (int i = 0; i < CHECKS; i++)
         world->checks[i].result = &world->results[i];
-    world->actors[0] = (struct actor){.is_live = 1, .id = pthread_self(), .world = world};
+    world->actors[0] = (struct actor){.is_live = 1, .world = world};
     open_devices(world);
     pthread_mutex_unlock(&open_lock);
 }

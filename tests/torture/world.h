@@ -17,6 +17,7 @@
 #include "driver.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -145,10 +146,21 @@ struct pool {
 struct world;
 typedef int (*step_function)(struct world *world);
 
-/* A thread of the program. Number 0 plays the world. */
+/*
+ * A thread that runs body(argument). On a real GPU it sleeps then until the process ends: the driver's own destructor of a thread
+ * whose default stream was used may wait for ever (580.159), natively too.
+ */
+struct thread {
+    pthread_t id;
+    sem_t is_over;
+    void (*body)(void *);
+    void *argument;
+};
+
+/* A thread of the program. Number 0 plays the world, and has no thread of its own. */
 struct actor {
     int is_live;
-    pthread_t id;
+    struct thread thread;
     pthread_mutex_t lock;
     pthread_cond_t turn;
     step_function step; /* under lock; NULL while idle */
@@ -326,6 +338,8 @@ void graphs_verify(struct world *world);
 int actor_play(struct world *world, int thread, step_function step);
 void actor_start(struct world *world, int thread);
 void actor_end(struct world *world, int thread);
+void thread_start(struct thread *thread, void (*body)(void *), void *argument);
+void thread_await(struct thread *thread); /* until its body has returned */
 
 /* ---- play.c ---- */
 
