@@ -1,19 +1,19 @@
-/* The lines of traces, the comparison of two events, and who wrote a buffer. */
+/* What runs with two fills did: its lines, the comparison of two events, and who wrote a buffer. */
 #include "support/test.h"
 
-#include "lens/diff/compare.h"
+#include "lens/fills/compare.h"
 
 /* A launch with two scalars, one of them large, and two buffers: an input and an output. */
 struct launch {
-    struct trace_event event;
-    struct trace_scalar scalars[2];
-    struct trace_buffer buffers[2];
+    struct seen_event event;
+    struct seen_scalar scalars[2];
+    struct seen_buffer buffers[2];
 };
 
 static struct launch *plain(struct launch *launch)
 {
     *launch = (struct launch){
-        .event = {.kind = TRACE_LAUNCH,
+        .event = {.kind = SEEN_LAUNCH,
                   .number = 3,
                   .stream = 2,
                   .name = "k",
@@ -48,68 +48,64 @@ static struct launch *plain(struct launch *launch)
 
 /* Two equal launches, and who wrote what before them. */
 static struct launch a, b;
-static struct trace_writers *of_a, *of_b;
+static struct seen_writers *of_a, *of_b;
 
 static int set_up(void **state)
 {
     plain(&a);
     plain(&b);
-    of_a = trace_writers_make();
-    of_b = trace_writers_make();
+    of_a = seen_writers_make();
+    of_b = seen_writers_make();
     return of_a && of_b ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
-    trace_writers_free(of_a);
-    trace_writers_free(of_b);
+    seen_writers_free(of_a);
+    seen_writers_free(of_b);
     return 0;
 }
 
-static struct trace_difference compared(unsigned ignored)
+static struct seen_difference compared(unsigned how)
 {
-    return trace_compare(&a.event, of_a, 100, &b.event, of_b, 200, ignored);
+    return seen_compare(&a.event, of_a, 100, &b.event, of_b, 200, how);
 }
 
-#define EXPECT(wanted, ignored) assert_int_equal(compared(ignored).kind, wanted)
+#define EXPECT(wanted, how) assert_int_equal(compared(how).kind, wanted)
 
 TEST_WITH(each_difference_is_told, set_up, tear_down)
 {
-    EXPECT(TRACE_EQUAL, 0);
+    EXPECT(SEEN_EQUAL, 0);
     b.event.symbol = "_Z1kf";
-    EXPECT(TRACE_OTHER_KERNEL, 15);
+    EXPECT(SEEN_OTHER_KERNEL, 0);
     plain(&b)->event.block[0] = 256;
-    EXPECT(TRACE_OTHER_GRID, 0);
-    EXPECT(TRACE_EQUAL, TRACE_IGNORE_GRID);
+    EXPECT(SEEN_OTHER_GRID, 0);
     plain(&b)->event.place = "t.py:2 in f";
-    EXPECT(TRACE_OTHER_PLACE, 0);
-    EXPECT(TRACE_EQUAL, TRACE_IGNORE_PLACE);
+    EXPECT(SEEN_OTHER_PLACE, 0);
     plain(&b)->scalars[0].value = "0x3e9";
-    EXPECT(TRACE_EQUAL, 0); /* the outputs are the same: it was not used */
+    EXPECT(SEEN_EQUAL, 0); /* the outputs are the same: it was not used */
     b.buffers[1].after++;
-    EXPECT(TRACE_OTHER_SCALAR, 0);
+    EXPECT(SEEN_OTHER_SCALAR, 0);
     assert_int_equal(compared(0).index, 0);
-    EXPECT(TRACE_OTHER_OUTPUT, TRACE_IGNORE_SCALARS);
     plain(&b)->buffers[1].name = "out #2";
-    EXPECT(TRACE_OTHER_POINTER, 0);
+    EXPECT(SEEN_OTHER_POINTER, 0);
     assert_int_equal(compared(0).index, 1);
-    EXPECT(TRACE_EQUAL, TRACE_IGNORE_BUFFERS);
     plain(&b)->buffers[1].offset = 4;
-    EXPECT(TRACE_OTHER_POINTER, TRACE_IGNORE_BUFFERS);
+    EXPECT(SEEN_OTHER_POINTER, 0);
     plain(&b)->event.buffer_count = 1;
-    EXPECT(TRACE_OTHER_POINTER, 0);
+    EXPECT(SEEN_OTHER_POINTER, 0);
     assert_true(compared(0).index == SIZE_MAX);
     plain(&b)->buffers[1].after = 10;
-    EXPECT(TRACE_OTHER_OUTPUT, 15);
+    EXPECT(SEEN_OTHER_OUTPUT, 0);
     assert_int_equal(compared(0).index, 1);
 }
 
 TEST_WITH(a_large_argument_counts_if_outputs_differ, set_up, tear_down)
 {
     plain(&b)->scalars[1].value = "00112233445566778899aabbccddee00";
-    EXPECT(TRACE_EQUAL, 0);
+    EXPECT(SEEN_EQUAL, 0);
     b.buffers[1].after = 10;
-    EXPECT(TRACE_OTHER_STRUCT, 0);
+    EXPECT(SEEN_OTHER_STRUCT, 0);
     assert_int_equal(compared(0).index, 1);
 }
 
@@ -120,23 +116,23 @@ TEST_WITH(a_pointer_in_a_large_argument_counts_if_others_differ, set_up, tear_do
     plain(&b)->buffers[1].argument = 3;
     a.buffers[1].at = b.buffers[1].at = 8;
     b.buffers[1].name = "out #2";
-    EXPECT(TRACE_OTHER_POINTER, 0); /* a small one has no such members */
+    EXPECT(SEEN_OTHER_POINTER, 0); /* a small one has no such members */
     a.scalars[1].bytes = b.scalars[1].bytes = 65;
-    EXPECT(TRACE_EQUAL, 0);
+    EXPECT(SEEN_EQUAL, 0);
     b.buffers[1].at = 16;
-    EXPECT(TRACE_EQUAL, 0);
+    EXPECT(SEEN_EQUAL, 0);
     b.event.buffer_count = 1;
-    EXPECT(TRACE_EQUAL, 0);
-    assert_int_equal(trace_compare(&b.event, of_b, 200, &a.event, of_a, 100, 0).kind, TRACE_EQUAL);
+    EXPECT(SEEN_EQUAL, 0);
+    assert_int_equal(seen_compare(&b.event, of_b, 200, &a.event, of_a, 100, 0).kind, SEEN_EQUAL);
     b.buffers[0].after++;
-    EXPECT(TRACE_OTHER_POINTER, 0);
+    EXPECT(SEEN_OTHER_POINTER, 0);
     plain(&b)->buffers[0].name = "in #2";
-    EXPECT(TRACE_OTHER_POINTER, 0); /* an argument of its own */
+    EXPECT(SEEN_OTHER_POINTER, 0); /* an argument of its own */
     plain(&b)->event.buffer_count = 0;
-    EXPECT(TRACE_OTHER_POINTER, 0);
+    EXPECT(SEEN_OTHER_POINTER, 0);
     a.event.buffers++; /* nothing else is known to be equal */
     a.event.buffer_count = 1;
-    EXPECT(TRACE_OTHER_POINTER, 0);
+    EXPECT(SEEN_OTHER_POINTER, 0);
 }
 
 TEST_WITH(hashes_that_are_missing_are_equal, set_up, tear_down)
@@ -145,7 +141,7 @@ TEST_WITH(hashes_that_are_missing_are_equal, set_up, tear_down)
     plain(&b)->buffers[1].after = 10;
     b.buffers[0].before = 8;
     a.buffers[0].has_before = 0;
-    EXPECT(TRACE_EQUAL, 0);
+    EXPECT(SEEN_EQUAL, 0);
 }
 
 /* A buffer that nobody has written holds anything: it is an input if it is used. */
@@ -153,13 +149,13 @@ TEST_WITH(old_bytes_are_inputs_only_if_they_matter, set_up, tear_down)
 {
     struct launch writer;
     plain(&b)->buffers[1].before = 2;
-    EXPECT(TRACE_EQUAL, 0);
+    EXPECT(SEEN_EQUAL, 0);
     b.buffers[1].after = 10;
-    EXPECT(TRACE_OTHER_INPUT, 0);
+    EXPECT(SEEN_OTHER_INPUT, 0);
     assert_false(compared(0).is_written);
     plain(&b)->buffers[1].before = 2;
-    trace_writers_note(of_b, &plain(&writer)->event, 150, 1234);
-    EXPECT(TRACE_OTHER_INPUT, 0);
+    seen_writers_note(of_b, &plain(&writer)->event, 150);
+    EXPECT(SEEN_OTHER_INPUT, 0);
     assert_true(compared(0).is_written);
     assert_int_equal(compared(0).index, 1);
 }
@@ -168,9 +164,9 @@ TEST_WITH(old_bytes_are_inputs_only_if_they_matter, set_up, tear_down)
 TEST_WITH(a_buffer_that_is_left_as_it_was_is_no_output, set_up, tear_down)
 {
     a.buffers[0].before = a.buffers[0].after = 70;
-    EXPECT(TRACE_EQUAL, 0);
+    EXPECT(SEEN_EQUAL, 0);
     b.buffers[0].after++;
-    EXPECT(TRACE_OTHER_INPUT, 0);
+    EXPECT(SEEN_OTHER_INPUT, 0);
 }
 
 /* Runs whose fresh memory was filled with other bytes: equal hashes are those of what was written, and of copies of the rest.
@@ -179,7 +175,7 @@ static struct launch *filled(struct launch *launch, uint64_t fill)
 {
     plain(launch);
     for (int i = 0; i < 2; i++) {
-        struct trace_buffer *buffer = &launch->buffers[i];
+        struct seen_buffer *buffer = &launch->buffers[i];
         buffer->has_folded_before = buffer->has_folded_after = 1;
         buffer->folded_before = buffer->before;
         buffer->folded_after = buffer->after;
@@ -194,32 +190,32 @@ TEST_WITH(what_was_computed_with_unwritten_bytes_differs, set_up, tear_down)
     size_t index = 0;
     filled(&a, 0);
     filled(&b, 50);
-    EXPECT(TRACE_EQUAL, TRACE_TWO_FILLS); /* the rest of what it wrote to, or a copy */
-    EXPECT(TRACE_OTHER_INPUT, 0);
-    assert_true(trace_next_fresh(&a.event, &b.event, &index));
+    EXPECT(SEEN_EQUAL, SEEN_TWO_FILLS); /* the rest of what it wrote to, or a copy */
+    EXPECT(SEEN_OTHER_INPUT, 0);
+    assert_true(seen_next_fresh(&a.event, &b.event, &index));
     assert_int_equal(index, 1);
     index++;
-    assert_false(trace_next_fresh(&a.event, &b.event, &index));
+    assert_false(seen_next_fresh(&a.event, &b.event, &index));
     b.buffers[1].folded_after++;
-    EXPECT(TRACE_OTHER_OUTPUT, TRACE_TWO_FILLS);
-    assert_int_equal(compared(TRACE_TWO_FILLS).index, 1);
+    EXPECT(SEEN_OTHER_OUTPUT, SEEN_TWO_FILLS);
+    assert_int_equal(compared(SEEN_TWO_FILLS).index, 1);
     b.scalars[1].value = "00112233445566778899aabbccddee00";
-    EXPECT(TRACE_OTHER_STRUCT, TRACE_TWO_FILLS);
+    EXPECT(SEEN_OTHER_STRUCT, SEEN_TWO_FILLS);
     filled(&b, 50)->scalars[0].value = "0x3e9";
-    EXPECT(TRACE_EQUAL, TRACE_TWO_FILLS);
+    EXPECT(SEEN_EQUAL, SEEN_TWO_FILLS);
     filled(&b, 50)->buffers[0].folded_before++; /* something before has computed with them */
     b.buffers[1].folded_after++;
-    EXPECT(TRACE_OTHER_INPUT, TRACE_TWO_FILLS);
+    EXPECT(SEEN_OTHER_INPUT, SEEN_TWO_FILLS);
     filled(&b, 0);
     index = 0;
-    assert_false(trace_next_fresh(&a.event, &b.event, &index));
+    assert_false(seen_next_fresh(&a.event, &b.event, &index));
 }
 
 TEST(only_two_different_fills_are_compared)
 {
-    struct trace_header zero = {.fill = "0x00"}, other = {.fill = "0x4b"}, none = {.fill = ""};
-    assert_true(trace_has_two_fills(&zero, &other) && trace_has_two_fills(&other, &zero));
-    assert_false(trace_has_two_fills(&zero, &zero) || trace_has_two_fills(&zero, &none) || trace_has_two_fills(&none, &none));
+    struct seen_header zero = {.fill = "0x00"}, other = {.fill = "0x4b"}, none = {.fill = ""};
+    assert_true(seen_has_two_fills(&zero, &other) && seen_has_two_fills(&other, &zero));
+    assert_false(seen_has_two_fills(&zero, &zero) || seen_has_two_fills(&zero, &none) || seen_has_two_fills(&none, &none));
 }
 
 TEST_WITH(an_input_that_was_written_comes_first, set_up, tear_down)
@@ -227,8 +223,8 @@ TEST_WITH(an_input_that_was_written_comes_first, set_up, tear_down)
     struct launch writer;
     b.buffers[0].before = 70; /* written by nobody */
     b.buffers[1].before = 2;
-    trace_writers_note(of_a, &plain(&writer)->event, 50, 0);
-    EXPECT(TRACE_OTHER_INPUT, 0);
+    seen_writers_note(of_a, &plain(&writer)->event, 50);
+    EXPECT(SEEN_OTHER_INPUT, 0);
     assert_int_equal(compared(0).index, 1);
 }
 
@@ -236,54 +232,48 @@ TEST_WITH(other_data_of_the_host_is_told, set_up, tear_down)
 {
     for (int is_set = 0; is_set < 2; is_set++) {
         plain(&a);
-        a.event.kind = is_set ? TRACE_SET : TRACE_COPY;
+        a.event.kind = is_set ? SEEN_SET : SEEN_COPY;
         a.event.buffer_count = 1;
         a.buffers[0].has_before = 0;
         b = a;
         b.event.buffers = b.buffers;
-        EXPECT(TRACE_EQUAL, 0);
+        EXPECT(SEEN_EQUAL, 0);
         b.buffers[0].after = 8;
-        EXPECT(TRACE_OTHER_COPY, 0);
+        EXPECT(SEEN_OTHER_COPY, 0);
     }
-    a.event.kind = b.event.kind = TRACE_COPY;
+    a.event.kind = b.event.kind = SEEN_COPY;
     a.buffers[0].has_before = b.buffers[0].has_before = 1;
-    EXPECT(TRACE_OTHER_OUTPUT, 0);
+    EXPECT(SEEN_OTHER_OUTPUT, 0);
 }
 
-TEST_WITH(the_last_writer_before_a_line_is_found, set_up, tear_down)
+TEST_WITH(a_writer_before_a_line_is_found, set_up, tear_down)
 {
     struct launch writer;
-    struct trace_write write;
     for (uint64_t line = 10; line <= 50; line += 10)
-        trace_writers_note(of_a, &plain(&writer)->event, line, line * 100);
-    assert_int_equal(trace_writers_find(of_a, "out #1", 51, &write), 1);
-    assert_true(write.line == 50 && write.offset == 5000 && write.after == 9 && write.is_whole);
-    assert_int_equal(trace_writers_find(of_a, "out #1", 50, &write), 1);
-    assert_int_equal(write.line, 40);
-    assert_int_equal(trace_writers_find(of_a, "out #1", 20, &write), -1); /* four are kept */
-    assert_int_equal(trace_writers_find(of_a, "in #1", 51, &write), 0);
-    assert_int_equal(trace_writers_find(of_a, "out #2", 51, &write), 0);
+        seen_writers_note(of_a, &plain(&writer)->event, line);
+    assert_int_equal(seen_writers_find(of_a, "out #1", 51), 1);
+    assert_int_equal(seen_writers_find(of_a, "out #1", 11), 1);
+    assert_int_equal(seen_writers_find(of_a, "out #1", 10), 0);
+    assert_int_equal(seen_writers_find(of_a, "in #1", 51), 0);
+    assert_int_equal(seen_writers_find(of_a, "out #2", 51), 0);
 }
 
 /* Without its hashes, a launch may have written all that it has pointers to. */
 TEST_WITH(a_launch_without_hashes_may_have_written, set_up, tear_down)
 {
     struct launch writer;
-    struct trace_write write;
     plain(&writer);
     for (int i = 0; i < 2; i++)
         writer.buffers[i].has_before = writer.buffers[i].has_after = 0;
-    trace_writers_note(of_a, &writer.event, 10, 0);
-    assert_int_equal(trace_writers_find(of_a, "in #1", 11, &write), 1);
-    assert_false(write.is_whole);
+    seen_writers_note(of_a, &writer.event, 10);
+    assert_int_equal(seen_writers_find(of_a, "in #1", 11), 1);
 }
 
-/* A trace of any length takes the same memory: what was not written for long is forgotten, and that is said. */
+/* A run of any length takes the same memory: what was not written for long is forgotten, and that is said. */
 TEST_WITH(what_was_written_long_ago_is_forgotten, set_up, tear_down)
 {
     char name[32];
     struct launch writer;
-    struct trace_write write;
     plain(&writer)->event.buffer_count = 1;
     writer.buffers[0].name = name;
     writer.buffers[0].after = 8;
@@ -292,19 +282,18 @@ TEST_WITH(what_was_written_long_ago_is_forgotten, set_up, tear_down)
             snprintf(name, sizeof name, "kept");
         else
             snprintf(name, sizeof name, "b #%u", (unsigned)line);
-        trace_writers_note(of_a, &writer.event, line, 0);
+        seen_writers_note(of_a, &writer.event, line);
     }
-    assert_int_equal(trace_writers_find(of_a, "b #199999", 300000, &write), 1);
-    assert_int_equal(trace_writers_find(of_a, "kept", 300000, &write), 1);
-    assert_int_equal(write.line, 200000);
-    assert_int_equal(trace_writers_find(of_a, "b #1", 300000, &write), -1);
+    assert_int_equal(seen_writers_find(of_a, "b #199999", 300000), 1);
+    assert_int_equal(seen_writers_find(of_a, "kept", 300000), 1);
+    assert_int_equal(seen_writers_find(of_a, "b #1", 300000), -1);
 }
 
 TEST_WITH(what_is_written_is_read, set_up, tear_down)
 {
     char *text = NULL;
     size_t size = 0;
-    struct trace_event read;
+    struct seen_event read;
     struct problem problem;
     FILE *out = open_memstream(&text, &size);
     a.event.name = "k<\"a\\b\">\x01\xff";
@@ -313,15 +302,15 @@ TEST_WITH(what_is_written_is_read, set_up, tear_down)
     a.buffers[0].has_folded_after = 1;
     a.buffers[0].folded_after = 70;
     a.event.launch = 12;
-    trace_event_write(out, &a.event);
+    seen_event_write(out, &a.event);
     fclose(out);
-    assert_int_equal(trace_event_read(text, size, &read, &problem), CUFENCE_OK);
+    assert_int_equal(seen_event_read(text, size, &read, &problem), CUFENCE_OK);
     assert_string_equal(read.name, "k<\"a\\b\">\x01\xef\xbf\xbd");
     assert_true(read.number == 3 && read.stream == 2 && read.grid[0] == 4 && read.buffer_count == 2 && read.scalar_count == 2);
     assert_true(read.buffers[0].before == 7 && read.buffers[1].at == 16 && !read.buffers[1].has_after);
     assert_true(read.launch == 12 && read.buffers[0].has_folded_after && read.buffers[0].folded_after == 70);
     assert_false(read.buffers[0].has_folded_before || read.buffers[1].has_folded_after);
     assert_string_equal(read.scalars[1].value, a.scalars[1].value);
-    trace_event_free(&read);
+    seen_event_free(&read);
     free(text);
 }
