@@ -1,7 +1,9 @@
-/* What runs with two fills did: its lines, the comparison of two events, and who wrote a buffer. */
-#include "support/test.h"
+/* What runs with two fills did: its lines, the comparison of two events, who wrote a buffer, and two files side by side. */
+#include "support/folder.h"
 
-#include "lens/fills/compare.h"
+#include "cli/uninit_runs.h"
+
+TEST_GROUP(make_folder, remove_folder)
 
 /* A launch with two scalars, one of them large, and two buffers: an input and an output. */
 struct launch {
@@ -313,4 +315,82 @@ TEST_WITH(what_is_written_is_read, set_up, tear_down)
     assert_string_equal(read.scalars[1].value, a.scalars[1].value);
     seen_event_free(&read);
     free(text);
+}
+
+/* ---- two files ---- */
+
+#define HEADER "{\"seen\":1}\n"
+
+/* Makes a file of `count` launches on each of two streams: in turn, or one stream after the other, the second one first. The
+ * kernel is "k", and "j" in number `other` of stream 1. */
+static void put_run(const char *name, int count, int is_in_turn, int other)
+{
+    FILE *file = fopen(in_folder(name), "w");
+    assert_non_null(file);
+    fputs(HEADER, file);
+    for (int i = 0; i < 2 * count; i++) {
+        int number = is_in_turn ? i / 2 + 1 : i % count + 1, stream = is_in_turn ? i % 2 + 1 : 2 - i / count;
+        fprintf(file, "{\"event\":\"launch\",\"number\":%d,\"stream\":%d,\"name\":\"%s\"}\n", number, stream,
+                stream == 1 && number == other ? "j" : "k");
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static void expect_found(size_t most, uint64_t total, enum seen_difference_kind kind, uint64_t number)
+{
+    struct diff diff = {.most = most};
+    struct problem problem;
+    assert_int_equal(diff_open(&diff, in_folder("a"), in_folder("b"), &problem), CUFENCE_OK);
+    assert_int_equal(diff_compare(&diff, &problem), CUFENCE_OK);
+    assert_int_equal(diff.total, total);
+    if (total) {
+        const struct diff_found *found = &diff.found[0];
+        assert_int_equal(found->what.kind, kind);
+        assert_int_equal(found->at[!found->at[DIFF_A].line].number, number);
+    }
+    diff_close(&diff);
+}
+
+/* The events of one stream come long after those of the other, and memory holds only their places. */
+TEST(streams_may_come_in_another_order)
+{
+    put_run("a", 3000, 1, 0);
+    put_run("b", 3000, 0, 0);
+    expect_found(5, 0, SEEN_EQUAL, 0);
+    put_run("b", 3000, 0, 2999);
+    expect_found(5, 1, SEEN_OTHER_KERNEL, 2999);
+    put_run("b", 2000, 0, 0);
+    expect_found(5, 2, SEEN_LONGER, 2001);
+    put_run("a", 3000, 0, 7);
+    put_run("b", 3000, 0, 0);
+    expect_found(1, 1, SEEN_OTHER_KERNEL, 7);
+}
+
+/* A killed program ends its file in the middle of a line. */
+TEST(what_cannot_be_read_is_told_but_a_cut_end_is_none)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"", "/b:1: the line is not a JSON object"},
+        {"{}\n", "/b:1: another cufence wrote the file"},
+        {"{\"seen\":2}\n", "/b:1: another cufence wrote the file"},
+        {HEADER "{\n", "/b:2: the line is not a JSON object"},
+        {HEADER "{\"event\":\"party\",\"number\":1,\"stream\":1}\n", "/b:2: \"event\" has a value"},
+        {HEADER "{\"event\":\"launch\",\"number\":0,\"stream\":1}\n", "/b:2: the event has no number"},
+        {HEADER "{\"event\":\"set\",\"number\":1,\"stream\":1,\"buffers\":[{\"buffer\":\"x\",\"after\":\"12\"}]}\n",
+         "/b:2: \"after\" has a value"},
+    };
+    put_text("a", HEADER "{\"event\":\"launch\",\"number\":1,\"stream\":1,\"name\":\"k\"}\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct diff diff = {.most = 1};
+        struct problem problem = {.text = ""};
+        put_text("b", cases[i].text);
+        assert_int_not_equal(diff_open(&diff, in_folder("a"), in_folder("b"), &problem) ?: diff_compare(&diff, &problem),
+                             CUFENCE_OK);
+        assert_non_null(strstr(problem.text, cases[i].says));
+        diff_close(&diff);
+    }
+    put_text("b", HEADER "{\"event\":\"laun");
+    expect_found(1, 1, SEEN_LONGER, 1);
 }
