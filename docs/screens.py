@@ -107,10 +107,6 @@ SCREENS = {
     "hunt-clean": Screen(("cufence hunt -- ./app allocations",)),
     "values": Screen(("cufence run --values scale -- ./train scale",)),
     "nan": Screen(("cufence run --nan report -- ./train nan",)),
-    "diff": Screen(
-        ("cufence run --trace b.jsonl -- ./app traced", "cufence diff a.jsonl b.jsonl"),
-        "cufence run --trace a.jsonl -- ./app traced; export TRACED=race",
-    ),
     "report": Screen(
         ("cufence report faults.*.json",),
         "for i in 0 1 2; do RANK=$i cufence run --json faults.%r.json ./app overrun; done;"

@@ -12,7 +12,7 @@ static const char *asking(const struct options *options)
 {
     return options->values[0]        ? "values"
            : options->nan != NAN_OFF ? "nan"
-           : options->trace[0]       ? "trace"
+           : options->uninit[0]      ? "uninit"
            : options->save_values[0] ? "save_values"
                                      : NULL;
 }
@@ -29,8 +29,8 @@ static cufence_status open(const struct options *options, const char *option)
 cufence_status lifecycle_lens(const struct options *options, int is_start)
 {
     const char *option = asking(options);
-    if (is_start && options->every > 1 && !options->trace[0] && options->nan == NAN_OFF)
-        output_note("every= does nothing without trace= or nan=");
+    if (is_start && options->every > 1 && options->nan == NAN_OFF)
+        output_note("every= does nothing without nan=");
 #ifdef CUFENCE_HAS_LENS
     return is_start ? open(options, option) : lens_check(options);
 #else

@@ -70,30 +70,11 @@ int set_keep(const struct option_row *row, const char *value, size_t length, str
            option_set_field(row->rest, folder, dump ? 0 : left, options);
 }
 
-/* The equals sign between launches and a file, NULL if it is all the file's name. */
-static const char *trace_joint(const char *value, size_t length)
-{
-    int is_name = length > 0 && (value[0] == '/' || value[0] == '.');
-    return is_name ? NULL : memchr(value, '=', length);
-}
-
-int set_trace(const struct option_row *row, const char *value, size_t length, struct options *options)
-{
-    const char *joint = trace_joint(value, length);
-    size_t launches = joint ? (size_t)(joint - value) : 0;
-    const char *file = joint ? joint + 1 : value;
-    size_t left = (size_t)(value + length - file);
-    if (joint && (!launches || !left))
-        return 0;
-    return option_set_field(row->rest, value, launches, options) && option_set_field(row, file, left, options);
-}
-
 const char *option_path_in(const struct option_row *row, const char *value)
 {
-    size_t length = strlen(value);
-    const char *equals = row->set == set_trace ? trace_joint(value, length) : strchr(value, '=');
+    const char *equals = strchr(value, '=');
     if (row->set == set_keep)
-        return value + begins_with(value, length, only_dump) + begins_with(value, length, only_replay);
+        return value + begins_with(value, strlen(value), only_dump) + begins_with(value, strlen(value), only_replay);
     if (row->type == OPTION_FILTER_PATH || row->rest)
         return equals ? equals + 1 : row->type == OPTION_PATH ? value : NULL;
     return row->type == OPTION_PATH ? value : NULL;

@@ -22,7 +22,6 @@ option_setter set_guard; /* MIN, which raises the maximum if need be, or MIN..MA
 option_setter set_live;  /* several words, a bit each */
 option_setter set_keep;  /* FOLDER, dump=FOLDER or replay=FOLDER: the row's field and that of row->rest */
 option_setter set_skip;  /* rules (rules.h), of which one may be smaller:BYTES, for row->rest */
-option_setter set_trace; /* FILE or LAUNCHES=FILE. A name that begins with / or . is a file's, with all its equals signs. */
 
 /* The name of a file or folder within a value of that option, NULL if there is none. */
 const char *option_path_in(const struct option_row *row, const char *value);

@@ -1,5 +1,6 @@
 #include "options.h"
 #include "error.h"
+#include "gone.h"
 #include "option_value.h"
 #include "rules.h"
 #include "text.h"
@@ -100,12 +101,9 @@ static const struct option_row table[] = {
            .joint = "/", REST(NUMBER, "4", IN(save_replay), RANGE(0, 1000000)),
            .help = "bytes of buffers that are saved with a kernel, and by save_values in all (those beyond it are listed as left out), and launches of each kernel that save_values also keeps for `cufence replay`"),
     OPTION("save_values", FILTER_PATH, "LAUNCHES=FOLDER, such as *gemm*=saved", "", TEXT_IN(save_values),
-           .help = "launches whose buffers are saved before and after, up to save_max bytes, and where (`cufence docs diff`, `cufence docs replay`): *gemm*, #120, #new (once a shape), @train.py:41, label:NAME, A&B, A|B; %p, %r, %h as in log"),
-    OPTION("trace", PATH, "FILE or LAUNCHES=FILE, such as *gemm*=a.jsonl, up to 255 bytes, with %p %r %h %%", "",
-           TEXT_IN(trace), .set = set_trace, .joint = "=", REST(FILTER, "", TEXT_IN(trace_filter)),
-           .help = "file for a line for each launch, or for those launches, copies and sets that LAUNCHES names as in values, with hashes of its buffers before and after, for `cufence diff` (`cufence docs diff`); %p, %r, %h as in log"),
+           .help = "launches whose buffers are saved before and after, up to save_max bytes, and where (`cufence docs values`, `cufence docs replay`): *gemm*, #120, #new (once a shape), @train.py:41, label:NAME, A&B, A|B; %p, %r, %h as in log"),
     OPTION("every", NUMBER, "1..1000000", "1", IN(every), RANGE(1, 1000000),
-           .help = "with trace and nan: look at one in N launches of each kernel, which costs less"),
+           .help = "with nan: look at one in N launches of each kernel, which costs less"),
     OPTION("values", FILTER, "LAUNCHES or LAUNCHES=FILE; launches: *gemm*, #120, #10-20, @train.py:41, label:NAME, A&B, A|B",
            "", TEXT_IN(values), .joint = "=", REST(PATH, "", TEXT_IN(values_out)),
            .help = "show the arguments of these launches, and figures of what they point to, before and after (`cufence docs values`); FILE: append them to it as lines of JSON, instead of stderr; %p, %r, %h as in log"),
@@ -139,6 +137,8 @@ static const struct option_row internal[] = {
            .help = "small=auto: pack once the pages of small buffers take this many per cent of a device's memory"),
     OPTION("estimate", SWITCH, "on | off", "off", IN(estimate),
            .help = "guard nothing; print at exit what the program would take guarded (cufence run --estimate)"),
+    OPTION("uninit", PATH, "a file name up to 255 bytes, with %p %r %h %%", "", TEXT_IN(uninit),
+           .help = "file for a line for each launch, with hashes of its buffers before and after, for cufence hunt --uninit"),
     OPTION("color", CHOICE, "auto | on | off", "auto", IN(color),
            .help = "color the reports on stderr; auto: on a terminal, unless NO_COLOR is set"),
 };
@@ -146,38 +146,6 @@ static const struct option_row internal[] = {
 
 #define ROWS (sizeof table / sizeof table[0])
 #define INTERNAL (sizeof internal / sizeof internal[0])
-
-/* Options of earlier versions, and what to use now. */
-static const struct {
-    const char *name, *instead;
-} gone[] = {
-    {"stats", "call cufence_get_stats(), cufence_get_streams() or, in Python, cufence.stats()"},
-    {"stats_ms", "call cufence_get_stats(), cufence_get_streams() or, in Python, cufence.stats()"},
-    {"guard_max", "write guard=MIN..MAX"},
-    {"history", "write remember=BUFFERS"},
-    {"launches", "write remember=BUFFERS/LAUNCHES, such as remember=65536/16384"},
-    {"poison", "write fill=FRESH/FREED, such as fill=off/nan"},
-    {"exit_wait", "write wait_ms=EXIT"},
-    {"witness_ms", "write wait_ms=EXIT/RERUN, such as wait_ms=1000/60000"},
-    {"coredump", "write explain=off"},
-    {"witness", "write explain=auto, explain=dump or explain=rerun"},
-    {"usr1", "write live=usr1"},
-    {"at_exit", "write live=exit"},
-    {"leaks", "write live=leaks"},
-    {"quiet", "write say=quiet"},
-    {"verbose", "write say=verbose"},
-    {"record", "write keep=FOLDER, or keep=dump=FOLDER without the memory"},
-    {"save", "write keep=FOLDER"},
-    {"trace_filter", "write trace=LAUNCHES=FILE"},
-    {"trace_every", "write every=N"},
-    {"nan_every", "write every=N"},
-    {"values_out", "write values=LAUNCHES=FILE"},
-    {"inf", "write nan=report+inf"},
-    {"min_size", "write skip=smaller:BYTES"},
-    {"suppress", "write known=FILE"},
-    {"baseline", "write known=FILE"},
-    {"save_replay", "write save_max=BYTES/LAUNCHES, such as save_max=4G/0"},
-};
 
 /* A part of the text being parsed; not NUL-terminated. */
 struct span {
@@ -222,19 +190,11 @@ static const struct option_row *row_find(struct span key)
     return NULL;
 }
 
-const char *options_gone(const char *name, size_t length)
-{
-    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
-        if (strlen(gone[i].name) == length && !memcmp(name, gone[i].name, length))
-            return gone[i].instead;
-    return NULL;
-}
-
 /* Returns the row that `key` is probably a misspelling of, NULL if none. */
 static const struct option_row *row_nearest(struct span key)
 {
     size_t nearest = text_nearest(key.start, key.length, table, sizeof *table, ROWS, NULL);
-    return nearest == ROWS || options_gone(key.start, key.length) ? NULL : &table[nearest];
+    return nearest == ROWS || gone_instead(GONE_OPTION, key.start, key.length) ? NULL : &table[nearest];
 }
 
 const struct option_row *options_find(const char *name, size_t length, int *is_exact)
@@ -249,9 +209,9 @@ static cufence_status unknown_key(struct span key, const char *source)
 {
     char names[1024] = "";
     const struct option_row *nearest = row_nearest(key);
-    const char *instead = options_gone(key.start, key.length);
+    const char *instead = gone_instead(GONE_OPTION, key.start, key.length);
     if (instead)
-        return error_set(CUFENCE_ERROR_OPTION, "%s: the option '%s' is gone; %s", source, excerpt_of(key).text, instead);
+        return error_set(CUFENCE_ERROR_OPTION, "%s: %s= is gone: %s", source, excerpt_of(key).text, instead);
     if (nearest)
         return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s', did you mean '%s'? `cufence options --all` lists all",
                          source, excerpt_of(key).text, nearest->name);

@@ -77,9 +77,8 @@ struct options {
     char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */
     char save_values[256];   /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
     uint64_t save_replay;    /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
-    char trace[256];         /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
-    char trace_filter[256];  /* filter.h: launches that are traced, "" = all */
-    uint64_t every;          /* 1..1000000, default 1: trace, and with nan look at, one launch of each kernel in so many */
+    uint64_t every;          /* 1..1000000, default 1: with nan look at one launch of each kernel in so many */
+    char uninit[256];        /* file of what the run did, for `cufence hunt --uninit`, "" = none; %p, %r, %h */
     char values[256];        /* filter.h: launches whose values are shown, "" = none */
     char values_out[256];    /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
     char values_type[256];   /* types of what pointers point to (lens/values/types.h), "" = none */
@@ -130,9 +129,6 @@ const struct option_row *options_table(size_t *count);
  * or the option is gone. Finds rows that are not for users by their exact name alone.
  * `name` needs no NUL. */
 const struct option_row *options_find(const char *name, size_t length, int *is_exact);
-
-/* What to use instead of an option that earlier versions had, NULL if `name` is none. `name` needs no NUL. */
-const char *options_gone(const char *name, size_t length);
 
 /* Sets *options to the defaults. */
 void options_default(struct options *options);

@@ -33,7 +33,6 @@ static const struct named {
     NAMED("keep", record, KIND_FOLDER),
     NAMED("keep", save, KIND_FOLDER),
     NAMED("save_values", save_values, KIND_FOLDER),
-    NAMED("trace", trace, KIND_FILE),
     NAMED("values", values_out, KIND_FILE),
 };
 

@@ -1,4 +1,5 @@
 #include "arguments.h"
+#include "base/gone.h"
 #include "base/options.h"
 #include "base/text.h"
 
@@ -84,11 +85,11 @@ static int unknown(const struct command *command, const char *argument)
         snprintf(name, sizeof name, "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
     replace(name, '-', '_');
     const struct option_row *row = *name ? options_find(name, strlen(name), &is_exact) : NULL;
-    const char *instead = options_gone(name, strlen(name));
+    const char *instead = gone_instead(GONE_OPTION, name, strlen(name));
     size_t own = text_nearest(argument + 2, strcspn(argument + 2, "="), command->arguments, sizeof *command->arguments,
                               strncmp(argument, "--", 2) ? 0 : command->count, &edits);
     if (instead)
-        return complain("the option --%s is gone; %s", name, instead);
+        return complain("--%s is gone: %s", name, instead);
     if (row && is_exact)
         return complain("cufence sets %s by itself; --set %s=VALUE forces it", row->name, row->name);
     if (row && text_slip(name, strlen(name), row->name) < edits)

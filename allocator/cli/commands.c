@@ -3,11 +3,17 @@
 #include <string.h>
 
 const struct command *const commands[] = {
-    &run_command,    &hunt_command,    &demo_command,   &explain_command, &replay_command,
-#ifdef CUFENCE_HAS_LENS
-    &diff_command,
-#endif
-    &report_command, &options_command, &doctor_command, &docs_command,    &completion_command, NULL,
+    &run_command,
+    &hunt_command,
+    &demo_command,
+    &explain_command,
+    &replay_command,
+    &report_command,
+    &options_command,
+    &doctor_command,
+    &docs_command,
+    &completion_command,
+    NULL,
 };
 
 const struct command *command_find(const char *name)

@@ -27,7 +27,6 @@ static const struct row table[] = {
     {" completion docs explain options ", "0", "done"},
     {" report ", "0", "done; with --exit-code: and no finding is left"},
     {" demo ", "0", "the bug was reported correctly"},
-    {" diff ", "0", "the runs are equal"},
     {" doctor ", "0", "cufence can work here"},
     {" hunt ", "0", "every run was made, and nothing was found"},
     {" replay ", "0", "the launch did not fault, and wrote the same as before"},
@@ -35,13 +34,11 @@ static const struct row table[] = {
     {" completion docs explain options ", "1", "a file could not be read or written"},
     {" report ", "1", "a document could not be written whole"},
     {" demo ", "1", "it was not"},
-    {" diff ", "1", "they differ"},
     {" doctor ", "1", "something is missing"},
     {" replay ", "1", "the kernel could not be launched"},
     {" completion demo docs doctor explain options replay ", "2", "a wrong command line or option"},
     {" report ", "2", "a wrong command line, or a file named there that cannot be used"},
     {" hunt run ", "2", "a wrong command line or option, or a file named there that cannot be written"},
-    {" diff ", "2", "a wrong command line, or a trace that cannot be used"},
     {" replay ", "3", "the launch did not fault, but wrote something different"},
     {" hunt ", "86", "something was found (--error-exitcode)"},
     {" replay ", "86", "the launch faulted or wrote out of bounds (the option exitcode)"},
@@ -72,7 +69,7 @@ void help_statuses(const char *command)
 
 /* ---- of one sub-command ---- */
 
-/* "usage: cufence diff [--all N] A B". No word of it is broken. */
+/* "usage: cufence replay [--check] FOLDER". No word of it is broken. */
 struct usage {
     size_t indent, column;
 };

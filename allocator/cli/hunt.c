@@ -71,9 +71,6 @@ static int check_settings(struct hunt *hunt, char **own)
         return status;
     if (options.estimate)
         return complain(STATUS_USAGE, "estimate=on guards nothing, so that a hunt finds nothing; use cufence run --estimate");
-    if (options.trace[0] && __builtin_popcount(hunt->plan.modes) > 1)
-        return complain(STATUS_USAGE, "trace=%s: each run would overwrite it; use cufence run, or --modes with one mode",
-                        options.trace);
     hunt->exitcode = (int)options.exitcode;
     status = read_known(hunt, options.known);
     if (status != 0)
@@ -169,7 +166,7 @@ static int run_fills(struct hunt *hunt)
 static int run_fills(struct hunt *hunt)
 {
     (void)hunt;
-    return complain(STATUS_UNFIT, "--uninit: this cufence was built without traces (CUFENCE_LENS=OFF)");
+    return complain(STATUS_UNFIT, "--uninit: this cufence was built without its lens (CUFENCE_LENS=OFF)");
 }
 #endif
 

@@ -97,7 +97,7 @@ void folder_remove(const char *folder);
 /* ---- hunt_uninit.c: two runs whose fresh memory was filled with other bytes, and where they part ---- */
 
 /* Makes the runs with `run`, which returns whether to go on, and adds what it finds to the list. Returns 0 if that is no
- * verdict: the program differs from run to run by itself, or there is no trace. */
+ * verdict: the program differs from run to run by itself, or no launch was seen. */
 int hunt_uninit(struct plan *plan, struct collected *merged, int (*run)(void *user, unsigned mode), void *user);
 
 /* ---- words ---- */

@@ -1,6 +1,6 @@
 /* `cufence hunt --uninit`: two runs whose fresh memory was filled with other bytes, and where they part. */
 #include "arguments.h"
-#include "diff.h"
+#include "uninit_runs.h"
 #include "hunt.h"
 #include "uninit.h"
 
@@ -44,9 +44,10 @@ static int make_folder(struct hunted *hunted)
     const char *parent = env_get("TMPDIR");
     snprintf(hunted->folder, sizeof hunted->folder, "%s/cufence-uninit-XXXXXX", parent && *parent ? parent : "/tmp");
     if (strpbrk(hunted->folder, ",=%") || strlen(hunted->folder) > 140)
-        say("TMPDIR cannot hold traces: its name is too long, or has one of , = %%");
+        say("TMPDIR cannot be used: its name is too long, or has one of , = %%");
     else if (!mkdtemp(hunted->folder))
-        say("no folder for traces: %s: %s; set TMPDIR to a folder that can be written", hunted->folder, strerror(errno));
+        say("no folder for what the runs do: %s: %s; set TMPDIR to a folder that can be written", hunted->folder,
+            strerror(errno));
     else
         return 1;
     return 0;
@@ -62,7 +63,7 @@ static void find_saved(const struct hunted *hunted, const char *name, uint64_t l
         out[0] = '\0';
 }
 
-/* ---- two traces ---- */
+/* ---- two runs ---- */
 
 /* Compares them. Returns 0 after a message. */
 static int compare(const struct hunted *hunted, struct diff *diff, const char *a, const char *b)
@@ -84,7 +85,7 @@ static int compare(const struct hunted *hunted, struct diff *diff, const char *a
 
 static int is_computed(const struct diff_found *found)
 {
-    return found->what.kind == TRACE_OTHER_OUTPUT || found->what.kind == TRACE_OTHER_STRUCT;
+    return found->what.kind == SEEN_OTHER_OUTPUT || found->what.kind == SEEN_OTHER_STRUCT;
 }
 
 /* Launches with equal inputs, as far as they were written, and other outputs. What follows from them has other inputs. And the
@@ -111,7 +112,7 @@ static int is_own(const struct diff_found *found, const struct diff *own)
 {
     for (size_t i = 0; i < own->found_count; i++) {
         const struct diff_found *other = &own->found[i];
-        int is_end = other->what.kind == TRACE_OTHER_KERNEL || other->what.kind == TRACE_LONGER;
+        int is_end = other->what.kind == SEEN_OTHER_KERNEL || other->what.kind == SEEN_LONGER;
         if (found->stream == other->stream &&
             (number_of(found) == number_of(other) || (is_end && number_of(found) > number_of(other))))
             return 1;
@@ -134,7 +135,7 @@ static struct first first_of(struct diff *diff)
         return first;
     const char *name = shown.events[!found->at[DIFF_A].line].name;
     snprintf(first.text, sizeof first.text, "event %" PRIu64 " of stream %" PRIu64 ", %s (%s)", number_of(found), found->stream,
-             *name ? name : "a graph", diff_kinds[found->what.kind].words);
+             *name ? name : "a graph", diff_kinds[found->what.kind]);
     diff_hide(&shown);
     return first;
 }
@@ -162,10 +163,10 @@ static int leave_own(struct hunted *hunted, const char *a, const char *b, const 
 /* ---- runs ---- */
 
 /* Returns whether to go on. saved: the folder of the launches that are to be saved, NULL: none. */
-static int run_traced(struct hunted *hunted, unsigned mode, const char *trace, const char *saved)
+static int run_watched(struct hunted *hunted, unsigned mode, const char *file, const char *saved)
 {
     struct plan *plan = hunted->plan;
-    size_t used = (size_t)snprintf(plan->extra, sizeof plan->extra, ",every=1,trace=%s/%s", hunted->folder, trace);
+    size_t used = (size_t)snprintf(plan->extra, sizeof plan->extra, ",uninit=%s/%s", hunted->folder, file);
     const char *before = ",save_values=";
     for (size_t i = 0; saved && i < hunted->count; i++) {
         used +=
@@ -197,7 +198,7 @@ static void report(struct hunted *hunted, const struct diff_found *found, int is
     find_saved(hunted, "zeros", found->launch, saved[0]);
     find_saved(hunted, "others", found->launch, saved[1]);
     if (!is_host)
-        trace_find_output(&shown.events[DIFF_A], &shown.events[DIFF_B], TRACE_TWO_FILLS, &result);
+        seen_find_output(&shown.events[DIFF_A], &shown.events[DIFF_B], SEEN_TWO_FILLS, &result);
     uninit_take(&pair, &fact, shown.events, result, is_host ? NULL : folders);
     if (is_host)
         fact.what = "the program on the host";
@@ -227,17 +228,16 @@ static int look_closer(struct hunted *hunted)
     suspected = hunted->count + (hunted->host != NULL);
     if (!suspected && hunted->merged->count)
         return 1; /* that was reported */
-    if (!run_traced(hunted, AGAIN, "c", "zeros"))
+    if (!run_watched(hunted, AGAIN, "c", "zeros"))
         return 0;
     int is_alike = leave_own(hunted, "a", "c", "0x00");
     if (hunted->count || hunted->host) {
-        if (!run_traced(hunted, OTHERS_AGAIN, "d", "others"))
+        if (!run_watched(hunted, OTHERS_AGAIN, "d", "others"))
             return 0;
         is_alike &= leave_own(hunted, "b", "d", "0x4b");
     } else if (is_alike) {
         say("the runs differ with the fill, first in %s, but no launch before it was given memory that nobody has written, as "
-            "far "
-            "as a trace sees (`cufence docs diff`)",
+            "far as hashes tell (`cufence docs hunt`)",
             first_of(&hunted->diff).text);
     }
     report_all(hunted);
@@ -260,7 +260,7 @@ int hunt_uninit(struct plan *plan, struct collected *merged, int (*run)(void *us
     int is_verdict = 0;
     if (!make_folder(&hunted))
         return 0;
-    if (run_traced(&hunted, ZEROS, "a", NULL) && run_traced(&hunted, OTHERS, "b", NULL)) {
+    if (run_watched(&hunted, ZEROS, "a", NULL) && run_watched(&hunted, OTHERS, "b", NULL)) {
         tell_faults(&hunted);
         is_verdict = compare(&hunted, &hunted.diff, "a", "b") && (!hunted.diff.found_count || look_closer(&hunted));
     }

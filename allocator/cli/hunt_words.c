@@ -219,7 +219,7 @@ static void tell_deep(FILE *out, const struct deep *deep)
 }
 
 static const char blind_to_fills[] =
-    "A trace does not see: bytes that are only copied (who computes with the copy is seen); memory that was allocated while a "
+    "--uninit does not see: bytes that are only copied (who computes with the copy is seen); memory that was allocated while a "
     "graph was captured, pieces of a pool that the program divides up itself and uses again; managed, pinned, imported and IPC "
     "memory, "
     "shared and local memory; values that come out the same with both fills; and what other processes than the first do.";

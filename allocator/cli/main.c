@@ -3,6 +3,7 @@
 #include "planted.h"
 #include "program.h"
 #include "base/env.h"
+#include "base/gone.h"
 #include "base/text.h"
 #include "rerun/rerun.h"
 
@@ -78,6 +79,11 @@ static int unknown_command(char **words)
     const struct command *nearest = command_nearest(words[0]);
     if (*words[0] == '-') {
         fprintf(stderr, "cufence: unknown option '%s'; use --help (-h) or --version (-V)\n", words[0]);
+        return STATUS_USAGE;
+    }
+    const char *instead = gone_instead(GONE_COMMAND, words[0], strlen(words[0]));
+    if (instead) {
+        fprintf(stderr, "cufence: %s is gone: %s\n", words[0], instead);
         return STATUS_USAGE;
     }
     if (!nearest && suggest_run(words))

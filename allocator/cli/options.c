@@ -4,6 +4,7 @@
 #include "words.h"
 #include "base/error.h"
 #include "base/output.h"
+#include "base/gone.h"
 #include "base/options.h"
 #include "base/text.h"
 
@@ -48,11 +49,11 @@ static const struct option_row *row_of(const char *typed)
     for (char *at = key; (at = strchr(at, '-'));)
         *at = '_';
     const struct option_row *row = options_find(key, strlen(key), &is_exact);
-    const char *instead = options_gone(key, strlen(key));
+    const char *instead = gone_instead(GONE_OPTION, key, strlen(key));
     if (is_exact)
         return row;
     if (instead)
-        complain(0, "the option %s is gone; %s", key, instead);
+        complain(0, "%s= is gone: %s", key, instead);
     else if (row)
         complain(0, "unknown option '%s', did you mean '%s'? `cufence options --all` lists all", typed, row->name);
     else

@@ -62,14 +62,6 @@ static void refuse(const char *option, const char *sentence)
     complain(0, "%s", sentence);
 }
 
-/* An old trace is nothing to compare with: if the program launches nothing, there is none. */
-static void empty_trace(const char *file)
-{
-    struct stat found;
-    if (*file && !strchr(file, '%') && stat(file, &found) == 0 && S_ISREG(found.st_mode) && truncate(file, 0) != 0)
-        complain(0, "trace=%s: %s", file, strerror(errno));
-}
-
 /* Whether the file can be read that names findings (base/known.h). */
 static int check_known(const char *file)
 {
@@ -120,8 +112,6 @@ static int set_options(const struct request *request, struct options *options)
     if (status == 0 && lifecycle_lens(options, 0) != CUFENCE_OK)
         status = complain(STATUS_USAGE, "%s", error_detail());
     status = status ?: begin_json(request, options);
-    if (status == 0)
-        empty_trace(options->trace);
     if (status == 0 && merged[0]) {
         if (environment_set("CUFENCE_OPTIONS", merged) != CUFENCE_OK)
             status = complain(STATUS_UNFIT, "%s", error_detail());
@@ -388,9 +378,7 @@ const struct command run_command = {
                 "(`cufence docs values`):\n"
                 "  cufence run --values '*softmax*' -- python train.py\n"
                 "  cufence run --nan report -- python train.py\n"
-                "Where two runs part, launch by launch, and what some launches were given, as\n"
-                ".npy files (`cufence docs diff`):\n"
-                "  cufence run --trace a.jsonl -- python train.py; cufence diff a.jsonl b.jsonl\n"
+                "What some launches were given and wrote, as .npy files (`cufence docs values`):\n"
                 "  cufence run --save_values '*softmax*=saved' -- python train.py\n",
     SETTINGS_ROWS(struct request),
 };

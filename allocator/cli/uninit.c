@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* The buffer of the bundle to which the launch's argument leads; NULL if that is not known. */
-static const struct bundle_buffer *buffer_of(const struct opened *opened, const struct trace_buffer *buffer)
+static const struct bundle_buffer *buffer_of(const struct opened *opened, const struct seen_buffer *buffer)
 {
     const struct bundle *bundle = opened->bundle;
     uint64_t pointer;
@@ -33,7 +33,7 @@ static void close_both(struct compared states[UNINIT_SIDES])
 
 /* Opens the same buffer of both bundles, as it was before the launch or after it. Returns that of the first; NULL if one does
  * not have its bytes. */
-static const struct bundle_buffer *open_both(const struct uninit_pair *pair, const struct trace_buffer *buffer, int is_after,
+static const struct bundle_buffer *open_both(const struct uninit_pair *pair, const struct seen_buffer *buffer, int is_after,
                                              struct compared states[UNINIT_SIDES])
 {
     const struct bundle_buffer *both[UNINIT_SIDES];
@@ -57,7 +57,7 @@ static int read_both(const struct compared states[UNINIT_SIDES], uint64_t at, vo
 
 /* ---- the results ---- */
 
-static void take_result(const struct uninit_pair *pair, struct uninit_fact *fact, const struct trace_buffer *buffer)
+static void take_result(const struct uninit_pair *pair, struct uninit_fact *fact, const struct seen_buffer *buffer)
 {
     struct compared states[UNINIT_SIDES];
     const struct bundle_buffer *one = open_both(pair, buffer, 1, states);
@@ -92,7 +92,7 @@ static void count_unwritten(struct uninit_fact *fact, const struct compared stat
 }
 
 /* Whether the element that differs first had such bytes before. Where that is not known it may. */
-static int has_fresh_element(const struct uninit_pair *pair, const struct uninit_fact *fact, const struct trace_buffer *buffer)
+static int has_fresh_element(const struct uninit_pair *pair, const struct uninit_fact *fact, const struct seen_buffer *buffer)
 {
     struct compared states[UNINIT_SIDES];
     uint8_t bytes[UNINIT_SIDES][8];
@@ -104,8 +104,8 @@ static int has_fresh_element(const struct uninit_pair *pair, const struct uninit
     return has;
 }
 
-/* As the snapshot has it, with its frames; else as the trace does. */
-static void take_fresh(struct uninit_pair *pair, struct uninit_fact *fact, const struct trace_buffer *buffer)
+/* As the snapshot has it, with its frames; else as the event does. */
+static void take_fresh(struct uninit_pair *pair, struct uninit_fact *fact, const struct seen_buffer *buffer)
 {
     struct compared states[UNINIT_SIDES];
     const struct bundle_buffer *one = open_both(pair, buffer, 0, states);
@@ -127,11 +127,11 @@ static void take_fresh(struct uninit_pair *pair, struct uninit_fact *fact, const
 
 /* The launch may have used any of its buffers with such bytes. What it writes mostly has them, too: one that it only reads
  * comes first. */
-static size_t choose_fresh(const struct trace_event events[UNINIT_SIDES], struct uninit_fact *fact)
+static size_t choose_fresh(const struct seen_event events[UNINIT_SIDES], struct uninit_fact *fact)
 {
     size_t chosen[2] = {SIZE_MAX, SIZE_MAX}, count[2] = {0, 0}, i = 0;
-    for (; trace_next_fresh(&events[0], &events[1], &i); i++) {
-        int is_written = trace_is_written(&events[0].buffers[i]) || trace_is_written(&events[1].buffers[i]);
+    for (; seen_next_fresh(&events[0], &events[1], &i); i++) {
+        int is_written = seen_is_written(&events[0].buffers[i]) || seen_is_written(&events[1].buffers[i]);
         if (!count[is_written]++)
             chosen[is_written] = i;
     }
@@ -140,14 +140,14 @@ static size_t choose_fresh(const struct trace_event events[UNINIT_SIDES], struct
     return chosen[kind];
 }
 
-void uninit_take(struct uninit_pair *pair, struct uninit_fact *fact, const struct trace_event events[UNINIT_SIDES],
+void uninit_take(struct uninit_pair *pair, struct uninit_fact *fact, const struct seen_event events[UNINIT_SIDES],
                  size_t result, char *const folders[UNINIT_SIDES])
 {
     struct problem ignored;
-    const struct trace_event *event = &events[0];
+    const struct seen_event *event = &events[0];
     *pair = (struct uninit_pair){0};
-    *fact = (struct uninit_fact){.kernel = event->kind == TRACE_LAUNCH ? event->name : NULL,
-                                 .symbol = event->kind == TRACE_LAUNCH ? event->symbol : NULL,
+    *fact = (struct uninit_fact){.kernel = event->kind == SEEN_LAUNCH ? event->name : NULL,
+                                 .symbol = event->kind == SEEN_LAUNCH ? event->symbol : NULL,
                                  .place = event->place,
                                  .number = event->launch,
                                  .from = -1,
@@ -172,7 +172,7 @@ void uninit_take(struct uninit_pair *pair, struct uninit_fact *fact, const struc
     if (result < event->buffer_count)
         take_result(pair, fact, &event->buffers[result]);
     size_t at = result;
-    fact->may_be_result = fresh != result && result < event->buffer_count && trace_next_fresh(&events[0], &events[1], &at) &&
+    fact->may_be_result = fresh != result && result < event->buffer_count && seen_next_fresh(&events[0], &events[1], &at) &&
                           at == result && has_fresh_element(pair, fact, &event->buffers[result]);
 }
 

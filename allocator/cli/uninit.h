@@ -8,7 +8,7 @@
 
 #include "collected.h"
 #include "compared.h"
-#include "diff.h"
+#include "uninit_runs.h"
 
 #include "finding/launched.h"
 
@@ -21,10 +21,10 @@ struct uninit_pair {
 };
 
 /*
- * Fills in the fact, of a launch whose event the two traces have. result: index of the buffer in which the results differ.
- *   folders  with the launch's bundle of each run; NULL, or one that is not there: the traces' facts alone
+ * Fills in the fact, of a launch whose event the two runs have. result: index of the buffer in which the results differ.
+ *   folders  with the launch's bundle of each run; NULL, or one that is not there: the events' facts alone
  */
-void uninit_take(struct uninit_pair *pair, struct uninit_fact *fact, const struct trace_event events[UNINIT_SIDES],
+void uninit_take(struct uninit_pair *pair, struct uninit_fact *fact, const struct seen_event events[UNINIT_SIDES],
                  size_t result, char *const folders[UNINIT_SIDES]);
 void uninit_close(struct uninit_pair *pair);
 

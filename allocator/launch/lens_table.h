@@ -1,5 +1,5 @@
 /*
- * The lens: what looks at launches that do not fault (the room lens/, for values=, nan=, trace= and save_values=). It registers
+ * The lens: what looks at launches that do not fault (the room lens/, for values=, nan= and save_values=). It registers
  * this table at the start where an option asks for it, or to keep the code of modules, or later, when a table is declared;
  * nobody else knows more of it. Launches themselves it sees as an observer (observers.h).
  *

@@ -50,7 +50,7 @@ cufence_status lens_check(const struct options *options)
 
 cufence_status lens_open(const struct options *options, int keeps_code)
 {
-    static cufence_status (*const open[])(const struct options *) = {lens_check, show_open, nan_open, trace_open, saves_open};
+    static cufence_status (*const open[])(const struct options *) = {lens_check, show_open, nan_open, uninit_open, saves_open};
     if (keeps_code)
         code_keep();
     visits_open(options);

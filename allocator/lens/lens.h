@@ -1,6 +1,6 @@
 /*
- * Opens what the options ask for of launches: values, nan, trace, save_values. Included by api/ and by these users of visits;
- * who calls the lens later knows launch/lens_table.h.
+ * Opens what the options ask for of launches: values, nan, save_values, and hunt --uninit. Included by api/ and by these users
+ * of visits; who calls the lens later knows launch/lens_table.h.
  *
  * Thread safety: all at the start, before any context.
  */
@@ -41,13 +41,13 @@ cufence_status nan_open(const struct options *options);
 typedef void nan_host_writes(uint64_t address);
 nan_host_writes *nan_wants_host_writes(void);
 
-/* trace=FILE: a line for each launch, with hashes of the buffers that it reaches before and after (diff/event.h, docs/diff.md).
- * The lines are written on the visits' thread. The file is made at the first launch, so that a process that launches nothing
- * leaves another's alone. Errors: OPTION, OVERFLOW (the file's name). */
-cufence_status trace_open(const struct options *options);
+/* uninit=FILE: a line for each launch, with hashes of the buffers that it reaches before and after (fills/event.h). The lines
+ * are written on the visits' thread. The file is made at the first launch, so that a process that launches nothing leaves
+ * another's alone. Errors: OPTION, OVERFLOW (the file's name). */
+cufence_status uninit_open(const struct options *options);
 
 /* save_values=FILTER=FOLDER: keeps what went into the launches that the filter chooses, and what came out: a folder for each,
- * with the buffers before and after as .npy files, and the launch in launch.json (docs/diff.md); the first of each kernel as
+ * with the buffers before and after as .npy files, and the launch in launch.json (docs/values.md); the first of each kernel as
  * bundles for `cufence replay`, too (saves/bundles.h). The buffers are copied on the launch's own stream, and written on the
  * visits' thread. Graph launches are left out. Errors: OPTION, OVERFLOW (the folder's name). */
 cufence_status saves_open(const struct options *options);

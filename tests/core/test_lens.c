@@ -10,7 +10,6 @@ TEST(options_that_need_it_are_refused)
     } cases[] = {
         {"values=*", "values: this cufence was built without its lens (CUFENCE_LENS=OFF)"},
         {"nan=report", "nan: this cufence was built without its lens (CUFENCE_LENS=OFF)"},
-        {"trace=/tmp/cufence-trace", "trace: this cufence was built without its lens (CUFENCE_LENS=OFF)"},
         {"save_values=*=/tmp/cufence-saved", "save_values: this cufence was built without its lens (CUFENCE_LENS=OFF)"},
     };
     (void)state;

@@ -128,11 +128,11 @@ def save_and_type_next(folder: str) -> tuple[str, str]:
 
 def options(folder: str) -> tuple[str, str]:
     """Options of `cufence run` that have something to say on each launch."""
-    given = ["--values", "*", "--trace", "trace.jsonl", "--json", "found.json", "--say", "verbose"]
+    given = ["--values", "*", "--json", "found.json", "--say", "verbose"]
     status, said = run(folder, COMMAND, "demo", *given)
     facts = [r"values of launch #1: demo_overrun<<<", r"kernel +demo_overrun\(int const\*, int\*, float\*, int, int\)<<<"]
     missing = [fact for fact in facts if not re.search(fact, said)]
-    files = [name for name, has in (("trace.jsonl", "{"), ("found.json", '"headline"')) if has not in (Path(folder) / name).read_text()]
+    files = [name for name, has in (("found.json", '"headline"'),) if has not in (Path(folder) / name).read_text()]
     return "; ".join([*missing, *files, *([f"status {status}"] if status else [])]), said
 
 

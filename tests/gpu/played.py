@@ -1,4 +1,4 @@
-"""What guarded.py, saved.py and traces.py share: cases that run the command on a real GPU, one after the other.
+"""What guarded.py and saved.py share: cases that run the command on a real GPU, one after the other.
 
 Usage of such a script: SCRIPT [--json FILE] [CASE...]; FILE gets the results, for --also of run.py. Exit status: 0 if every case
 is as it should be, 1 if one is not, 2 without a GPU.

@@ -76,7 +76,6 @@ case ${1:?"which round? See the top of this file"} in
             part demo 60 python3 tests/gpu/demo.py --json "$out/demo.json"
             part unfenced 120 python3 tests/gpu/unfenced.py
             part saved 90 python3 tests/gpu/saved.py
-            part traces 90 python3 tests/gpu/traces.py
             part tools 120 python3 tests/gpu/replay_tools.py --show
             part guarded 200 python3 tests/gpu/guarded.py --json "$out/guarded.json"
             part hints 60 python3 tests/gpu/address_hints.py

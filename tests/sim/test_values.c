@@ -84,10 +84,6 @@ TEST(what_is_wrong_is_refused)
     expect("--values '*=nowhere/values.json'", "scale", 2, "");
     expect("--set graphs=maybe", "scale", 2, "graphs=maybe is not allowed; use on | off");
     expect("--nan yes", "scale", 2, "");
-    expect("--trace earlier", "scale", 0, "");
-    expect("--trace earlier --values '*' --values_type gemm:f15", "scale", 2, "");
-    read_file("earlier"); /* it is still there */
-    HAS("\"event\":\"launch\"");
 }
 
 TEST(values_before_a_fault_are_shown)

@@ -11,6 +11,7 @@ TEST(what_it_does_not_understand_is_named)
     static const char *const lines[][6] = {
         {"dmo"},
         {"rnu", "./a.out"},
+        {"diff", "a.jsonl", "b.jsonl"},
         {"nothing-like-it"},
         {"--verbose"},
         {""},

@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include "base/error.h"
+#include "base/gone.h"
 #include "base/options.h"
 #include "../support/option_text.h"
 
@@ -149,18 +150,6 @@ TEST(merged_names_set_their_parts)
         assert_string_equal(parsed(kept[i].text)->save, kept[i].save);
     }
     static const struct {
-        const char *text, *launches, *file;
-    } traced[] = {{"trace=a.jsonl", "", "a.jsonl"},
-                  {"trace=*gemm*|#1=a.jsonl", "*gemm*|#1", "a.jsonl"},
-                  {"trace=/lr=0.1/a", "", "/lr=0.1/a"},
-                  {"trace=./lr=0.1/a", "", "./lr=0.1/a"},
-                  {"trace=@a.py:1=/lr=0.1/a", "@a.py:1", "/lr=0.1/a"},
-                  {"trace=*=a,trace=", "", ""}};
-    for (size_t i = 0; i < sizeof traced / sizeof *traced; i++) {
-        assert_string_equal(parsed(traced[i].text)->trace_filter, traced[i].launches);
-        assert_string_equal(parsed(traced[i].text)->trace, traced[i].file);
-    }
-    static const struct {
         const char *text, *rules;
         uint64_t min_size;
     } skipped[] = {{"skip=smaller:4K", "", 4096},
@@ -179,9 +168,9 @@ TEST(merged_names_set_their_parts)
 TEST(wrong_parts_of_merged_options_are_refused)
 {
     static const char *const bad[] = {
-        "skip=smaller:", "skip=smaller:x", "explain=on",   "live=o",           "live=",       "live=usr1+", "live=off+usr1",
-        "nan=inf",       "keep=dump=",     "keep=-",       "keep=replay=-",    "trace=-",     "trace==a",   "trace=*=",
-        "trace=#x=a",    "values=#1=-",    "wait_ms=1/99", "remember=1/65537", "remember=/1", "fill=nan/",  "save_max=4G/4/4"};
+        "skip=smaller:", "skip=smaller:x",   "explain=on",  "live=o",    "live=",          "live=usr1+",
+        "live=off+usr1", "nan=inf",          "keep=dump=",  "keep=-",    "keep=replay=-",  "values=#1=-",
+        "wait_ms=1/99",  "remember=1/65537", "remember=/1", "fill=nan/", "save_max=4G/4/4"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_refused(bad[i], NULL);
 }
@@ -222,9 +211,10 @@ TEST(refusals_name_the_source_the_value_and_the_way_out)
         {"guard=8G..4G", "test: guard=8G..4G is not allowed; use " GUARD},
         {"guard=8G..", "test: guard=8G.. is not allowed; use " GUARD},
         {"guard=..8G", "test: guard=..8G is not allowed; use " GUARD},
-        {"stats=x", "test: the option 'stats' is gone; call cufence_get_stats(), cufence_get_streams() or, in Python, "
+        {"stats=x", "test: stats= is gone: call cufence_get_stats(), cufence_get_streams() or, in Python, "
                     "cufence.stats()"},
-        {"guard_max=8G", "test: the option 'guard_max' is gone; write guard=MIN..MAX"},
+        {"guard_max=8G", "test: guard_max= is gone: write guard=MIN..MAX"},
+        {"trace=a.jsonl", "test: trace= is gone: save_values= in both runs, and numpy compare them (`cufence docs values`)"},
         {"uaf=strict,align=4,nonsense=1", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -265,7 +255,8 @@ TEST(names_that_are_gone_or_not_for_users_are_not_found_by_a_part)
     assert_non_null(options_find("arena", 5, &is_exact)); /* not for users: only by its whole name */
     assert_true(is_exact);
     assert_null(options_find("aren", 4, &is_exact));
-    assert_null(options_gone("stats_m", 7));
+    assert_null(gone_instead(GONE_OPTION, "stats_m", 7));
+    assert_null(gone_instead(GONE_COMMAND, "stats", 5));
 }
 
 TEST(later_texts_win_and_empty_ones_are_fine)

@@ -239,7 +239,7 @@ TEST_WITH(a_wrong_command_line_is_told, NULL, forget)
         {"run", "--json", "a,b", "true"},
         {"run", "--json", "", "true"},
         {"run", "--json", "/nonexistent/x.json", "true"},
-        {"run", "--trace", "/dev/null/x", "true"},
+        {"run", "--trace", "a.jsonl", "true"},
         {"run", "--keep", "/dev/null/x", "true"},
         {"run", "--save_values", "*=/dev/null", "true"},
         {"run", "--estimate", "--require-guarded", "true"},

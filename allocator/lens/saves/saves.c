@@ -4,7 +4,7 @@
 #include "base/output.h"
 #include "base/tally.h"
 #include "bundles.h"
-#include "lens/trace/events.h"
+#include "lens/events/events.h"
 #include "lens/values/names.h"
 #include "lens/values/types.h"
 
@@ -156,12 +156,12 @@ static void put_launch(const struct visit *visit, const char *folder)
 {
     static const struct hashing none;
     char path[1400];
-    struct trace_event event = events_make(visit, &none, NULL);
+    struct seen_event event = events_make(visit, &none, NULL);
     snprintf(path, sizeof path, "%s/launch.json", folder);
     int fd = files_create(path);
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (file)
-        trace_event_write(file, &event);
+        seen_event_write(file, &event);
     if (!file || fclose(file) != 0)
         saved_fail(path);
 }

@@ -78,10 +78,9 @@ static struct visit_context *prepare(struct context *context)
     int is_ready = made && made->ready == users;
     lock_release(&jobs.lock);
     if (!is_ready && !__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
-        output_say(
-            "cufence: the driver does not load cufence's kernels on device %d: values, traces and checks of launches there "
-            "are left out\n",
-            context->device);
+        output_say("cufence: the driver does not load cufence's kernels on device %d: values and checks of launches there "
+                   "are left out\n",
+                   context->device);
     return is_ready ? made : NULL;
 }
 

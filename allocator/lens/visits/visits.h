@@ -2,7 +2,7 @@
  * Visits to launches: work of ours on a launch's own stream, before and after it, whose results go through pinned host memory
  * to a thread of ours, in order. The program is never synchronised.
  *
- * A user (values, trace, ...) says which launches it wants, how much memory it needs for its results, submits kernels and
+ * A user (values, nan, ...) says which launches it wants, how much memory it needs for its results, submits kernels and
  * copies, and later gets the results. A visit costs what its users submit, and one small kernel that says that all of it is
  * done. Launches that no user wants cost a look-up. Nothing is submitted to a stream that is capturing; what is captured is
  * remembered, and the launches of the graph are visited as a whole.

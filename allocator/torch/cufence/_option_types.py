@@ -37,7 +37,6 @@ class Options(TypedDict, total=False):
     keep: str | PathLike[str]
     save_max: int | str
     save_values: str
-    trace: str | PathLike[str]
     every: int | str
     values: str
     values_type: str

@@ -2,13 +2,6 @@
 
 #include "base/thread.h"
 
-static size_t kinds = 1; /* constant after the start */
-
-void hashing_fold(void)
-{
-    kinds = 2;
-}
-
 static size_t group_size(const struct hashing *hashing, size_t first)
 {
     return hashing->count - first < HASH_RANGES ? hashing->count - first : HASH_RANGES;
@@ -48,7 +41,6 @@ const struct hashing *hashing_plan(const struct visit *visit)
     if (!hashing)
         return &nothing;
     hashing->count = hashing->sums = 0;
-    hashing->kinds = kinds;
     add_buffers(hashing, visit);
     for (size_t first = 0; first < hashing->count; first += HASH_RANGES) {
         hashing->first_sums[first / HASH_RANGES] = hashing->sums;
@@ -59,7 +51,7 @@ const struct hashing *hashing_plan(const struct visit *visit)
 
 void hashing_submit(const struct hashing *hashing, struct visit_part *part, unsigned kernel, uint64_t *sums)
 {
-    for (size_t kind = 0; kind < hashing->kinds; kind++, sums += hashing->sums)
+    for (size_t kind = 0; kind < HASHING_KINDS; kind++, sums += hashing->sums)
         for (size_t first = 0; first < hashing->count && part->failure == CUDA_SUCCESS; first += HASH_RANGES)
             part->failure =
                 hash_launch(part->functions[kernel], part->visit->handle, &hashing->ranges[first], group_size(hashing, first),
@@ -70,7 +62,7 @@ int hashing_result(const struct hashing *hashing, const struct visit *visit, siz
                    uint64_t *hash)
 {
     size_t i = find(hashing, key_of(visit, index));
-    if (i == hashing->count || (is_folded && hashing->kinds < 2))
+    if (i == hashing->count)
         return 0;
     *hash = hash_result(&hashing->ranges[i], sums + (is_folded ? hashing->sums : 0) + hashing->first_sums[i / HASH_RANGES]);
     return 1;

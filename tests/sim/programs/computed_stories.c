@@ -1,21 +1,12 @@
-/* Two runs of one program that differ in one thing, for `cufence diff`: `traced`, with what differs in TRACED. */
+/* Launches whose buffers are saved, for tests/python/test_saved.py. */
 #include "program.h"
-
-#include <unistd.h>
 
 enum { COUNT = 1000 };
 
 struct wide {
     uint64_t first;
     float factor;
-    uint32_t unused; /* its bytes are of no account */
 };
-
-static int is_variant(const char *name)
-{
-    const char *variant = getenv("TRACED");
-    return variant && !strcmp(variant, name);
-}
 
 /* ---- kernels ---- */
 
@@ -28,22 +19,20 @@ static void scale(const cusim_thread *thread, void *const *arguments)
         to[i] = from[i] * *(const float *)arguments[3];
 }
 
-/* As several blocks would add to one number: in an order that the run decides. */
 static void sum(const cusim_thread *thread, void *const *arguments)
 {
     const float *from = *(const float *const *)arguments[0];
     float *to = *(float *const *)arguments[1], total = 0;
     int count = *(const int *)arguments[2];
     for (int i = 0; i < count; i++)
-        total += from[is_variant("atomic") ? count - 1 - i : i];
+        total += from[i];
     *to += total;
 }
 
-/* Whoever comes last wins. */
 static void race(const cusim_thread *thread, void *const *arguments)
 {
     float *to = *(float *const *)arguments[0];
-    to[7] = is_variant("race") ? 2.0f : 1.0f;
+    to[7] = 1.0f;
 }
 
 static void with_struct(const cusim_thread *thread, void *const *arguments)
@@ -73,7 +62,6 @@ static void register_all(void)
     static const size_t of_scale[] = {8, 8, 4, 4}, of_sum[] = {8, 8, 4}, of_race[] = {8},
                         of_struct[] = {sizeof(struct wide), 8};
     add("_Z5scalePKfPfjf", scale, of_scale, 4);
-    add("another_scale", scale, of_scale, 4);
     add("sum", sum, of_sum, 3);
     add("race", race, of_race, 1);
     add("with_struct", with_struct, of_struct, 2);
@@ -84,21 +72,7 @@ static void fill(CUdeviceptr to)
     static float numbers[COUNT];
     for (int i = 0; i < COUNT; i++)
         numbers[i] = 0.1f * (float)i * (i % 3 ? 1.0f : 1e4f);
-    if (is_variant("copy"))
-        numbers[500] += 1;
     MUST(cu.cuMemcpyHtoD(to, numbers, sizeof numbers));
-}
-
-/* Memory that was used before comes with its bytes, and at other addresses than otherwise. */
-static void use_memory(void)
-{
-    CUdeviceptr used[5];
-    for (int i = 0; i < 5; i++) {
-        MUST(cu.cuMemAlloc(&used[i], COUNT * sizeof(float)));
-        MUST(cu.cuMemsetD8(used[i], (unsigned char)(17 * i + 1), COUNT * sizeof(float)));
-    }
-    for (int i = 0; i < 5; i++)
-        MUST(cu.cuMemFree(used[i]));
 }
 
 static void launch(CUfunction function, unsigned blocks, CUstream stream, void **arguments)
@@ -106,18 +80,16 @@ static void launch(CUfunction function, unsigned blocks, CUstream stream, void *
     MUST(cu.cuLaunchKernel(function, blocks, 1, 1, 128, 1, 1, 0, stream, arguments, NULL));
 }
 
-STORY(traced)
+STORY(computed)
 {
     CUmodule module;
     CUdeviceptr a, b, c;
     uint32_t size = COUNT;
-    float factor = is_variant("constant") ? 2.5f : 2.0f, total = 0;
-    struct wide wide = {.factor = is_variant("struct") ? 3.0f : 4.0f, .unused = (uint32_t)getpid() & 0xfff};
+    float factor = 2.0f, total = 0;
+    struct wide wide = {.factor = 4.0f};
     driver_find();
     register_all();
     start();
-    if (is_variant("addresses"))
-        use_memory();
     MUST(cu.cuModuleLoadData(&module, "an image"));
     CUstream other = new_stream();
     MUST(cu.cuMemAlloc(&a, COUNT * sizeof(float)));
@@ -125,18 +97,15 @@ STORY(traced)
     MUST(cu.cuMemAlloc(&c, 64));
     fill(a);
     MUST(cu.cuMemsetD8(c, 0, 64));
-    launch(function_of(module, is_variant("kernel") ? "another_scale" : "_Z5scalePKfPfjf"), is_variant("grid") ? 9 : 8, NULL,
-           (void *[]){&a, &b, &size, &factor});
+    launch(function_of(module, "_Z5scalePKfPfjf"), 8, NULL, (void *[]){&a, &b, &size, &factor});
     launch(function_of(module, "race"), 1, NULL, (void *[]){&b});
     launch(function_of(module, "with_struct"), 1, NULL, (void *[]){&wide, &b});
     launch(function_of(module, "sum"), 1, NULL, (void *[]){&b, &c, &size});
     MUST(cu.cuCtxSynchronize());
-    for (int i = 0; i < (is_variant("longer") ? 3 : 2); i++)
+    for (int i = 0; i < 2; i++)
         launch(function_of(module, "race"), 1, other, (void *[]){&a});
     MUST(cu.cuCtxSynchronize());
     MUST(cu.cuMemcpyDtoH(&total, c, sizeof total));
     printf("total %g\n", (double)total);
-    if (is_variant("end"))
-        _exit(0);
     return 0;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const trace_kinds[] = {"launch", "graph", "copy", "set", "end", NULL};
+const char *const seen_kinds[] = {"launch", "graph", "copy", "set", "end", NULL};
 
 /* A string with its quotes. Most are plain, and then nothing is allocated. */
 static void put_text(FILE *out, const char *text)
@@ -44,7 +44,7 @@ static void put_hash(FILE *out, const char *name, int has, uint64_t hash)
         fprintf(out, ",\"%s\":\"%016" PRIx64 "\"", name, hash);
 }
 
-static void put_buffer(FILE *out, const struct trace_buffer *buffer)
+static void put_buffer(FILE *out, const struct seen_buffer *buffer)
 {
     fputs("{\"buffer\":", out);
     put_text(out, buffer->name);
@@ -61,7 +61,7 @@ static void put_buffer(FILE *out, const struct trace_buffer *buffer)
     fputc('}', out);
 }
 
-static void put_scalar(FILE *out, const struct trace_scalar *scalar)
+static void put_scalar(FILE *out, const struct seen_scalar *scalar)
 {
     fputc('{', out);
     if (scalar->argument >= 0)
@@ -71,7 +71,7 @@ static void put_scalar(FILE *out, const struct trace_scalar *scalar)
     fputc('}', out);
 }
 
-static void put_arguments(FILE *out, const struct trace_event *event)
+static void put_arguments(FILE *out, const struct seen_event *event)
 {
     fputs(",\"scalars\":[", out);
     for (size_t i = 0; i < event->scalar_count; i++) {
@@ -86,10 +86,10 @@ static void put_arguments(FILE *out, const struct trace_event *event)
     fputc(']', out);
 }
 
-void trace_event_write(FILE *out, const struct trace_event *event)
+void seen_event_write(FILE *out, const struct seen_event *event)
 {
-    fprintf(out, "{\"event\":\"%s\",\"number\":%" PRIu64, trace_kinds[event->kind], event->number);
-    if (event->kind == TRACE_END) {
+    fprintf(out, "{\"event\":\"%s\",\"number\":%" PRIu64, seen_kinds[event->kind], event->number);
+    if (event->kind == SEEN_END) {
         fprintf(out, ",\"missed\":%" PRIu64 "}\n", event->missed);
         return;
     }
@@ -99,7 +99,7 @@ void trace_event_write(FILE *out, const struct trace_event *event)
     put_member(out, "name", event->name);
     put_member(out, "symbol", event->symbol);
     put_member(out, "place", event->place);
-    if (event->kind == TRACE_LAUNCH) {
+    if (event->kind == SEEN_LAUNCH) {
         put_three(out, "grid", event->grid);
         put_three(out, "block", event->block);
         fprintf(out, ",\"shared\":%" PRIu32, event->shared);
@@ -108,17 +108,9 @@ void trace_event_write(FILE *out, const struct trace_event *event)
     fputs("}\n", out);
 }
 
-void trace_header_write(FILE *out, const struct trace_header *header)
+void seen_header_write(FILE *out, const struct seen_header *header)
 {
-    fprintf(out, "{\"trace\":%d", TRACE_VERSION);
-    put_member(out, "cufence", header->cufence);
-    put_member(out, "device", header->device);
-    fprintf(out, ",\"compute\":%" PRIu32 ",\"driver\":%" PRIu32, header->compute, header->driver);
-    put_member(out, "program", header->program);
-    put_member(out, "options", header->options);
-    put_member(out, "filter", header->filter);
+    fprintf(out, "{\"seen\":%d", SEEN_VERSION);
     put_member(out, "fill", header->fill);
-    if (header->every > 1)
-        fprintf(out, ",\"every\":%" PRIu64, header->every);
     fputs("}\n", out);
 }

@@ -1,5 +1,5 @@
-/* The events of two traces, paired stream by stream. */
-#include "diff.h"
+/* The events of two runs, paired stream by stream. */
+#include "uninit_runs.h"
 
 #include "base/list.h"
 #include "base/text.h"
@@ -12,7 +12,7 @@ enum { MOST_STREAMS = 65536 };
 
 /* Events of one side that wait for their counterparts: a ring. */
 struct waiting {
-    struct trace_at *all;
+    struct seen_at *all;
     size_t room, first, count;
 };
 
@@ -20,7 +20,6 @@ struct diff_stream {
     uint64_t number;
     int side; /* of those that wait */
     struct waiting waiting;
-    struct trace_at before[DIFF_CONTEXT][DIFF_SIDES];
     int is_lost; /* the events fit together no more */
 };
 
@@ -29,31 +28,13 @@ static cufence_status no_memory(struct problem *problem)
     return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
 }
 
-/* A trace that leaves out other launches than the other cannot be compared with it, event by event. */
-static cufence_status check_launches(const struct trace_file *a, const struct trace_file *b, struct problem *problem)
-{
-    const struct trace_header *of[DIFF_SIDES] = {&a->header, &b->header};
-    char text[DIFF_SIDES][96];
-    if (trace_has_same_launches(of[DIFF_A], of[DIFF_B]))
-        return CUFENCE_OK;
-    for (int i = 0; i < DIFF_SIDES; i++) {
-        snprintf(text[i], sizeof text[i], "launches=%.48s,every=%" PRIu64, of[i]->filter, of[i]->every > 1 ? of[i]->every : 1);
-        text_make_plain(text[i]);
-    }
-    return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED,
-                       "A has %s and B has %s: they leave out different launches; trace both runs with the same", text[DIFF_A],
-                       text[DIFF_B]);
-}
-
 cufence_status diff_open(struct diff *diff, const char *a, const char *b, struct problem *problem)
 {
-    cufence_status status = trace_file_open(&diff->files[DIFF_A], a, problem);
+    cufence_status status = seen_file_open(&diff->files[DIFF_A], a, problem);
     if (status == CUFENCE_OK)
-        status = trace_file_open(&diff->files[DIFF_B], b, problem);
-    if (status == CUFENCE_OK)
-        status = check_launches(&diff->files[DIFF_A], &diff->files[DIFF_B], problem);
-    if (status == CUFENCE_OK && trace_has_two_fills(&diff->files[DIFF_A].header, &diff->files[DIFF_B].header))
-        diff->ignored |= TRACE_TWO_FILLS;
+        status = seen_file_open(&diff->files[DIFF_B], b, problem);
+    if (status == CUFENCE_OK && seen_has_two_fills(&diff->files[DIFF_A].header, &diff->files[DIFF_B].header))
+        diff->how = SEEN_TWO_FILLS;
     diff->found = status == CUFENCE_OK ? calloc(diff->most + 1, sizeof *diff->found) : NULL;
     return status == CUFENCE_OK && !diff->found ? no_memory(problem) : status;
 }
@@ -61,7 +42,7 @@ cufence_status diff_open(struct diff *diff, const char *a, const char *b, struct
 void diff_close(struct diff *diff)
 {
     for (int i = 0; i < DIFF_SIDES; i++)
-        trace_file_close(&diff->files[i]);
+        seen_file_close(&diff->files[i]);
     for (size_t i = 0; i < diff->stream_count; i++)
         free(diff->streams[i].waiting.all);
     free(diff->streams);
@@ -76,7 +57,7 @@ static cufence_status find_stream(struct diff *diff, uint64_t number, struct dif
     while (at < diff->stream_count && diff->streams[at].number != number)
         at++;
     if (at == MOST_STREAMS)
-        return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "a trace has more than %d streams", MOST_STREAMS);
+        return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "a run has more than %d streams", MOST_STREAMS);
     if (at == diff->stream_count) {
         if (!list_make_room(&diff->streams, at, sizeof *diff->streams))
             return no_memory(problem);
@@ -86,11 +67,11 @@ static cufence_status find_stream(struct diff *diff, uint64_t number, struct dif
     return CUFENCE_OK;
 }
 
-static int wait_for_other(struct waiting *waiting, struct trace_at at)
+static int wait_for_other(struct waiting *waiting, struct seen_at at)
 {
     if (waiting->count == waiting->room) {
         size_t room = waiting->room ? 2 * waiting->room : 64;
-        struct trace_at *grown = malloc(room * sizeof *grown);
+        struct seen_at *grown = malloc(room * sizeof *grown);
         if (!grown)
             return 0;
         for (size_t i = 0; i < waiting->count; i++)
@@ -102,14 +83,14 @@ static int wait_for_other(struct waiting *waiting, struct trace_at at)
     return 1;
 }
 
-static struct trace_at oldest(const struct waiting *waiting)
+static struct seen_at oldest(const struct waiting *waiting)
 {
     return waiting->all[waiting->first];
 }
 
-static struct trace_at take_oldest(struct waiting *waiting)
+static struct seen_at take_oldest(struct waiting *waiting)
 {
-    struct trace_at at = oldest(waiting);
+    struct seen_at at = oldest(waiting);
     waiting->first = (waiting->first + 1) % waiting->room;
     waiting->count--;
     return at;
@@ -138,56 +119,47 @@ static void keep(struct diff *diff, const struct diff_found *found)
         diff->found_count++;
 }
 
-static void note_equal(struct diff_stream *stream, const struct trace_at at[DIFF_SIDES])
-{
-    memmove(stream->before[1], stream->before[0], (DIFF_CONTEXT - 1) * sizeof stream->before[0]);
-    memcpy(stream->before[0], at, sizeof stream->before[0]);
-}
-
 static void note(struct diff *diff, struct diff_stream *stream, struct diff_found *found)
 {
     found->stream = stream->number;
-    memcpy(found->before, stream->before, sizeof found->before);
     memcpy(found->copied, diff->copied, sizeof found->copied);
     keep(diff, found);
 }
 
 /* A copy to the host reads a buffer, and writes none. */
-static int is_fresh_copy(const struct diff *diff, const struct trace_event *a, const struct trace_event *b)
+static int is_fresh_copy(const struct diff *diff, const struct seen_event *a, const struct seen_event *b)
 {
     size_t index = 0, written = 0;
     for (size_t i = 0; i < a->buffer_count; i++)
         written += (size_t)a->buffers[i].has_after;
-    return diff->ignored & TRACE_TWO_FILLS && a->kind == TRACE_COPY && !written && trace_next_fresh(a, b, &index);
+    return diff->how & SEEN_TWO_FILLS && a->kind == SEEN_COPY && !written && seen_next_fresh(a, b, &index);
 }
 
-static void compare(struct diff *diff, struct diff_stream *stream, const struct trace_event *events[DIFF_SIDES],
-                    const struct trace_at at[DIFF_SIDES])
+static void compare(struct diff *diff, struct diff_stream *stream, const struct seen_event *events[DIFF_SIDES],
+                    const struct seen_at at[DIFF_SIDES])
 {
     struct diff_found found = {0};
-    diff->compared++;
     memcpy(found.at, at, sizeof found.at);
-    found.what = trace_compare(events[DIFF_A], diff->files[DIFF_A].writers, at[DIFF_A].line, events[DIFF_B],
-                               diff->files[DIFF_B].writers, at[DIFF_B].line, diff->ignored);
+    found.what = seen_compare(events[DIFF_A], diff->files[DIFF_A].writers, at[DIFF_A].line, events[DIFF_B],
+                              diff->files[DIFF_B].writers, at[DIFF_B].line, diff->how);
     size_t index = 0;
     found.launch = events[DIFF_A]->launch;
-    found.has_fresh = found.what.kind != TRACE_EQUAL && trace_next_fresh(events[DIFF_A], events[DIFF_B], &index);
-    if (found.what.kind != TRACE_EQUAL)
+    found.has_fresh = found.what.kind != SEEN_EQUAL && seen_next_fresh(events[DIFF_A], events[DIFF_B], &index);
+    if (found.what.kind != SEEN_EQUAL)
         note(diff, stream, &found);
     else if (is_fresh_copy(diff, events[DIFF_A], events[DIFF_B]))
         memcpy(diff->copied, at, sizeof found.at);
-    stream->is_lost = found.what.kind == TRACE_OTHER_KERNEL;
-    note_equal(stream, at);
+    stream->is_lost = found.what.kind == SEEN_OTHER_KERNEL;
 }
 
 /* ---- both files ---- */
 
-static cufence_status pair(struct diff *diff, int side, const struct trace_event *event, struct trace_at at,
+static cufence_status pair(struct diff *diff, int side, const struct seen_event *event, struct seen_at at,
                            struct problem *problem)
 {
     struct diff_stream *stream;
-    struct trace_event other;
-    struct trace_at both[DIFF_SIDES];
+    struct seen_event other;
+    struct seen_at both[DIFF_SIDES];
     cufence_status status = find_stream(diff, event->stream, &stream, problem);
     if (status != CUFENCE_OK || stream->is_lost)
         return status;
@@ -197,21 +169,21 @@ static cufence_status pair(struct diff *diff, int side, const struct trace_event
     }
     both[side] = at;
     both[!side] = take_oldest(&stream->waiting);
-    status = trace_file_again(&diff->files[!side], both[!side], &other, problem);
+    status = seen_file_again(&diff->files[!side], both[!side], &other, problem);
     if (status != CUFENCE_OK)
         return status;
-    const struct trace_event *events[DIFF_SIDES] = {side == DIFF_A ? event : &other, side == DIFF_A ? &other : event};
+    const struct seen_event *events[DIFF_SIDES] = {side == DIFF_A ? event : &other, side == DIFF_A ? &other : event};
     compare(diff, stream, events, both);
-    trace_event_free(&other);
+    seen_event_free(&other);
     return CUFENCE_OK;
 }
 
 /* Most runs do the same in the same order: then both events are at hand. Returns 0 if something waits in their stream. */
-static int pair_at_once(struct diff *diff, const struct trace_event events[DIFF_SIDES], const struct trace_at at[DIFF_SIDES],
+static int pair_at_once(struct diff *diff, const struct seen_event events[DIFF_SIDES], const struct seen_at at[DIFF_SIDES],
                         cufence_status *status, struct problem *problem)
 {
     struct diff_stream *stream;
-    const struct trace_event *both[DIFF_SIDES] = {&events[DIFF_A], &events[DIFF_B]};
+    const struct seen_event *both[DIFF_SIDES] = {&events[DIFF_A], &events[DIFF_B]};
     *status = find_stream(diff, events[DIFF_A].stream, &stream, problem);
     if (*status != CUFENCE_OK)
         return 1;
@@ -225,11 +197,11 @@ static int pair_at_once(struct diff *diff, const struct trace_event events[DIFF_
 /* Takes the next event of each file. */
 static cufence_status advance(struct diff *diff, struct problem *problem)
 {
-    struct trace_event events[DIFF_SIDES] = {{0}, {0}};
-    struct trace_at at[DIFF_SIDES];
+    struct seen_event events[DIFF_SIDES] = {{0}, {0}};
+    struct seen_at at[DIFF_SIDES];
     cufence_status status = CUFENCE_OK;
     for (int i = 0; i < DIFF_SIDES && status == CUFENCE_OK; i++)
-        status = trace_file_next(&diff->files[i], &events[i], &at[i], problem);
+        status = seen_file_next(&diff->files[i], &events[i], &at[i], problem);
     int are_alike = status == CUFENCE_OK && events[DIFF_A].stream && events[DIFF_A].stream == events[DIFF_B].stream;
     if (!are_alike || !pair_at_once(diff, events, at, &status, problem)) {
         for (int i = 0; i < DIFF_SIDES && status == CUFENCE_OK; i++)
@@ -237,7 +209,7 @@ static cufence_status advance(struct diff *diff, struct problem *problem)
                 status = pair(diff, i, &events[i], at[i], problem);
     }
     for (int i = 0; i < DIFF_SIDES; i++)
-        trace_event_free(&events[i]);
+        seen_event_free(&events[i]);
     return status;
 }
 
@@ -260,7 +232,7 @@ static void note_rest(struct diff *diff)
 {
     for (size_t i = 0; i < diff->stream_count; i++) {
         struct diff_stream *stream = &diff->streams[i];
-        struct diff_found found = {.what = {.kind = TRACE_LONGER, .index = SIZE_MAX}, .more = stream->waiting.count};
+        struct diff_found found = {.what = {.kind = SEEN_LONGER, .index = SIZE_MAX}};
         if (!stream->waiting.count || stream->is_lost)
             continue;
         found.at[stream->side] = oldest(&stream->waiting);
@@ -288,7 +260,7 @@ cufence_status diff_show(struct diff *diff, const struct diff_found *found, stru
     *shown = (struct diff_shown){.found = found};
     for (int i = 0; i < DIFF_SIDES && status == CUFENCE_OK; i++)
         if (found->at[i].line)
-            status = trace_file_again(&diff->files[i], found->at[i], &shown->events[i], problem);
+            status = seen_file_again(&diff->files[i], found->at[i], &shown->events[i], problem);
     if (status != CUFENCE_OK)
         diff_hide(shown);
     return status;
@@ -297,19 +269,19 @@ cufence_status diff_show(struct diff *diff, const struct diff_found *found, stru
 void diff_hide(struct diff_shown *shown)
 {
     for (int i = 0; i < DIFF_SIDES; i++)
-        trace_event_free(&shown->events[i]);
+        seen_event_free(&shown->events[i]);
 }
 
-const struct diff_kind diff_kinds[TRACE_DIFFERENCES] = {
-    [TRACE_EQUAL] = {"none", "equal"},
-    [TRACE_OTHER_KERNEL] = {"kernel", "another kernel"},
-    [TRACE_OTHER_GRID] = {"grid", "another grid"},
-    [TRACE_OTHER_PLACE] = {"place", "launched at another place"},
-    [TRACE_OTHER_SCALAR] = {"scalar", "another argument"},
-    [TRACE_OTHER_POINTER] = {"pointer", "a pointer to something else"},
-    [TRACE_OTHER_INPUT] = {"input", "other inputs"},
-    [TRACE_OTHER_COPY] = {"copy", "the program has copied or set other bytes"},
-    [TRACE_OTHER_STRUCT] = {"struct", "equal inputs, another argument, other outputs"},
-    [TRACE_OTHER_OUTPUT] = {"output", "equal inputs and other outputs"},
-    [TRACE_LONGER] = {"longer", "one run goes on"},
+const char *const diff_kinds[SEEN_DIFFERENCES] = {
+    [SEEN_EQUAL] = "equal",
+    [SEEN_OTHER_KERNEL] = "another kernel",
+    [SEEN_OTHER_GRID] = "another grid",
+    [SEEN_OTHER_PLACE] = "launched at another place",
+    [SEEN_OTHER_SCALAR] = "another argument",
+    [SEEN_OTHER_POINTER] = "a pointer to something else",
+    [SEEN_OTHER_INPUT] = "other inputs",
+    [SEEN_OTHER_COPY] = "the program has copied or set other bytes",
+    [SEEN_OTHER_STRUCT] = "equal inputs, another argument, other outputs",
+    [SEEN_OTHER_OUTPUT] = "equal inputs and other outputs",
+    [SEEN_LONGER] = "one run goes on",
 };

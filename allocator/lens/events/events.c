@@ -6,12 +6,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { SCALARS = TRACE_ARGUMENTS, BUFFERS = HASHING_RANGES, TEXT = 1 << 19 };
+enum { SCALARS = SEEN_ARGUMENTS, BUFFERS = HASHING_RANGES, TEXT = 1 << 19 };
 
 /* Of the latest event; used by the visits' thread alone. */
 static struct {
-    struct trace_scalar scalars[SCALARS];
-    struct trace_buffer buffers[BUFFERS];
+    struct seen_scalar scalars[SCALARS];
+    struct seen_buffer buffers[BUFFERS];
     char text[TEXT];
     size_t text_used;
 } made;
@@ -49,7 +49,7 @@ static const char *small_value(const uint8_t *bytes, uint32_t size)
     uint64_t word = 0;
     memcpy(&word, bytes, size);
     if (size == 8 && is_address(word))
-        return TRACE_ADDRESS;
+        return SEEN_ADDRESS;
     snprintf(text, sizeof text, "0x%" PRIx64, word);
     return keep_text(text);
 }
@@ -83,7 +83,7 @@ static size_t take_scalars(const struct visit *visit)
     const struct launch_function *function = visit->function;
     if (function && !function->has_layout && visit->argument_bytes) {
         uint32_t size = (uint32_t)visit->argument_bytes;
-        made.scalars[0] = (struct trace_scalar){-1, size, large_value(visit, -1, visit->arguments, size)};
+        made.scalars[0] = (struct seen_scalar){-1, size, large_value(visit, -1, visit->arguments, size)};
         return 1;
     }
     for (uint32_t i = 0; function && i < function->argument_count && count < SCALARS; i++) {
@@ -94,17 +94,17 @@ static size_t take_scalars(const struct visit *visit)
         const uint8_t *bytes = visit->arguments + argument.offset;
         const char *value =
             argument.size <= 8 ? small_value(bytes, argument.size) : large_value(visit, (int)i, bytes, argument.size);
-        made.scalars[count++] = (struct trace_scalar){(int)i, argument.size, value};
+        made.scalars[count++] = (struct seen_scalar){(int)i, argument.size, value};
     }
     return count;
 }
 
 /* sums: of before, then of after; of a copy, after alone. What a copy reads has been the same before. */
 static void take_hashes(const struct visit *visit, size_t index, const struct hashing *hashing, const uint64_t *sums,
-                        struct trace_buffer *buffer)
+                        struct seen_buffer *buffer)
 {
     int is_read = visit->copy && index >= visit->written_count;
-    const uint64_t *after = sums + (visit->copy ? 0 : hashing->sums * hashing->kinds);
+    const uint64_t *after = sums + (visit->copy ? 0 : hashing->sums * HASHING_KINDS);
     if (!visit->copy || is_read) {
         buffer->has_before = hashing_result(hashing, visit, index, sums, 0, &buffer->before);
         buffer->has_folded_before = hashing_result(hashing, visit, index, sums, 1, &buffer->folded_before);
@@ -115,16 +115,16 @@ static void take_hashes(const struct visit *visit, size_t index, const struct ha
     }
 }
 
-static struct trace_buffer buffer_of(const struct visit *visit, const struct reached *reached)
+static struct seen_buffer buffer_of(const struct visit *visit, const struct reached *reached)
 {
     char name[NAME_BYTES];
     names_buffer(reached->range.id, name);
-    return (struct trace_buffer){.argument = visit->graph ? -1 : reached->argument,
-                                 .at = visit->graph ? 0 : reached->at,
-                                 .name = keep_text(name),
-                                 .size = reached->range.size,
-                                 .offset = visit->graph ? 0 : reached->pointer - reached->range.address,
-                                 .bytes = visit->copy ? reached->bytes : reached->range.size};
+    return (struct seen_buffer){.argument = visit->graph ? -1 : reached->argument,
+                                .at = visit->graph ? 0 : reached->at,
+                                .name = keep_text(name),
+                                .size = reached->range.size,
+                                .offset = visit->graph ? 0 : reached->pointer - reached->range.address,
+                                .bytes = visit->copy ? reached->bytes : reached->range.size};
 }
 
 /* sums: NULL if there are none. */
@@ -149,28 +149,28 @@ static const char *name_of(const struct launch_function *function)
     return names ? names->demangled : function->name;
 }
 
-static enum trace_kind kind_of(const struct visit *visit)
+static enum seen_kind kind_of(const struct visit *visit)
 {
     if (visit->copy)
-        return strncmp(visit->copy, "cuMemset", strlen("cuMemset")) == 0 ? TRACE_SET : TRACE_COPY;
-    return visit->function ? TRACE_LAUNCH : TRACE_GRAPH;
+        return strncmp(visit->copy, "cuMemset", strlen("cuMemset")) == 0 ? SEEN_SET : SEEN_COPY;
+    return visit->function ? SEEN_LAUNCH : SEEN_GRAPH;
 }
 
-struct trace_event events_make(const struct visit *visit, const struct hashing *hashing, const uint64_t *sums)
+struct seen_event events_make(const struct visit *visit, const struct hashing *hashing, const uint64_t *sums)
 {
-    struct trace_event event = {.kind = kind_of(visit),
-                                .number = visit->number,
-                                .launch = visit->copy ? 0 : visit->number,
-                                .stream = names_stream(visit),
-                                .device = visit->device,
-                                .name = visit->copy       ? visit->copy
-                                        : visit->function ? name_of(visit->function)
-                                                          : "",
-                                .symbol = visit->function ? visit->function->name : "",
-                                .place = names_place(visit),
-                                .shared = visit->shared_bytes,
-                                .buffers = made.buffers,
-                                .scalars = made.scalars};
+    struct seen_event event = {.kind = kind_of(visit),
+                               .number = visit->number,
+                               .launch = visit->copy ? 0 : visit->number,
+                               .stream = names_stream(visit),
+                               .device = visit->device,
+                               .name = visit->copy       ? visit->copy
+                                       : visit->function ? name_of(visit->function)
+                                                         : "",
+                               .symbol = visit->function ? visit->function->name : "",
+                               .place = names_place(visit),
+                               .shared = visit->shared_bytes,
+                               .buffers = made.buffers,
+                               .scalars = made.scalars};
     made.text_used = 0;
     memcpy(event.grid, visit->grid, sizeof event.grid);
     memcpy(event.block, visit->block, sizeof event.block);

@@ -1,0 +1,47 @@
+#include "gone.h"
+
+#include <string.h>
+
+#define COMPARE "save_values= in both runs, and numpy compare them (`cufence docs values`)"
+
+static const struct {
+    enum gone what;
+    const char *name, *instead;
+} gone[] = {
+    {GONE_OPTION, "stats", "call cufence_get_stats(), cufence_get_streams() or, in Python, cufence.stats()"},
+    {GONE_OPTION, "stats_ms", "call cufence_get_stats(), cufence_get_streams() or, in Python, cufence.stats()"},
+    {GONE_OPTION, "guard_max", "write guard=MIN..MAX"},
+    {GONE_OPTION, "history", "write remember=BUFFERS"},
+    {GONE_OPTION, "launches", "write remember=BUFFERS/LAUNCHES, such as remember=65536/16384"},
+    {GONE_OPTION, "poison", "write fill=FRESH/FREED, such as fill=off/nan"},
+    {GONE_OPTION, "exit_wait", "write wait_ms=EXIT"},
+    {GONE_OPTION, "witness_ms", "write wait_ms=EXIT/RERUN, such as wait_ms=1000/60000"},
+    {GONE_OPTION, "coredump", "write explain=off"},
+    {GONE_OPTION, "witness", "write explain=auto, explain=dump or explain=rerun"},
+    {GONE_OPTION, "usr1", "write live=usr1"},
+    {GONE_OPTION, "at_exit", "write live=exit"},
+    {GONE_OPTION, "leaks", "write live=leaks"},
+    {GONE_OPTION, "quiet", "write say=quiet"},
+    {GONE_OPTION, "verbose", "write say=verbose"},
+    {GONE_OPTION, "record", "write keep=FOLDER, or keep=dump=FOLDER without the memory"},
+    {GONE_OPTION, "save", "write keep=FOLDER"},
+    {GONE_OPTION, "trace", COMPARE},
+    {GONE_OPTION, "trace_filter", COMPARE},
+    {GONE_OPTION, "trace_every", COMPARE},
+    {GONE_COMMAND, "diff", COMPARE},
+    {GONE_OPTION, "nan_every", "write every=N"},
+    {GONE_OPTION, "values_out", "write values=LAUNCHES=FILE"},
+    {GONE_OPTION, "inf", "write nan=report+inf"},
+    {GONE_OPTION, "min_size", "write skip=smaller:BYTES"},
+    {GONE_OPTION, "suppress", "write known=FILE"},
+    {GONE_OPTION, "baseline", "write known=FILE"},
+    {GONE_OPTION, "save_replay", "write save_max=BYTES/LAUNCHES, such as save_max=4G/0"},
+};
+
+const char *gone_instead(enum gone what, const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        if (gone[i].what == what && strlen(gone[i].name) == length && !memcmp(name, gone[i].name, length))
+            return gone[i].instead;
+    return NULL;
+}
