@@ -136,7 +136,7 @@ static struct entry *make_entry(const struct interned_frame *frames, size_t coun
 static int tells_nothing(const struct code *code)
 {
     return strcmp(code->file, "__init__") == 0 || strncmp(code->file, "<frozen importlib", strlen("<frozen importlib")) == 0 ||
-           strstr(code->file, "/cufence/_") || strstr(code->file, "/cufence/adapters/");
+           strstr(code->file, "/cufence/_");
 }
 
 static uint32_t count_readable(const struct entry *entry)

@@ -31,21 +31,6 @@ CASES = [
     ),
     _nan("nan_compile", "triton_", story="nan_compile", output=["no NaN before: True", "NaN in column 5: True"],
          report=[r"nan_compile\.py:19\b", r"written at\s+\S+\.py:\d+"], seconds=400),
-    clean("tables_clean", ["finite: True"], story="triton_tables", arguments=["clean"], needs=TRITON, ways=HOOKED),
-    clean("tables_late", ["finite: True"], story="triton_tables", arguments=["late", "untold"], needs=TRITON, ways=HOOKED,
-          options={"nan": "report"}),
-    *(
-        Case(f"tables_{bug}", "triton_tables", [bug], status=86, needs=TRITON, ways=HOOKED, output=[f"finite: {bug != 'stale'}"],
-             report=[rf"\A==\d+== cufence: wrong row: attend is given a table whose element {words}\n", r"triton_tables\.py:{ATTENDED}\b"])
-        for bug, words in (("off_by_one", "1 is 64, and kv has rows 0 to 63"),
-                           ("other", "2 is row 5 of kv, which belongs to request 1, not to request 0"),
-                           ("stale", "1 is row 6 of kv, which is free, released by request 1"))
-    ),
-    _nan("tables_stale_untold", "attend", story="triton_tables", arguments=["stale", "untold"], output=["finite: False"],
-         report=["an input has rows that are"]),
-    Case("tables_early", "triton_tables", ["early", "untold"], status=86, needs=TRITON, ways=HOOKED, output=["finite: True"],
-         report=[r"\A==\d+== cufence: WRITE to a free region: 256 bytes changed, from byte 3840 of row 6 of kv on, in buffer #\d+",
-                 r"owner then +request 1\n", r"owner +request 2\n", r"write_token<<<\(1,1,1\), ", r"triton_tables\.py:{LATE}\b"]),
     Case("nan_stop", "nan_eager", ["log"], options={"nan": "stop"}, needs=TORCH, ways=HOOKED, report=["first NaN: "],
          error=["device-side assert triggered"]),
     *(

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import cases_cause
 import cases_freed
-import cases_pools
-import cases_regions
 import cases_rerun
 from harness import Case, Result, execute, marked_line, problems_of, problems_of_statistics
 from results import line, summary, write_json
@@ -76,7 +74,7 @@ def _past(buffer: int = 1) -> str:
 
 
 CASES = [
-    *(_program(f"{name}_{kind}", name, arguments=[kind], **facts) for name, table in (("freed", cases_freed), ("paged", cases_regions), ("pool", cases_pools)) for kind, facts in table.programs((SOURCES / f"{name}.cu").read_text())),
+    *(_program(f"freed_{kind}", "freed", arguments=[kind], **facts) for kind, facts in cases_freed.programs((SOURCES / "freed.cu").read_text())),
     *(
         _rerun(kind, _past(), rf"written +{bytes} bytes? past the end: ({value}).*re-run")
         for kind, bytes, value in (

@@ -52,15 +52,6 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3):
     return "captured"
 """
 
-CUPY = """
-import types
-allocator = "pool"
-def _set(what):
-    global allocator
-    allocator = what
-cuda = types.SimpleNamespace(set_allocator=_set, malloc_async="stream-ordered")
-"""
-
 FILES = {
     "torch/__init__.py": TORCH,
     "torch/cuda/__init__.py": CUDA,
@@ -68,7 +59,6 @@ FILES = {
     "torch/_inductor/__init__.py": "",
     "torch/_inductor/output_code.py": OUTPUT_CODE,
     "torch/_inductor/cudagraph_trees.py": TREES,
-    "cupy/__init__.py": CUPY,
 }
 
 COMPILE = """
@@ -237,46 +227,31 @@ assert torch.cuda.graphs.make_graphed_callables(model, ()) == "captured"
             r"^cufence: PyTorch 2\.11\.0\+standin allocates through its cudaMallocAsync back end: no CUDA graph trees, .*\n$",
         )
 
-    def test_cupy(self) -> None:
-        self.run_code("import cupy; assert cupy.allocator == 'stream-ordered', cupy.allocator")
-        self.run_code("import cupy", head="import cupy, cufence._patches as patches; patches.install()\n")
-
-    def test_old_cupy(self) -> None:
-        path = self.folder / "cupy" / "__init__.py"
-        path.write_text(path.read_text().replace(', malloc_async="stream-ordered"', ""))
-        self.run_code("import cupy; assert cupy.allocator is None, cupy.allocator")
-
-    def test_imported_before(self) -> None:
-        code = "import cupy, cufence._patches as patches; patches.install(); assert cupy.allocator == 'stream-ordered'"
-        self.run_code(code, head="")
-
     def test_module_is_as_it_was(self) -> None:
         self.run_code(
             """
-            import cupy, importlib, inspect, sys
-            assert "exec_module" not in vars(cupy.__loader__) and cupy.__spec__.loader is cupy.__loader__
-            assert "def _set" in inspect.getsource(cupy)
-            cupy.allocator = "pool"
-            importlib.reload(cupy)
-            assert cupy.allocator == "stream-ordered"
+            import importlib, inspect, sys, torch.cuda.graphs as graphs
+            assert "exec_module" not in vars(graphs.__loader__) and graphs.__spec__.loader is graphs.__loader__
+            assert "captured" in inspect.getsource(graphs)
+            del graphs.make_graphed_callables
+            importlib.reload(graphs)
+            assert graphs.make_graphed_callables.cufence_before
             patches.install()
             assert sum(type(finder).__name__ == "_Finder" for finder in sys.meta_path) == 1
             """
         )
 
     def test_not_there(self) -> None:
-        (self.folder / "cupy" / "__init__.py").unlink()
-        (self.folder / "cupy").rmdir()
         self.run_code(
             """
             try:
-                import cupy
+                import warp
             except ModuleNotFoundError as error:
-                assert error.name == "cupy"
+                assert error.name == "warp"
             """
         )
 
     def test_errors_of_the_module(self) -> None:
-        (self.folder / "cupy" / "__init__.py").write_text("raise ImportError('no driver')\n")
-        done = self.run_it("import cufence._patches as patches; patches.install()\nimport cupy")
+        standin.write_files(self.folder, {"warp/__init__.py": "raise ImportError('no driver')\n"})
+        done = self.run_it("import cufence._patches as patches; patches.install()\nimport warp")
         self.assertRegex(done.stderr.strip(), r"ImportError: no driver$")

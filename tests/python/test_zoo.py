@@ -121,10 +121,6 @@ class Verdicts(standin.InFolder):
         nan = {"kind": "first NaN", "nan": {"kernel": "log_of"}, "buffer": {"id": 2, "size": 400000}}
         self.assertEqual(self.verdict("nan log", "own", 86, "", nan), ("found", {"buffer", "kernel"}))
         self.assertEqual(self.verdict("nan log", "own", 86, "", {"kind": "first NaN", "nan": {"kernel": "pass_on"}})[0], "elsewhere")
-        late = {"kind": "write to a free region", "region": {"bytes": 1000}, "slack": {"launches": {"list": [{"symbol": "fill"}, {"symbol": "fill"}]}}}
-        self.assertEqual(self.verdict("pool late", "run", 86, "", late), ("found", {"buffer", "kernel"}))
-        late["slack"]["launches"]["list"][0]["symbol"] = "add_up"  # one of two: it names none
-        self.assertEqual(self.verdict("pool late", "run", 86, "", late), ("found", {"buffer"}))
         race = {"kind": "stream race", "call": "PyTorch's allocator", "called": {"frames": [{"file": "/s/streams_race.py", "line": bug("streams_race race").place()[1]}]}}
         self.assertEqual(self.verdict("streams_race race", "own", 86, "", race), ("found", {"line", "call", "stacks"}))
 

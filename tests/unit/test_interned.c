@@ -15,7 +15,7 @@ static void describe(const struct interned_frame *frame, struct interned_text *o
 {
     described++;
     snprintf(out->function, sizeof out->function, "f%llu", (unsigned long long)frame->code.address);
-    static const char *const files[] = {[IMPORTER] = "<frozen importlib._bootstrap>", [PACKAGE] = "/lib/cufence/_regions"};
+    static const char *const files[] = {[IMPORTER] = "<frozen importlib._bootstrap>", [PACKAGE] = "/lib/cufence/_api"};
     snprintf(out->file, sizeof out->file, "%s.py", frame->code.identity <= PACKAGE ? files[frame->code.identity] : "file");
     out->line = (int)(100 + frame->instruction - frame->code.address);
 }

@@ -136,14 +136,6 @@ BUGS = [
     *(_cuda("freed", kind, "freed pointer in a launch", kernel, "", 0, None, bytes=4000, thread=_ANY_BLOCK, mark=kernel, twin=(twin,)) for kind, kernel, twin in (
         ("same_stream", "scale", "unused"), ("waited", "scale", "unused"), ("behind_work", "scale", "unused"), ("loop", "scale", "unused"),
         ("of_struct", "scale_of", "list"), ("other_stream", "scale", "list"), ("graph", "scale", "graph_in_order"))),
-    _cuda("paged", "early", "row freed too early", "write_token", "write", 4, None, bytes=8192, mark="WRITES", twin=("clean",)),
-    _cuda("paged", "off_by_one", "wrong row in a table", "attend", "read", 4, None, bytes=8192, mark="READS", twin=("tables",)),
-    _cuda("paged", "other", "row of another request", "attend", "read", 4, None, bytes=8192, mark="READS", twin=("tables",)),
-    _cuda("paged", "stale", "row read after its release", "attend", "read", 4, None, bytes=8192, mark="READS", twin=("clean",), own=("--nan", "report"),
-          reason="a read of a free row gives NaN: nan= names it"),
-    _cuda("pool", "past", "overrun inside a pool", "fill", "write", 4, 0, bytes=1000, thread="0,0,0 25[01],0,0", mark="WRITES", twin=("clean",),
-          reason="within one allocation nothing faults: the pattern past the piece tells the place, not the kernel"),
-    _cuda("pool", "late", "use after free inside a pool", "fill", "write", 4, None, bytes=1000, thread="0,0,0 0,0,0", mark="WRITES", twin=("clean",)),
     *(Bug(f"slack {' '.join(kind)}", "slack.cu", kind, what, "store_at", ANY, "write", 1, distance, bytes=1000, thread=r"0,0,0 1?\d,0,0", twin=("clean",))
       for kind, what, distance in ((("before",), "underrun", -16), (("before", "async"), "underrun", -16), (("tail",), "overrun", 0), (("tail", "async"), "overrun", 0))),
     *(_cuda("tensor_map", kind, what, kernel, access, 0, None, bytes=65536, thread=r"\d+,0,0 0,0,0", mark=mark, twin=("good",)) for kind, what, kernel, access, mark in (
@@ -189,7 +181,6 @@ BUGS = [
     _python("jax_overrun", "overrun", "k_oob", "read", 4, 0, "nvcc", bytes=4096, thread="8,0,0 0,0,0", twin=(), twin_program="jax_clean.py"),
     _python("numba_overrun", "overrun", "k_oob", "read", 4, 0, "wrong", bytes=4000, thread=_LAST, twin=("right",)),
     _python("aoti_overrun", "overrun", "k_double", "read", 4, 0, "1000", bytes=4000, thread=r"0,0,0 \d+,0,0", mark="", twin=("1024",)),
-    _python("pool_overrun", "overrun inside a pool", "k_past", "read", 4, 0, "cupy", "wrong", bytes=4096, thread="8,0,0 0,0,0", mark="", twin=("cupy", "right")),
     _python("streams_race", "missing record_stream", "", "", 0, None, "race", bytes=4004, call="PyTorch's allocator|cuMemFreeAsync", twin=("record",), **_STREAMS),
     _python("host_copies", "pinned buffer reused in flight", "", "", 0, None, "staging", bytes=4194304, call=r"cu(da)?Memcpy\w*Async", mark="STAGING", twin=("right",),
             **_STREAMS),

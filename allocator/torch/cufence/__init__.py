@@ -30,24 +30,19 @@ if TYPE_CHECKING:
         wait_reports,
     )
     from ._library import Error
-    from ._regions import index, regions
     from ._torch import enable, is_enabled
-    from .adapters import adapt
 
 __all__ = [
     "Error",
     "__version__",
-    "adapt",
     "check",
     "describe",
     "enable",
     "fault_count",
-    "index",
     "is_enabled",
     "label",
     "last_report",
     "last_report_text",
-    "regions",
     "report",
     "stats",
     "streams",
@@ -59,16 +54,20 @@ __all__ = [
 # The module of each public name. Imported at its first use, to keep this import fast.
 _HOMES = dict.fromkeys(__all__, "_api") | {
     "Error": "_library",
-    "adapt": "adapters",
     "enable": "_torch",
     "is_enabled": "_torch",
-    "index": "_regions",
-    "regions": "_regions",
 }
+_GONE = {
+    "adapt": "give each piece an allocation of its own (cupy.cuda.set_allocator(None), rmm.reinitialize(pool_allocator=False))",
+    "index": "cufence_poison() and cufence_unpoison()",
+    "regions": "cufence_poison() and cufence_unpoison()",
+}  # what serves instead
 
 
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
+    if name in _GONE:
+        raise AttributeError(f"cufence.{name}() is gone; what serves instead: {_GONE[name]}")
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

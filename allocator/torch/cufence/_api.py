@@ -51,8 +51,7 @@ def describe(what: Any) -> dict[str, Any]:
     """Describes what is, or was, at a device address. `what` is an address, or an object with data_ptr() such as a tensor.
 
     Returns a dict: place ("inside", "past end", "before start", "freed", "no buffer", "unknown"), offset (its meaning
-    depends on place, see enum cufence_place in cufence.h), buffer, a dict of struct cufence_buffer, or None if no buffer is known,
-    and region, "row 17 of kv (live, owner request 4)", None unless the buffer was divided (regions()).
+    depends on place, see enum cufence_place in cufence.h), and buffer, a dict of struct cufence_buffer, or None if no buffer is known.
     """
     address = what.data_ptr() if hasattr(what, "data_ptr") else int(what)
     if not 0 <= address < 1 << 64:
@@ -66,8 +65,7 @@ def describe(what: Any) -> dict[str, Any]:
         buffer = _as_dict(description.buffer)
         buffer["label"] = buffer["label"].decode(errors="replace")
         buffer["is_mapped"] = bool(buffer["is_mapped"])
-    region = description.region.decode(errors="replace") or None
-    return {"place": place, "offset": description.offset, "buffer": buffer, "region": region}
+    return {"place": place, "offset": description.offset, "buffer": buffer}
 
 
 def _allocator_of_torch() -> str | None:

@@ -1,9 +1,11 @@
-"""A CuPy RawKernel that reads one float past its input of 1000."""
+"""A CuPy RawKernel that reads one float past its input of 1000; each array is an allocation of its own."""
 
 import sys
 import time
 
 import cupy
+
+cupy.cuda.set_allocator(None)
 
 k_oob = cupy.RawKernel(
     """
