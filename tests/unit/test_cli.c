@@ -38,7 +38,6 @@ TEST(what_it_does_not_understand_is_named)
         {"explain", "--memory"},
         {"explain", "--memory", "12z", "x"},
         {"explain", "--memory", "-1", "x"},
-        {"replay", "--exact", "--times=2", "x"},
         {"replay", "--under=gdb", "--times=2", "x"},
         {"hunt", "--seconds=5", "true"},
         {"hunt", "--keep=/dev/null", "true"},
