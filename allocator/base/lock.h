@@ -15,7 +15,6 @@
 
 enum lock_rank {
     RANK_PROCESS = 1, /* one's own: initialisation; held for all of it */
-    RANK_NVTX,        /* one's own: what pools tell through NVTX; held across synchronisations of cufence's own */
     RANK_VISIT,    /* one's own: the background thread works in this context, or it is being destroyed. Who only wants to know
                       what the thread has in hand tries, and gives up */
     RANK_SPACE,    /* one's own: address space is reserved, if not at the start; held across that */

@@ -154,25 +154,6 @@ cufence_status environment_frameworks(FILE *words)
     return status;
 }
 
-cufence_status environment_nvtx(const char *preload, FILE *words)
-{
-    static const char variable[] = "NVTX_INJECTION64_PATH";
-    const char *chosen = env_get(variable);
-    char *library = NULL;
-    size_t folder = (size_t)(file_name(preload, strlen(preload)) - preload);
-    if (asprintf(&library, "%.*slibcufence.so", (int)folder, preload) < 0)
-        return no_memory();
-    cufence_status status = CUFENCE_OK;
-    if (!chosen || !*chosen || is_same_file_name(chosen, strlen(chosen), library)) { /* or of an outer cufence run */
-        SAY("%s=%s, so that pools that tell tools of their pieces are heard\n", variable, library);
-        status = environment_set(variable, library);
-    } else {
-        SAY("%s=%s: left as it was, so what pools tell through NVTX is not heard; unset it\n", variable, chosen);
-    }
-    free(library);
-    return status;
-}
-
 /* ---- what nothing reads ---- */
 
 #define PREFIX "CUFENCE_"

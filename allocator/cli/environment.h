@@ -37,10 +37,6 @@ extern const struct framework frameworks[FRAMEWORKS];
 /* Sets their variables, unless the user has chosen other values. */
 cufence_status environment_frameworks(FILE *words);
 
-/* NVTX: names the libcufence.so beside the preload library as the tool that hears pools (api/nvtx.c), unless the user has
- * chosen another one. */
-cufence_status environment_nvtx(const char *preload, FILE *words);
-
 /* ---- variables named CUFENCE_* that nothing reads: CUFENCE_UAF=strict where CUFENCE_OPTIONS=uaf=strict was meant ---- */
 
 struct variable_note {

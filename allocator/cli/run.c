@@ -149,7 +149,6 @@ static int set_up(struct request *request, const struct alloc_conf confs[ALLOC_C
         return status;
     environment_tell("run");
     if (environment_preload(preload, words) != CUFENCE_OK || environment_frameworks(words) != CUFENCE_OK ||
-        environment_nvtx(preload, words) != CUFENCE_OK ||
         (installed_bootstrap(own, bootstrap) && environment_python(bootstrap, words) != CUFENCE_OK))
         return complain(STATUS_UNFIT, "%s", error_detail());
     request->is_estimate = options.estimate;

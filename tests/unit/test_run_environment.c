@@ -49,11 +49,6 @@ static cufence_status other_frameworks(void)
     return environment_frameworks(words);
 }
 
-static cufence_status nvtx(void)
-{
-    return environment_nvtx("/opt/lib/libcufence_preload.so", words);
-}
-
 /* ---- what comes of it: all of the environment, and what is said, in the golden file ---- */
 
 static const struct {
@@ -80,9 +75,6 @@ static const struct {
     {other_frameworks, {"XLA_PYTHON_CLIENT_ALLOCATOR=bfc", "TF_GPU_ALLOCATOR=bfc"}},
     {other_frameworks, {"XLA_PYTHON_CLIENT_PREALLOCATE=true"}},
     {other_frameworks, {"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "TF_GPU_ALLOCATOR=cuda_malloc_async"}},
-    {nvtx, {NULL}},
-    {nvtx, {"NVTX_INJECTION64_PATH=/outer/libcufence.so"}},
-    {nvtx, {"NVTX_INJECTION64_PATH=/opt/nsight/tool.so"}},
 };
 
 static void expect_variable(const char *wanted)
