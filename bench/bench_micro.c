@@ -8,7 +8,6 @@
  *   fresh BYTES 0          one allocation that has to get its memory from the driver
  *   live COUNT MS          one free and one allocation of 4 KiB among COUNT live buffers
  *   launch THREADS MS      one launch of an empty kernel with four arguments, two of them pointers to buffers
- *   table THREADS MS       the same, and under `cufence run` one buffer is a table whose 1,024 elements are rows of the other
  *   fault BLOCKS 0         not answered: one thread of a full grid stores 32 MiB past the end of its buffer, half-way through
  *                          its kernel. "launch TIME" and, when CUDA returns an error, "error TIME" are printed
  * Figures are the mean of MS milliseconds, as one thread sees it. Runs on libcuda.so.1.
@@ -266,24 +265,6 @@ static double take_launch(uint64_t threads, uint64_t duration)
     return on_threads(work_launch, threads, duration);
 }
 
-/* Without cufence it is a launch. */
-static double take_table(uint64_t threads, uint64_t duration)
-{
-    void *library = dlopen("libcufence.so.0", RTLD_NOW | RTLD_NOLOAD);
-    __typeof__(&cufence_region) region = library ? (__typeof__(region))dlsym(library, "cufence_region") : NULL;
-    __typeof__(&cufence_index) index = library ? (__typeof__(index))dlsym(library, "cufence_index") : NULL;
-    take_launch(1, 0);
-    MUST(cuMemsetD8, given[1], 0, SMALL);
-    const void *rows = (const void *)(uintptr_t)given[0], *table = (const void *)(uintptr_t)given[1];
-    if (region && index &&
-        (region(rows, 64, SMALL / 64, "rows") != CUFENCE_OK || index(table, SMALL / 4, 4, rows, NULL, 0) != CUFENCE_OK))
-        die("cufence_index", "refused");
-    double seconds = take_launch(threads, duration);
-    if (region && index)
-        index(table, 0, 4, rows, NULL, 0);
-    return seconds;
-}
-
 /* ---- on one thread ---- */
 
 /* Counts up with each mapping that cufence makes, and otherwise at every call. */
@@ -376,7 +357,7 @@ static const struct {
     const char *name;
     double (*take)(uint64_t argument, uint64_t duration);
 } requests[] = {{"allocate", take_allocate}, {"fresh", take_fresh}, {"live", take_live},
-                {"launch", take_launch},     {"table", take_table}, {"fault", take_fault}};
+                {"launch", take_launch},     {"fault", take_fault}};
 
 static void answer(const char *name, uint64_t argument, uint64_t milliseconds)
 {

@@ -83,8 +83,6 @@ class Player:
                 self.drop(tool, str(error))
 
     def skips(self, workload: Workload, tool: str) -> bool:
-        if workload.name.startswith("table") and tool == "api":
-            return True  # tables are checked where launches are hooked
         return self.bench.options.quick and tool in SANITIZERS and workload.group == "torch" and workload.name not in QUICK_SANITIZED
 
     def goal(self) -> int:

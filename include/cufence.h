@@ -350,7 +350,7 @@ size_t cufence_last_report_json(char *buffer, size_t size);
 
 /*
  * Waits, at most `timeout_ms`, until all that cufence finds in work that the devices have already executed is reported: faults,
- * with nan= the launches that make NaN, wrong tables. Does not wait for pending work: synchronise first. Errors:
+ * with nan= the launches that make NaN. Does not wait for pending work: synchronise first. Errors:
  * NOT_INITIALIZED, TIMEOUT (a report is still being made), UNSUPPORTED (called from a fault handler).
  */
 cufence_status cufence_wait_reports(unsigned timeout_ms);
@@ -408,42 +408,6 @@ cufence_status cufence_region_release(const void *start, cufence_stream stream);
 cufence_status cufence_region_take_many(const void *const *starts, size_t count, const char *owner, cufence_stream stream);
 cufence_status cufence_region_release_many(const void *const *starts, size_t count, cufence_stream stream);
 cufence_status cufence_region_gone(const void *start);
-
-/*
- * Tables: buffers whose elements are row numbers of another buffer, such as the block table of a paged KV cache. Before each
- * launch that is given both buffers, a kernel of cufence's checks, in the order of the launch's stream, that each element is
- * one of `allow`, or names a row that is live; with `owner`, one that this owner has. A wrong one is a finding of kind "wrong
- * row", made before the launch does its damage. The launch goes on, unless `stops` is set: then the launching thread waits for
- * the check of each launch, and one with a wrong element returns CUDA_ERROR_ASSERT, as everything on its device does from then
- * on.
- *
- * A launch of a CUDA graph is checked as a whole, before it, with what it was given at its capture: declare tables before that.
- * What a graph writes into a table itself is not seen, nor are graphs that are built node by node.
- *
- * Declare the part that is read: elements behind it may hold anything. Declaring a table with the same start and rows again
- * replaces the declaration, with a count of 0 it removes it. It is gone with either buffer.
- *
- * Errors: NOT_INITIALIZED; INVALID_ARGUMENT (the width, the alignment, past the buffer's end, more than 4 values in `allow`,
- * the owner's name longer than 47 bytes); NOT_FOUND (cufence does not guard the table, or no row begins at `rows`); OVERFLOW
- * (more than 4096 tables); OUT_OF_MEMORY (the host's); UNSUPPORTED (cufence sees no launches: not under `cufence run`, the
- * preload library or cufence.enable(); or it was built without its lens).
- */
-typedef struct cufence_table {
-    const void *start;    /* the first element */
-    size_t count;         /* elements, one behind the other */
-    size_t runs, pitch;   /* number of such runs, which begin `pitch` bytes apart; 0 or 1: one */
-    size_t width;         /* bytes of an element, a signed integer: 4 or 8 */
-    const void *rows;     /* row 0: where a row begins of what cufence_region() has divided */
-    const int64_t *allow; /* values that are never looked up, such as -1 for "none" */
-    size_t allowed;       /* number of these, at most 4 */
-    const char *owner;    /* NULL: the table may name any live row. Copied. Each launch then looks at all rows, on the host */
-    int stops;
-} cufence_table;
-cufence_status cufence_index_table(const cufence_table *table);
-
-/* The same for a table in one piece, of any owner, that stops nothing. */
-cufence_status cufence_index(const void *table, size_t count, int width, const void *rows, const int64_t *allow,
-                             size_t allowed);
 
 #ifdef __cplusplus
 }

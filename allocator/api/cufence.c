@@ -461,21 +461,3 @@ PUBLIC cufence_status cufence_region_gone(const void *start)
 {
     return lifecycle_check() ?: regions_gone((uint64_t)(uintptr_t)start);
 }
-
-PUBLIC cufence_status cufence_index_table(const cufence_table *table)
-{
-    if (!table)
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "table is NULL");
-    return lifecycle_check() ?: lifecycle_index(table, lifecycle_options());
-}
-
-PUBLIC cufence_status cufence_index(const void *table, size_t count, int width, const void *rows, const int64_t *allow,
-                                    size_t allowed)
-{
-    return cufence_index_table(&(cufence_table){.start = table,
-                                                .count = count,
-                                                .width = width > 0 ? (size_t)width : 0,
-                                                .rows = rows,
-                                                .allow = allow,
-                                                .allowed = allowed});
-}

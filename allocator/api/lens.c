@@ -40,18 +40,6 @@ cufence_status lifecycle_lens(const struct options *options, int is_start)
 #endif
 }
 
-cufence_status lifecycle_index(const cufence_table *table, const struct options *options)
-{
-#ifdef CUFENCE_HAS_LENS
-    return tables_declare(table, options);
-#else
-    (void)table;
-    (void)options;
-    return error_set(CUFENCE_ERROR_UNSUPPORTED,
-                     "tables are not checked: this cufence was built without its lens (CUFENCE_LENS=OFF)");
-#endif
-}
-
 struct span lifecycle_code(const char *symbol, int device)
 {
 #ifdef CUFENCE_HAS_LENS

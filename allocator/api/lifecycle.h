@@ -24,9 +24,6 @@ const struct options *lifecycle_options(void);
  * it at the start. Errors: as lens/lens.h says; UNSUPPORTED: this build has none (CUFENCE_LENS=OFF). */
 cufence_status lifecycle_lens(const struct options *options, int is_start);
 
-/* Implements cufence_index_table(): opens the lens at its first call. */
-cufence_status lifecycle_index(const cufence_table *table, const struct options *options);
-
 /* Returns a copy of the cubin that has the kernel, for the caller to free; empty if the code of modules is not kept (explain=,
  * slack=), or if several have one of the name. */
 struct span lifecycle_code(const char *symbol, int device);

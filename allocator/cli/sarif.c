@@ -30,7 +30,6 @@ static const struct {
     {"read of a free region", "A kernel read a row of a buffer that the program had released."},
     {"write to a free region", "A kernel wrote into a row of a buffer that the program had released."},
     {"leak", "Buffers were still allocated when the process ended."},
-    {"wrong row", "A launch is given a table that names a row which it must not use."},
     {"first NaN", "A kernel made a NaN of inputs that had none."},
     {"first Inf", "A kernel made an infinity of inputs that had none."},
     {"memcheck", "compute-sanitizer's memcheck found an access that is wrong."},

@@ -9,7 +9,7 @@ static const char *const kind_words[] = {
     "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
     "illegal access", "exception", "unexplained", "double free", "invalid free", "host write out of bounds",
     "host read out of bounds", "stream race", "slack write", "write to a free region", "read of a free region", "leak",
-    "first NaN", "first Inf", "wrong row", "uninitialised read", "memcheck", "racecheck", "initcheck", "synccheck", "run",
+    "first NaN", "first Inf", "uninitialised read", "memcheck", "racecheck", "initcheck", "synccheck", "run",
     "guarded", NULL};
 /* clang-format on */
 static const char *const known_word[] = {"suppressed", "baseline", NULL};
@@ -17,7 +17,6 @@ static const char *const region_words[] = {"", "live", "free", NULL};
 static const char *const access_words[] = {"", "read", "write", "atomic", NULL};
 static const char *const from_words[] = {"", "the start", "past the end", "before the start", NULL};
 static const char *const side_words[] = {"past_end", "before_start", NULL};
-static const char *const why_words[] = {"", "outside", "free", "of another owner", NULL};
 static const char *const source_words[] = {"live buffers", "arguments", "launches", "running", NULL};
 static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] = {"derived", NULL},
                          *const version_word[] = {VERSION_TEXT, NULL};
@@ -42,7 +41,6 @@ static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] =
 #define INPUT(kind, ...) FIELD(kind, struct nan_input, __VA_ARGS__)
 #define UNINIT(kind, ...) FIELD(kind, struct uninit_fact, __VA_ARGS__)
 #define BY(kind, ...) FIELD(kind, struct launched_fact, __VA_ARGS__)
-#define TABLED(kind, ...) FIELD(kind, struct table_fact, __VA_ARGS__)
 #define NAN_OF(kind, ...) FIELD(kind, struct nan_fact, __VA_ARGS__)
 #define PROCESS(kind, ...) FIELD(kind, struct finding_process, __VA_ARGS__)
 #define ORIGIN(kind, ...) FIELD(kind, struct finding_origin, __VA_ARGS__)
@@ -263,12 +261,6 @@ TABLE(uninit, struct uninit_fact, UNINIT(NUMBER, number, "launch"), UNINIT(NUMBE
       UNINIT(NUMBER, first, "index", MUST), UNINIT(CHARS, values[0], "with_00", MUST),
       UNINIT(CHARS, values[1], "with_4b", MUST), CLOSE);
 
-TABLE(tabled, struct table_fact, TABLED(PART, by, NULL, .record = &by), TABLED(TRUE, is_held, "held_back"),
-      TABLED(HEX, address, "address", MUST), TABLED(NUMBER, element, "element", MUST), TABLED(NUMBER, count, "count", MUST),
-      TABLED(NUMBER, wrong, "wrong", MUST), TABLED(NUMBER, width, "width", MUST), TABLED(SCALAR, value, "value", MUST),
-      TABLED(WORD, why, "why", .words = why_words, MUST), TABLED(NUMBER, rows, "rows", MUST), TABLED(TEXT, name, "name"),
-      TABLED(TEXT, wants, "wants"));
-
 /* ---- the process ---- */
 
 TABLE(word, char *, {.type = FIELD_TEXT, .size = sizeof(char *), .flags = EVEN_EMPTY});
@@ -371,7 +363,6 @@ static const struct field of_finding[] = {
     ROW(LIST, notes.list, "notes", .flags = NOT_ZERO, .record = &note, COUNT(struct finding, notes.count)),
     ROW(PART, nan, "nan", .flags = BEHIND, .record = &nan_of),
     ROW(PART, uninit, "uninitialised", .flags = BEHIND, .record = &uninit),
-    ROW(PART, table, "table", .flags = BEHIND, .record = &tabled),
     ROW(CHARS, hint, "hint"),
     ROW(PART, previous, "previous", .record = &buffer, WHEN(struct finding, previous.buffer)),
     ROW(PART, next, "next", .record = &buffer, WHEN(struct finding, next.buffer)),

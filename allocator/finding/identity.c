@@ -52,8 +52,6 @@ static void put_launch(FILE *key, const struct finding *finding)
     put_frames(key, finding->by->frames, finding->by->frame_count);
     if (finding->nan)
         fprintf(key, "%d|", finding->nan->argument);
-    if (finding->table)
-        fprintf(key, "%" PRIu64 "|%d|", finding->table->element, (int)finding->table->why);
 }
 
 char *finding_key(const struct finding *finding)

@@ -1,7 +1,6 @@
 /*
- * Findings about a launch of which no core dump tells: it has made a NaN, or an infinity, of inputs that had none; it is given
- * a table (cufence_index()) with an element that names no row which it may name; what it has written depends on bytes that
- * nobody had written before, because it was made twice, where these bytes were 0x00 and where they were 0x4b, and wrote two
+ * Findings about a launch of which no core dump tells: it has made a NaN, or an infinity, of inputs that had none; what it has
+ * written depends on bytes that nobody had written before, because it was made twice, where these bytes were 0x00 and where they were 0x4b, and wrote two
  * results. Pure; any thread.
  */
 #pragma once
@@ -56,27 +55,6 @@ struct nan_fact {
     size_t input_count;
     int is_of_unwritten; /* an input that nobody has written had NaN */
     int is_of_free;      /* an input had NaN that rows of it may hold because they are or were free */
-    uint64_t now_ns;
-};
-
-#define FINDING_TABLE "wrong row"
-
-enum table_why { TABLE_RIGHT, TABLE_OUTSIDE, TABLE_FREE, TABLE_OTHER };
-
-struct table_fact {
-    struct launched_fact by;      /* the launch that was given the table and the rows */
-    int is_held;                  /* it was held back */
-    const cufence_buffer *buffer; /* of the table; id 0: it is gone */
-    struct buffer_frames buffer_frames;
-    uint64_t address, element; /* of the element, and its number in the table */
-    uint64_t count, wrong;     /* elements of the table, and how many of them were wrong */
-    uint32_t width;            /* bytes of an element */
-    struct scalar value;       /* SCALAR_WHOLE */
-    enum table_why why;
-    const char *name, *wants; /* of the rows, and the owner that the table is for; "" none */
-    uint64_t rows;            /* those that there are, from 0 */
-    /* The row, free if it was so at the launch; `taken` is then who has taken it meanwhile. NULL: none, or unknown. */
-    const struct region_fact *region;
     uint64_t now_ns;
 };
 

@@ -88,57 +88,6 @@ void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const s
     finding_complete(finding);
 }
 
-/* ---- a wrong element of a table ---- */
-
-static void add_why(struct finding *finding, const struct table_fact *table)
-{
-    const struct region_fact *region = table->region;
-    const char *had = region ? region->released.owner : NULL, *has = region ? region->taken.owner : NULL;
-    if (table->why == TABLE_OUTSIDE) {
-        part_add(finding->headline, "%" PRId64 ", and %s has rows 0 to %" PRIu64, table->value.whole,
-                 table->name[0] ? table->name : "the buffer", table->rows - 1);
-        return;
-    }
-    part_add(finding->headline, "row %" PRId64 "%s%s", table->value.whole, table->name[0] ? " of " : "", table->name);
-    if (table->why == TABLE_OTHER)
-        part_add(finding->headline, ", which belongs to %s, not to %s", has && *has ? has : "nobody that is known",
-                 table->wants);
-    else if (region && region->taken.ns)
-        part_add(finding->headline, ", which was free then");
-    else
-        part_add(finding->headline, ", which is free%s%s", had && *had ? ", released by " : "", had ? had : "");
-}
-
-static void add_table_hint(struct finding *finding, const struct table_fact *table)
-{
-    if (table->why == TABLE_OUTSIDE && table->value.whole == (int64_t)table->rows)
-        part_add(finding->hint, "one past the last row: is the table off by one?");
-    else if (table->why == TABLE_OUTSIDE && table->value.whole < 0)
-        part_add(finding->hint, "a negative number that means \"none\" belongs into allow");
-    else if (table->why == TABLE_FREE && table->region && table->region->taken.ns)
-        part_add(finding->hint, "the row has a new owner by now: what this launch writes there is that one's data");
-    else if (table->why == TABLE_FREE)
-        part_add(finding->hint, "is the row released before its last launch, or is the table older than the release?");
-}
-
-void finding_of_table(struct finding *finding, const struct table_fact *table, const struct finding_origin *origin)
-{
-    *finding = (struct finding){.origin = *origin,
-                                .kind = FINDING_TABLE,
-                                .table = table,
-                                .by = &table->by,
-                                .region = table->region,
-                                .access = {.source = NO_ARGUMENT},
-                                .now_ns = table->now_ns};
-    part_add(finding->what, FINDING_TABLE);
-    part_add(finding->headline, "%s: %s %s given a table whose element %" PRIu64 " is ", FINDING_TABLE,
-             table->by.kernel ? table->by.plain : "a CUDA graph", table->is_held ? "would be" : "is", table->element);
-    add_why(finding, table);
-    take_element(finding, table->buffer, table->buffer_frames, table->address);
-    add_table_hint(finding, table);
-    finding_complete(finding);
-}
-
 /* ---- bytes that nobody has written ---- */
 
 /* "buffer #3, "x", 4096 bytes", ""train.py:38 in step #1", 4096 bytes" */

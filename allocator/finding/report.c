@@ -450,8 +450,6 @@ char *finding_text(const struct finding *finding)
         kernel_lines(&report, finding);
     if (finding->nan)
         nan_launch_lines(&report, finding);
-    if (finding->table)
-        table_lines(&report, finding);
     if (finding->uninit && finding->where.has_kernel)
         kernel_line(&report, finding);
     if (finding->uninit && finding->uninit->launched)

@@ -68,9 +68,6 @@ void written_put_values(struct report *report, const struct rerun_write *write, 
 void nan_launch_lines(struct report *report, const struct finding *finding);
 void nan_input_lines(struct report *report, const struct finding *finding);
 
-/* The element of a table and the row that it names, and the launch that is given them. */
-void table_lines(struct report *report, const struct finding *finding);
-
 /* What may still use the buffer of a stream race; nothing if it is none. */
 void earlier_lines(struct report *report, const struct finding *finding);
 

@@ -2,8 +2,7 @@
  * Who else wants to see a launch: observers are called before and after each launch that the preload library hooks, on the
  * launching thread, without locks held. With no observer a launch costs one comparison.
  *
- * Thread safety: launch_observe() on one thread at a time, at the start or later: a launch that has begun may then end at an
- * observer that has not seen it begin. An observer's functions run on any thread, several at once.
+ * Thread safety: launch_observe() at the start. An observer's functions run on any thread, several at once.
  */
 #pragma once
 
@@ -23,7 +22,7 @@ struct launch_observer {
     void (*ended)(const struct launch_event *event, CUresult result); /* likewise; `result` is the driver's */
 };
 
-#define LAUNCH_OBSERVERS 4
+#define LAUNCH_OBSERVERS 2 /* the lens and order */
 extern const struct launch_observer *launch_observers[LAUNCH_OBSERVERS]; /* the first launch_observer_count() are set */
 extern unsigned launch_observers_added;                                  /* atomic */
 

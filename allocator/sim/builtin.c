@@ -97,7 +97,6 @@ static const size_t one_pointer[] = {sizeof(uint64_t)}, one_number[] = {sizeof(u
 static const size_t of_hash[] = {32 * 3 * sizeof(uint64_t), sizeof(uint32_t), sizeof(uint64_t), sizeof(uint64_t)};
 static const size_t of_reach[] = {3 * sizeof(void *) + 3 * sizeof(uint64_t) + 4 * sizeof(uint32_t)};
 static const size_t of_figures[] = {64 * (3 * sizeof(uint64_t) + 4 * sizeof(uint32_t)) + 2 * sizeof(uint32_t)};
-static const size_t of_tables[] = {24 * (12 * sizeof(uint64_t) + 4 * sizeof(uint32_t)) + 2 * sizeof(uint32_t)};
 
 const cusim_kernel builtin_kernels[] = {
     {.name = "cufence_fence", .function = fence},
@@ -109,7 +108,6 @@ const cusim_kernel builtin_kernels[] = {
     {.name = "cufence_mark", .function = mark, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 8},
     {.name = "cufence_figures", .function = own_figures, .argument_bytes = of_figures, .argument_count = 1, .access_bytes = 8},
     {.name = "cufence_nans", .function = own_nans, .argument_bytes = of_figures, .argument_count = 1, .access_bytes = 8},
-    {.name = "cufence_tables", .function = own_tables, .argument_bytes = of_tables, .argument_count = 1, .access_bytes = 8},
     {.name = "cusim_spin", .function = spin, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
     {.name = "cusim_raise", .function = raise, .argument_bytes = one_number, .argument_count = 1, .access_bytes = 4},
 };

@@ -52,6 +52,5 @@ void own_figures(const cusim_thread *thread, void *const *arguments);
 void own_nans(const cusim_thread *thread, void *const *arguments);
 void own_hash(const cusim_thread *thread, void *const *arguments);
 void own_reach(const cusim_thread *thread, void *const *arguments);
-void own_tables(const cusim_thread *thread, void *const *arguments);
 void own_pattern(const cusim_thread *thread, void *const *arguments);
 void own_pattern_fill(const cusim_thread *thread, void *const *arguments);

@@ -1,6 +1,5 @@
 // cufence's own kernels as they are, run on the host: a block is one thread, and what it shares is a variable of that thread's.
 #include "lens/kernels/figures.h"
-#include "lens/kernels/tables.h"
 #include "sim.h"
 
 /* Kernels read whole words, and a sanitizer counts bytes. */
@@ -55,10 +54,6 @@ namespace reaches
 {
 #include "lens/kernels/reach.cu"
 }
-namespace tables
-{
-#include "lens/kernels/tables.cu"
-}
 namespace patterns
 {
 #include "kernels/pattern.cu"
@@ -98,12 +93,6 @@ OWN(reach)
 {
     if (begin(thread))
         reaches::cufence_reach(*static_cast<const reaches::reach *>(arguments[0]));
-}
-
-OWN(tables)
-{
-    if (begin(thread))
-        tables::cufence_tables(*static_cast<const tables_items *>(arguments[0]));
 }
 
 OWN(pattern_fill)

@@ -339,13 +339,6 @@ void tell_leak(struct leak *leak)
     tell(&finding, 0);
 }
 
-void tell_table(const struct table_fact *table, int device, int stops)
-{
-    struct finding finding;
-    finding_of_table(&finding, table, ORIGIN(device));
-    tell(&finding, stops);
-}
-
 void tell_nan(const struct nan_fact *nan, int device, int stops)
 {
     struct finding finding;

@@ -57,9 +57,6 @@ void tell_guarded(const struct guarded *guarded);
  * told, so that who is told gets no memory. */
 void tell_nan(const struct nan_fact *nan, int device, int stops);
 
-/* Reports an element of a table that names no row which it may name. device and stops: the same. */
-void tell_table(const struct table_fact *table, int device, int stops);
-
 /* ---- process.c: what a finding says about the process: host, command line, job ---- */
 
 /* Reads host, command line and environment. Called early, because the program may change its environment later. */

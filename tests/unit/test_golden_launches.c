@@ -51,47 +51,6 @@ TEST(nans)
     CHECK(nan, "inf_of_a_graph", &nan);
 }
 
-TEST(wrong_rows)
-{
-    struct stack_frame frames[2], released[2], taken[2];
-    cufence_buffer none = {0}, buffer = world[A];
-    struct region_fact region = {.name = "kv", .row = 17, .rows = 64, .bytes = 1000, .state = REGION_IS_FREE};
-    strcpy(buffer.label, "block_table");
-    struct table_fact table = {.by =
-                                   kernel_of("void attend<float>(float*, int*)", "_Z6attendIfEvPfPi", "attend<float>", frames),
-                               .buffer = &buffer,
-                               .buffer_frames = {frames_of, NULL},
-                               .address = buffer.address + 148,
-                               .element = 37,
-                               .count = 64,
-                               .wrong = 3,
-                               .width = 4,
-                               .value = {.whole = 17, .kind = SCALAR_WHOLE},
-                               .why = TABLE_OUTSIDE,
-                               .rows = 17,
-                               .name = "kv",
-                               .wants = "",
-                               .now_ns = 73000000};
-    CHECK(table, "wrong_row_outside", &table);
-    table.why = TABLE_FREE;
-    table.is_held = 1;
-    table.region = &region;
-    region.released = (struct region_event){72000000, 4243, 0, "request 4", released, frames_of(NULL, 90, released, 2)};
-    CHECK(table, "wrong_row_free", &table);
-    region.released.owner = NULL;
-    region.taken = (struct region_event){72500000, 4243, 0, "request 9", taken, frames_of(NULL, 91, taken, 2)};
-    CHECK(table, "wrong_row_taken_since", &table);
-    region.state = REGION_IS_LIVE;
-    region.released = (struct region_event){0};
-    table.by.kernel = table.by.symbol = NULL;
-    table.by.plain = table.by.graph_kernels = "attend, scale";
-    table.buffer = &none;
-    table.is_held = 0;
-    table.why = TABLE_OTHER;
-    table.wants = "request 7";
-    CHECK(table, "wrong_row_of_another", &table);
-}
-
 TEST(uninitialised_reads)
 {
     cufence_buffer buffer = world[A];

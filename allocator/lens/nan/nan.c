@@ -63,10 +63,8 @@ nan_host_writes *nan_wants_host_writes(void)
 
 /* ---- what is looked at ---- */
 
-static int wants_number(const struct launch_function *function, const struct launch_call *call, uint64_t number)
+static int wants_number(const struct launch_function *function)
 {
-    (void)call;
-    (void)number;
     uint32_t *counter = &watch.counters[((uintptr_t)function >> 4) % COUNTERS];
     return watch.every == 1 || __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED) % watch.every == 0;
 }

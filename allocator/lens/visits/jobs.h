@@ -19,8 +19,7 @@ struct job {
     uint8_t *memory;             /* pinned: the flight's word, then the parts' memory. NULL: none, or gone */
     uint8_t *copy;               /* of the memory, once it is done; owned */
     size_t bytes;
-    int has_after; /* a user looks after the launch, too */
-    int is_done;   /* `how` is final */
+    int is_done; /* `how` is final */
     enum visit_end how;
 };
 

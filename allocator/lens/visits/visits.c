@@ -19,7 +19,6 @@ static struct {
     uint64_t launches;             /* atomic: number of launches so far */
     uint64_t decisions[DECISIONS]; /* atomic: a function's address << 8, and the users that may want its launches */
     int keeps_buffers;             /* whatever the users say: uaf=strict */
-    uint32_t late;                 /* atomic: users that were added after the start */
     int is_closed;                 /* atomic */
 } visits;
 
@@ -35,30 +34,27 @@ static uint32_t ask_users(const struct launch_function *function)
     return users;
 }
 
-/* Functions are never freed, so a decision stays right. The table holds what fits: a function may be asked about again. Those
- * who came late have no filter. */
+/* Functions are never freed, so a decision stays right. The table holds what fits: a function may be asked about again. */
 static uint32_t users_of_function(const struct launch_function *function)
 {
     uint64_t key = (uint64_t)(uintptr_t)function, hash = key * UINT64_C(0x9e3779b97f4a7c15) >> 40;
     uint64_t *slot = &visits.decisions[hash & (DECISIONS - 1)];
     uint64_t known = __atomic_load_n(slot, __ATOMIC_RELAXED);
-    uint32_t late = __atomic_load_n(&visits.late, __ATOMIC_RELAXED);
     if (known >> 8 == key)
-        return (uint32_t)(known & 0xff) | late;
+        return (uint32_t)(known & 0xff);
     uint32_t users = ask_users(function);
     __atomic_store_n(slot, key << 8 | users, __ATOMIC_RELAXED);
-    return users | late;
+    return users;
 }
 
-static uint32_t users_of_number(const struct launch_function *function, const struct launch_call *call, uint64_t number,
-                                uint32_t asked)
+static uint32_t users_of_number(const struct launch_function *function, uint64_t number, uint32_t asked)
 {
     uint32_t users = 0;
     for (unsigned i = 0; i < visit_user_count(); i++) {
         const struct visit_user *user = visit_users[i];
         if (asked >> i & 1)
             users |= (uint32_t)((!user->filter || chosen_number(user->filter, function, number)) &&
-                                (!user->wants_number || user->wants_number(function, call, number)))
+                                (!user->wants_number || user->wants_number(function)))
                      << i;
     }
     return users;
@@ -225,19 +221,13 @@ static void submit_mark(struct job *job)
         job->how = VISIT_FAILED;
 }
 
-/* Where nobody looks after the launch, the results are there before it: also if it faults. */
 static void submit_before(struct job *job)
 {
     keep_buffers(job);
     for (unsigned i = 0; i < visit_user_count(); i++) {
-        if (!(job->users >> i & 1))
-            continue;
-        job->has_after |= visit_users[i]->after != NULL;
-        if (visit_users[i]->before)
+        if (job->users >> i & 1)
             visit_users[i]->before(&job->parts[i]);
     }
-    if (!job->has_after)
-        submit_mark(job);
 }
 
 /* The launch becomes part of a graph. */
@@ -263,13 +253,13 @@ __attribute__((noinline)) static void begin(const struct launch_event *event, ui
 {
     int may_capture = heap_may_capture();
     if (!may_capture && event->call)
-        users = users_of_number(functions_find(event->call->function), event->call, number, users);
+        users = users_of_number(functions_find(event->call->function), number, users);
     if (users && !stream_is_open(event->stream)) {
         note_captured(event, users);
         return;
     }
     if (may_capture && event->call)
-        users = users_of_number(functions_find(event->call->function), event->call, number, users);
+        users = users_of_number(functions_find(event->call->function), number, users);
     struct stream *stream = users ? stream_resolve(event->stream) : NULL;
     struct job *job = stream ? calloc(1, sizeof *job) : NULL;
     if (!job)
@@ -297,7 +287,7 @@ static void begins(const struct launch_event *event)
 static void submit_after(struct job *job)
 {
     for (unsigned i = visit_user_count(); i-- > 0;) {
-        if ((job->users >> i & 1) && visit_users[i]->after)
+        if (job->users >> i & 1)
             visit_users[i]->after(&job->parts[i]);
     }
     submit_mark(job);
@@ -307,10 +297,10 @@ __attribute__((noinline)) static void end(struct job *job, CUresult result)
 {
     begun = NULL;
     job->visit.result = result;
-    if (job->how == VISIT_DONE && job->has_after && result != CUDA_SUCCESS) {
+    if (job->how == VISIT_DONE && result != CUDA_SUCCESS) {
         job->how = VISIT_FAILED;
         submit_mark(job);
-    } else if (job->how == VISIT_DONE && job->has_after) {
+    } else if (job->how == VISIT_DONE) {
         submit_after(job);
     }
     int waits = 0;
@@ -426,13 +416,6 @@ void visits_add(const struct visit_user *user)
         __atomic_store_n(&visits.launches, launch_total(), __ATOMIC_RELAXED);
         launch_observe(&observer);
     }
-}
-
-void visits_add_late(const struct visit_user *user)
-{
-    assert(!user->filter && !user->sees_copies);
-    visits_add(user);
-    __atomic_fetch_or(&visits.late, 1u << (visit_user_count() - 1), __ATOMIC_RELAXED);
 }
 
 int visits_await(unsigned ms)

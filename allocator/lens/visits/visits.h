@@ -14,8 +14,7 @@
  * Order: visits are finished in the order of their launches. One that is not done VISIT_PATIENCE_MS after its launch lets later
  * ones pass: those of its own stream cannot be done before it.
  *
- * Thread safety: visits_add() and visits_need() before the first launch, at the start; visits_add_late() on one thread at a
- * time, after it; everything else as said there.
+ * Thread safety: visits_add() and visits_need() before the first launch, at the start; everything else as said there.
  */
 #pragma once
 
@@ -25,7 +24,7 @@
 #include "launch/lens_table.h"
 #include "launch/observers.h"
 
-#define VISIT_USERS 5
+#define VISIT_USERS 4
 #define VISIT_KERNELS 4 /* of a user */
 #define VISIT_GRAPH_KERNELS CAPTURED_KERNELS
 #define VISITS_PINNED (UINT64_C(64) << 20)
@@ -111,14 +110,12 @@ struct visit_user {
     /* Whether it wants launches of graphs that were captured with such kernels in them. */
     int wants_graphs;
     /* Of those that the filter may choose, whether it may want this launch, which costs the least to ask. NULL: yes. */
-    int (*wants_number)(const struct launch_function *function, const struct launch_call *call, uint64_t number);
+    int (*wants_number)(const struct launch_function *function);
     /* Of those that the filter chooses, whether it wants this launch; and how many bytes of pinned memory it needs for it. On
      * the launching thread. NULL: all; 0. */
     int (*wants)(const struct visit *visit);
     size_t (*size)(const struct visit *visit);
-    /* Submit work to the stream, before and after the launch. NULL: none. Where no user has an after(), the visit is done when
-     * the launch begins, and stays so if that is refused or faults. A before() that marks the device as faulted holds the
-     * launch back. */
+    /* Submit work to the stream, before and after the launch. */
     void (*before)(struct visit_part *part);
     void (*after)(struct visit_part *part);
     /* The visit is over, on our thread. `results`: a copy of the memory, which the function may change; NULL unless VISIT_DONE.
@@ -134,8 +131,6 @@ struct visit_user {
 cufence_status visits_choose(struct filter *filter, const char *text, const char *option);
 /* Adds a user, which must stay valid. The first one makes cufence look at launches. At most VISIT_USERS. */
 void visits_add(const struct visit_user *user);
-/* Adds one that has no filter and sees no copies, while launches are made. */
-void visits_add_late(const struct visit_user *user);
 /* Raises the limit of pinned memory of each context. */
 void visits_need(uint64_t pinned_bytes);
 /* Whether buffers are unmapped when they are freed (uaf=strict): set at the start. */
