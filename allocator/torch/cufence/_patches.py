@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import _preload
+from . import _pools, _preload
 from ._options import pairs
 
 TYPE_CHECKING = False
@@ -239,6 +239,8 @@ def install() -> None:
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
+    if _preload.path():  # otherwise what these libraries take from the driver is unguarded
+        PATCHES.update(_pools.PATCHES)
     for name, patch in PATCHES.items():
         if name in sys.modules:
             _apply(patch, sys.modules[name])
