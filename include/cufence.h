@@ -375,6 +375,24 @@ cufence_status cufence_pool_begin(int device, const uint64_t id[2], cufence_pool
 cufence_status cufence_pool_end(int device, const uint64_t id[2]);
 cufence_status cufence_pool_release(int device, const uint64_t id[2]);
 
+/*
+ * Poison: bytes of a live buffer that nobody may use, such as a free row of a pool of the program's own (docs/poison.md). They
+ * are filled with NaN (0x7fff in each two bytes, no likely index either), and a write into them is a finding of kind "write to
+ * poisoned memory": it is found when they are unpoisoned, by cufence_check(), when the buffer is freed, and before its context
+ * or the process ends. Unpoisoned bytes keep the NaN until they are written.
+ *
+ * Both are done in the order of `stream`, one of the buffer's context: what used the bytes before must have been submitted to
+ * it, or it been made to wait for that. Any part of what is poisoned may be unpoisoned, and bytes may be poisoned again. A
+ * program that runs without cufence too declares both __attribute__((weak)).
+ *
+ * Errors: NOT_INITIALIZED; INVALID_ARGUMENT (not in one live buffer that cufence guards; a stream of another context).
+ * cufence_poison(): also UNSUPPORTED (the stream is capturing or has failed; nothing is poisoned), OUT_OF_MEMORY.
+ * cufence_unpoison(): also NOT_FOUND (none of the bytes is poisoned). On a stream that is capturing it works, without a check.
+ * Both: TIMEOUT (the bytes are still being filled on another stream, which `stream` cannot be made to wait for).
+ */
+cufence_status cufence_poison(const void *pointer, size_t bytes, cufence_stream stream);
+cufence_status cufence_unpoison(const void *pointer, size_t bytes, cufence_stream stream);
+
 #ifdef __cplusplus
 }
 #endif

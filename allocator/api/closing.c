@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "finding/writer.h"
 #include "heap/heap.h"
+#include "heap/slack/poison.h"
 #include "heap/unguarded/unguarded.h"
 #include "launch/launch.h"
 #include "launch/maps.h"
@@ -82,6 +83,13 @@ static void say_tensor_maps(void)
     if (maps.encoded)
         output_note("tensor maps: %s of guarded buffers, of which %s reach%s past the end of theirs",
                     grouped(maps.encoded).text, grouped(maps.too_large).text, maps.too_large == 1 ? "es" : "");
+}
+
+static void say_unchecked_poison(void)
+{
+    uint64_t bytes = __atomic_load_n(&poison_unchecked, __ATOMIC_RELAXED);
+    if (bytes)
+        output_note("poison: %s unpoisoned or freed without a check, as during a capture", bytes_of(bytes).text);
 }
 
 void closing_say_unguarded(void)
@@ -202,6 +210,7 @@ void closing_say(const struct ending *ending)
     say_what_was_packed(&stats);
     if (ending->is_verbose)
         say_tensor_maps();
+    say_unchecked_poison();
     closing_say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
         output_note("exit status %d because of what was found; the program's own was %d (exitcode=0 keeps it)",

@@ -9,6 +9,7 @@
 #include "base/untold.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
+#include "heap/slack/poison.h"
 #include "heap/unguarded/unguarded.h"
 #include "launch/lens_table.h"
 #include "lifecycle.h"
@@ -420,4 +421,16 @@ PUBLIC cufence_status cufence_pool_end(int device, const uint64_t id[2])
 PUBLIC cufence_status cufence_pool_release(int device, const uint64_t id[2])
 {
     return check_started_with(id, "id") ?: pool_request(device, id, POOL_RELEASE, NULL);
+}
+
+/* ---- poison ---- */
+
+PUBLIC cufence_status cufence_poison(const void *start, size_t bytes, cufence_stream stream)
+{
+    return lifecycle_check() ?: poison_begin((uint64_t)(uintptr_t)start, bytes, stream, slack_last_launch());
+}
+
+PUBLIC cufence_status cufence_unpoison(const void *start, size_t bytes, cufence_stream stream)
+{
+    return lifecycle_check() ?: poison_end((uint64_t)(uintptr_t)start, bytes, stream, slack_last_launch());
 }

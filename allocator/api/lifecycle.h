@@ -51,6 +51,7 @@ CUresult settle_before_end(CUcontext context, struct books **held);
 
 /* slack.c: reports what the heap finds in the slack of a buffer, with the launches that may have written it. Takes
  * milliseconds. */
+uint64_t slack_last_launch(void); /* of the calling thread in the current context; 0: none is known */
 void slack_report(const struct heap_slack *found);
 
 /* ---- use.c: what is allocated, by place of allocation ---- */

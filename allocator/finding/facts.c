@@ -8,7 +8,7 @@ static const char *const certainty_words[] = {"", "candidate", "derived", "re-ru
 static const char *const kind_words[] = {
     "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
     "illegal access", "exception", "unexplained", "double free", "invalid free", "host write out of bounds",
-    "host read out of bounds", "stream race", "slack write", "leak",
+    "host read out of bounds", "stream race", "slack write", "write to poisoned memory", "leak",
     "first NaN", "first Inf", "uninitialised read", "memcheck", "racecheck", "initcheck", "synccheck", "run",
     "guarded", NULL};
 /* clang-format on */
@@ -216,18 +216,23 @@ TABLE(earlier, struct earlier_use, USE(PART, entry, NULL, .flags = BEHIND, .reco
 TABLE(used, struct used_fact, {.name = "certainty", .type = FIELD_FIXED, .words = derived_word, MUST},
       USED(CHARS, kernel, "kernel"), USED(PART, use, NULL, .flags = BEHIND, .record = &earlier_name),
       USED(CHARS, order, "reason", MUST), USED(PART, use, NULL, .flags = BEHIND, .record = &earlier));
+#define POISON(kind, ...) FIELD(kind, struct poison_fact, __VA_ARGS__)
+TABLE(poison, struct poison_fact, POISON(HEX, start, "start", MUST), POISON(NUMBER, bytes, "bytes", MUST),
+      POISON(NUMBER, ns, "ns", MUST), POISON(AGO, ns, "ago_ns"), POISON(NUMBER, tid, "tid", MUST),
+      POISON(HEX, stream, "stream", MUST), FRAMES(struct poison_fact, frames, frame_count));
 TABLE(slack, struct slack_write, SLACK(NUMBER, found.changed, "changed", MUST), SLACK(NUMBER, found.span, "span", MUST),
       SLACK(BYTES, found.bytes, "found", .flags = REQUIRED | NOT_ZERO, COUNT(struct slack_write, found.byte_count)),
       SLACK(NUMBER, found.since_ns, "good_ns", MUST), SLACK(NUMBER, found.buffers, "buffers", MUST),
-      SLACK(NUMBER, found.first_id, "first_buffer"), OPEN("launches", WHEN(struct slack_write, launch_total)),
-      CERTAINTY(struct slack_write, certainty, MUST), SLACK(NUMBER, launch_total, "total", MUST),
+      SLACK(NUMBER, found.first_id, "first_buffer"),
+      SLACK(PART, found.poison, "poisoned", .record = &poison, WHEN(struct slack_write, found.poison.bytes)),
+      OPEN("launches", WHEN(struct slack_write, launch_total)), CERTAINTY(struct slack_write, certainty, MUST),
+      SLACK(NUMBER, launch_total, "total", MUST),
       SLACK(LIST, launches, "list", .record = &given, MUST, COUNT(struct slack_write, launch_count)), CLOSE);
 TABLE(input, struct nan_input, INPUT(INT, argument, "argument", .flags = OR_NONE), INPUT(NUMBER, at, "at", MUST),
       INPUT(NUMBER, buffer, "buffer", MUST), INPUT(NUMBER, offset, "offset", MUST), INPUT(TEXT, label, "label"),
       INPUT(WORD, type, "type", .words = value_names, MUST), INPUT(TRUE, is_guess, "type_is_guess"),
       INPUT(TRUE, is_unwritten, "never_written"), INPUT(NUMBER, count, "count", MUST), INPUT(NUMBER, nans, "nan", MUST),
-      INPUT(NUMBER, infinities, "inf", MUST),
-      INPUT(NUMBER, zeros, "zeros", WHEN(struct nan_input, finite)),
+      INPUT(NUMBER, infinities, "inf", MUST), INPUT(NUMBER, zeros, "zeros", WHEN(struct nan_input, finite)),
       INPUT(REAL, min, "min", .flags = OR_NONE, WHEN(struct nan_input, finite)),
       INPUT(REAL, max, "max", .flags = OR_NONE, WHEN(struct nan_input, finite)),
       INPUT(REAL, mean, "mean", .flags = OR_NONE, WHEN(struct nan_input, finite)),

@@ -38,7 +38,7 @@ static void put_kernel(FILE *key, const struct finding *finding)
     const struct launch_entry *entry = slack && slack->launch_count ? slack->launches[0].entry : NULL;
     if (slack) {
         put_text(key, entry && entry->function ? entry->function->name : NULL);
-        put_text(key, slack->found.is_before ? "before" : "behind");
+        put_text(key, slack->found.poison.bytes ? "in" : slack->found.is_before ? "before" : "behind");
         return;
     }
     fprintf(key, "%" PRIu32 "|", site->exception.number);
@@ -112,7 +112,7 @@ static void add_frame_name(char *out, size_t size, const char *word, const struc
 void finding_name(const struct finding *finding, char *out, size_t size)
 {
     const struct called_from *allocated = &finding->buffer.allocated;
-    const char *in = finding->slack ? "next to" : "of";
+    const char *in = !finding->slack ? "of" : finding->slack->found.poison.bytes ? "in" : "next to";
     char kernel[256] = "";
     out[0] = '\0';
     part_append(out, size, "%s%s%s", finding->kind, finding->called.call ? " by " : "",

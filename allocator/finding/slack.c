@@ -22,6 +22,8 @@ static uint64_t distance_of(const struct slack_write *write)
 {
     const cufence_buffer *buffer = write->buffer;
     uint64_t address = write->found.address;
+    if (write->found.poison.bytes)
+        return address - buffer->address;
     return write->found.is_before ? buffer->address - address : address - (buffer->address + buffer->size);
 }
 
@@ -64,10 +66,17 @@ static void take_again(struct finding *finding, const struct slack_again *again)
 /* "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #7" */
 static void say_what(struct finding *finding, const struct slack_write *write, uint64_t distance)
 {
-    part_add(finding->what, "slack WRITE");
-    part_add(finding->headline, "%s: %" PRIu64 " byte%s changed, %" PRIu64 " byte%s %s buffer #%" PRIu64, finding->what,
-             write->found.changed, plural(write->found.changed), distance, plural(distance),
-             write->found.is_before ? "before the start of" : "past the end of", write->buffer->id);
+    const struct poison_fact *poison = &write->found.poison;
+    part_add(finding->what, poison->bytes ? "WRITE to poisoned memory" : "slack WRITE");
+    part_add(finding->headline, "%s: %" PRIu64 " byte%s changed, ", finding->what, write->found.changed,
+             plural(write->found.changed));
+    if (poison->bytes)
+        part_add(finding->headline, "from byte %" PRIu64 " of the %" PRIu64 " poisoned ones on, in",
+                 write->found.address - poison->start, poison->bytes);
+    else
+        part_add(finding->headline, "%" PRIu64 " byte%s %s", distance, plural(distance),
+                 write->found.is_before ? "before the start of" : "past the end of");
+    part_add(finding->headline, " buffer #%" PRIu64, write->buffer->id);
     if (write->buffer->label[0])
         part_add(finding->headline, " \"%s\"", write->buffer->label);
 }
@@ -76,7 +85,7 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
 {
     const cufence_buffer *buffer = write->buffer;
     *finding = (struct finding){.origin = *origin,
-                                .kind = FINDING_SLACK,
+                                .kind = write->found.poison.bytes ? FINDING_POISON : FINDING_SLACK,
                                 .slack = write,
                                 .now_ns = write->now_ns};
     uint64_t distance = distance_of(write);
@@ -87,7 +96,7 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
         (struct address_fact){.certainty = CERTAIN_EXACT, .is_one = 1, .value = write->found.address, .is_in_arena = 1};
     finding->buffer = part_buffer(buffer, write->buffer_frames);
     finding->buffer.certainty = write->found.buffers > 1 ? CERTAIN_CANDIDATE : CERTAIN_EXACT;
-    finding->buffer.from = write->found.is_before ? BEFORE_START : PAST_END;
+    finding->buffer.from = write->found.poison.bytes ? FROM_START : write->found.is_before ? BEFORE_START : PAST_END;
     finding->buffer.distance = distance;
     if (write->again.site)
         take_again(finding, &write->again);
@@ -145,6 +154,13 @@ static void launch_lines(struct report *report, const struct slack_write *write)
 
 void slack_lines(struct report *report, const struct slack_write *write)
 {
+    const struct poison_fact *poison = &write->found.poison;
+    if (poison->bytes) {
+        report_line(report, "poisoned", NULL, CERTAIN_EXACT, "%" PRIu64 " bytes from byte %" PRIu64 " of the buffer on",
+                    poison->bytes, poison->start - write->buffer->address);
+        report_when_line(report, "poisoned", write->now_ns, poison->ns, poison->tid, poison->stream);
+        report_frame_lines(report, "", "poisoned at", NULL, CERTAIN_NOT, poison->frames, poison->frame_count);
+    }
     found_lines(report, &write->found);
     launch_lines(report, write);
 }

@@ -7,6 +7,7 @@
 #include "analysis/verdict/diagnosis.h"
 
 #define FINDING_SLACK "slack write"
+#define FINDING_POISON "write to poisoned memory"
 #define SLACK_LAUNCHES 8
 
 /* What a launch did when it was launched again with the buffer's edge at a guard: RERUN. */
@@ -17,13 +18,28 @@ struct slack_again {
     size_t threads, warps;
 };
 
+/* Bytes of a buffer that the program has poisoned: when and where. The frames are borrowed, innermost first. */
+struct poison_fact {
+    uint64_t start, bytes; /* 0 bytes: none */
+    uint64_t buffer;       /* its id */
+    uint64_t ns, stream, tid;
+    uint64_t until_ns;     /* when it was checked */
+    uint64_t after, until; /* launch_entry.sequence: that thread's last launch before, and the last one of until_tid before the
+                              bytes were unpoisoned; 0: not known */
+    uint64_t until_tid;
+    uint32_t stack; /* interned */
+    const struct stack_frame *frames;
+    size_t frame_count;
+};
+
 /* What the check of a pattern has found. */
 struct slack_found {
-    int is_before;     /* in front of the buffer's start, not behind its end */
-    uint64_t address;  /* of the first changed byte */
-    uint64_t span;     /* from there to the last changed byte, in bytes */
-    uint64_t changed;  /* number of bytes in between that were changed */
-    uint8_t bytes[64]; /* what was found there, as many as fit */
+    struct poison_fact poison; /* it was in there, not beside the buffer */
+    int is_before;             /* in front of the buffer's start, not behind its end */
+    uint64_t address;          /* of the first changed byte */
+    uint64_t span;             /* from there to the last changed byte, in bytes */
+    uint64_t changed;          /* number of bytes in between that were changed */
+    uint8_t bytes[64];         /* what was found there, as many as fit */
     size_t byte_count;
     uint64_t since_ns;          /* when the bytes were good */
     uint64_t buffers, first_id; /* number of buffers that had the memory since then, and the first of them */

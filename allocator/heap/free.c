@@ -318,6 +318,7 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
     struct block *block = claim->block;
     struct books *books = block->books;
     struct freelist *list;
+    poison_freed(block->facts.address, block->facts.size, stream, users);
     if (freed)
         *freed = what_was_freed(block);
     int is_cell = block_is_cell(block), is_outside = users != HEAP_STREAM || stream->context != books->context;

@@ -184,6 +184,7 @@ void heap_context_gone(struct context *context)
     drop_live(books);
     end_foreign_waits(books);
     slack_context_gone(books);
+    poison_context_gone(context);
     pack_context_gone(books);
     books_forget_stream(books);
 }

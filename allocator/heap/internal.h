@@ -7,6 +7,7 @@
 #include "heap/block/places.h"
 #include "heap/graphs/graphs.h"
 #include "heap/pack/pack.h"
+#include "heap/slack/poison.h"
 #include "heap/slack/slack.h"
 #include "heap/temporal/temporal.h"
 #include "heap/unguarded/unguarded.h"

@@ -42,6 +42,20 @@ TEST_WITH(exitcode_and_on_fault, NULL, finish)
     run_guarded(&by_dlsym, "beside async -4 0", "slack=on,on_fault=abort", FAULTED, "context: CUDA_SUCCESS\n");
 }
 
+/* Exactly the launches while the bytes were poisoned, however many come right before and after. */
+TEST_WITH(poisoned_bytes, NULL, finish)
+{
+    run_guarded(&by_dlsym, "poison stale", "", FAULTED, "context: CUDA_SUCCESS\n");
+    expect_err("WRITE to poisoned memory: 4 bytes changed, from byte 12 of the 4000 poisoned ones on, in buffer #1",
+               "given to   store<<<(1,1,1), (1,1,1)>>>", "derived\n");
+    if (strstr(last.err, "add_one"))
+        complain("no launch of another time", "add_one");
+    run_guarded(&by_dlsym, "poison right", "", 0, "context: CUDA_SUCCESS\n");
+    expect_silence();
+    run_guarded(&by_dlsym, "poison right async", "uaf=strict", 0, "context: CUDA_SUCCESS\n");
+    expect_silence();
+}
+
 TEST_WITH(json, NULL, finish)
 {
     unlink("beside.json");

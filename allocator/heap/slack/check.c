@@ -1,4 +1,5 @@
 /* Slack watch: checks all buffers at once, after a synchronisation. */
+#include "heap/slack/poison.h"
 #include "watch.h"
 
 #include "base/aside.h"
@@ -147,7 +148,7 @@ static int collect_rest(struct watch *watch, uint64_t until, size_t *total)
 static cufence_status check_context(struct books *books, int waits, uint64_t until, size_t *total)
 {
     struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
-    if (!watch)
+    if (!watch && !poison_is_used())
         return CUFENCE_OK;
     if (__atomic_load_n(&books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted on GPU %d, so its buffers cannot be checked",
@@ -156,8 +157,9 @@ static cufence_status check_context(struct books *books, int waits, uint64_t unt
     if (status != CUFENCE_OK)
         return status;
     *total += slack_collect(books);
-    int is_done = check_all(watch, until, total);
-    is_done &= collect_rest(watch, until, total);
+    int is_done = poison_check(books->context, until, total);
+    if (watch)
+        is_done &= check_all(watch, until, total) & collect_rest(watch, until, total);
     return is_done
                ? CUFENCE_OK
                : error_set(CUFENCE_ERROR_TIMEOUT, "GPU %d was too busy to check all buffers in time", books->context->device);
@@ -165,7 +167,7 @@ static cufence_status check_context(struct books *books, int waits, uint64_t unt
 
 int heap_watches(void)
 {
-    int is_watched = heap_options->slack;
+    int is_watched = heap_options->slack || poison_is_used();
     for (const struct books *books = books_next(NULL, -1); books && !is_watched; books = books_next(books, -1))
         is_watched = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE) != NULL;
     return is_watched;

@@ -7,6 +7,7 @@
 #include "lens/values/machine.h"
 #include "lens/values/names.h"
 #include "finding/launched.h"
+#include "heap/slack/poison.h"
 #include "lens/code/code.h"
 #include "lens/values/plan.h"
 #include "lens/visits/visits.h"
@@ -112,7 +113,10 @@ static void before(struct visit_part *part)
     struct seen *seen = (struct seen *)(void *)part->memory;
     const struct visit *visit = part->visit;
     for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++) {
-        seen->written |= (uint64_t)(watch.every > 1 || written_is(visit->reached[i].range.id)) << i;
+        const struct heap_range *range = &visit->reached[i].range;
+        int is_written = watch.every > 1 || written_is(range->id);
+        is_written = is_written && !poison_bytes(visit->reached[i].pointer, range->address + range->size);
+        seen->written |= (uint64_t)is_written << i;
     }
     plan_make(&rules, visit, rest.memory, rest.bytes);
     plan_submit(&rules, &rest, PLAN_BEFORE);

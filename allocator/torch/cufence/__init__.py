@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         wait_reports,
     )
     from ._library import Error
+    from ._poison import poison, unpoison
     from ._torch import enable, is_enabled
 
 __all__ = [
@@ -43,11 +44,13 @@ __all__ = [
     "label",
     "last_report",
     "last_report_text",
+    "poison",
     "report",
     "stats",
     "streams",
     "trim",
     "unguarded",
+    "unpoison",
     "wait_reports",
 ]
 
@@ -56,11 +59,13 @@ _HOMES = dict.fromkeys(__all__, "_api") | {
     "Error": "_library",
     "enable": "_torch",
     "is_enabled": "_torch",
+    "poison": "_poison",
+    "unpoison": "_poison",
 }
 _GONE = {
-    "adapt": "give each piece an allocation of its own (cupy.cuda.set_allocator(None), rmm.reinitialize(pool_allocator=False))",
-    "index": "cufence_poison() and cufence_unpoison()",
-    "regions": "cufence_poison() and cufence_unpoison()",
+    "adapt": "cufence.poison() and unpoison(); the pools of CuPy and RMM are bypassed under `cufence run`",
+    "index": "cufence.poison() and unpoison()",
+    "regions": "cufence.poison() and unpoison()",
 }  # what serves instead
 
 

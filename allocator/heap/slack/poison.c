@@ -1,0 +1,436 @@
+#include "poison.h"
+#include "watch.h"
+
+#include "base/aside.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/thread.h"
+#include "base/untold.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PART (UINT64_C(64) << 10) /* bytes of a job, unless there would be more jobs than */
+#define PARTS 256u
+#define PINNED (UINT64_C(64) << 20)
+#define WAIT_MS 1000 /* the most that a free which the program has waited for waits for its check, and anybody for a fill */
+#define PAUSE_US 20u
+
+struct piece {
+    uint64_t start, end;
+    struct context *context;
+    struct stream_ref on; /* where it was filled */
+    struct poison_fact fact;
+};
+
+/* What is kept of a context. */
+struct within {
+    CUfunction pattern, fill;
+    struct results results;
+};
+
+/* A launch in the air. */
+struct work {
+    struct flight flight;
+    struct piece piece;
+    struct within *within;
+    struct pattern_job *jobs; /* pinned, and behind them a state each */
+    unsigned parts;
+    int is_fill;
+    struct work *prev, *next;
+};
+
+static struct lock lock = LOCK(RANK_POISON); /* not held across launches on streams of the program's */
+static struct piece *pieces;                 /* by address */
+static size_t count, room;                   /* atomic */
+static struct work *flying;
+uint64_t poison_unchecked;
+
+/* ---- which bytes ---- */
+
+/* The part of the first piece that has some of the bytes. Returns where the piece is, or `count`. */
+static size_t find(uint64_t start, uint64_t end, struct piece *part)
+{
+    lock_expect(RANK_POISON);
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (pieces[middle].end > start)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (low == count || start >= end || pieces[low].start >= end)
+        return count;
+    *part = pieces[low];
+    part->start = start > part->start ? start : part->start;
+    part->end = end < part->end ? end : part->end;
+    return low;
+}
+
+/* Puts the bytes of a piece in the place of so many others. */
+static void put(size_t at, size_t others, struct piece piece, uint64_t start, uint64_t end)
+{
+    lock_expect(RANK_POISON);
+    size_t own = start < end;
+    piece.start = start;
+    piece.end = end;
+    memmove(&pieces[at + own], &pieces[at + others], (count - at - others) * sizeof *pieces);
+    if (own)
+        pieces[at] = piece;
+    __atomic_store_n(&count, count + own - others, __ATOMIC_RELAXED);
+}
+
+/* For one piece more, and another that is cut in two. */
+static int make_room(void)
+{
+    lock_expect(RANK_POISON);
+    struct piece *grown = count + 2 > room ? realloc(pieces, (2 * room + 64) * sizeof *grown) : NULL;
+    if (grown) {
+        pieces = grown;
+        __atomic_store_n(&room, 2 * room + 64, __ATOMIC_RELAXED);
+    }
+    return count + 2 <= room;
+}
+
+/* Takes that part out. Returns 0 if there is none. */
+static int take(uint64_t start, uint64_t end, struct piece *part)
+{
+    lock_expect(RANK_POISON);
+    size_t at = find(start, end, part);
+    if (at == count || !make_room())
+        return 0;
+    const struct piece whole = pieces[at];
+    put(at, 1, whole, part->end, whole.end);
+    put(at, 0, whole, whole.start, part->start);
+    return 1;
+}
+
+static int look(uint64_t start, uint64_t end, struct piece *part)
+{
+    HOLD(&lock);
+    return find(start, end, part) < count;
+}
+
+int poison_is_used(void)
+{
+    return __atomic_load_n(&room, __ATOMIC_RELAXED) != 0;
+}
+
+uint64_t poison_bytes(uint64_t start, uint64_t end)
+{
+    struct piece part;
+    uint64_t bytes = 0;
+    if (__builtin_expect(!__atomic_load_n(&count, __ATOMIC_RELAXED), 1))
+        return 0;
+    for (; look(start, end, &part); start = part.end)
+        bytes += part.end - part.start;
+    return bytes;
+}
+
+/* ---- launches ---- */
+
+static void drop(struct work *work)
+{
+    lock_expect(RANK_POISON);
+    DL_DELETE(flying, work);
+    flight_end(&work->flight);
+    results_give(&work->within->results, (uint8_t *)work->jobs);
+    free(work);
+}
+
+/* In a scope. NULL: out of memory, or the driver refuses the kernel. */
+static struct work *make(const struct piece *piece, struct stream *stream, uint32_t does)
+{
+    lock_expect(RANK_POISON);
+    struct within *within = piece->context->books[CONTEXT_POISON];
+    struct work *work = calloc(1, sizeof *work);
+    uint64_t bytes = piece->end - piece->start, parts = bytes / PART < PARTS ? bytes / PART + 1 : PARTS;
+    if (!within)
+        piece->context->books[CONTEXT_POISON] = within = calloc(1, sizeof *within);
+    if (within && !within->pattern && pattern_load(&within->pattern, &within->fill))
+        within->results.limit = PINNED;
+    if (work && within)
+        work->jobs = (void *)results_take(&within->results, parts * (sizeof *work->jobs + sizeof(uint32_t)));
+    if (!work || !work->jobs) {
+        free(work);
+        return NULL;
+    }
+    work->piece = *piece;
+    work->piece.fact.until_ns = monotonic_ns();
+    work->within = within;
+    work->parts = (unsigned)parts;
+    work->is_fill = does == PATTERN_WRITE;
+    for (uint64_t i = 0; i < parts; i++) {
+        const struct pattern_range part = {piece->start + bytes * i / parts, piece->start + bytes * (i + 1) / parts};
+        work->jobs[i] = (struct pattern_job){.check = {part}, .write = {part}, .does = does | PATTERN_NANS};
+    }
+    flight_begin(&work->flight, stream, (void *)(work->jobs + parts), work->parts);
+    DL_APPEND(flying, work);
+    return work;
+}
+
+static int launch(const struct work *work, const struct stream *stream)
+{
+    CUdeviceptr jobs = (uintptr_t)work->jobs, states = (uintptr_t)(work->jobs + work->parts);
+    wake_sleeping_worker(); /* collects what it finds */
+    return pattern_launch(work->within->pattern, stream->handle, jobs, states, work->parts) == CUDA_SUCCESS;
+}
+
+/* On a stream of the program's. Returns whether it is under way. */
+static int submit(const struct piece *piece, struct stream *stream, uint32_t does)
+{
+    struct work *work = NULL;
+    stream_touch_begin(stream);
+    struct scope scope = scope_enter_stream(stream);
+    lock_take(&lock);
+    if (scope.pushed)
+        work = make(piece, stream, does);
+    lock_release(&lock);
+    int is_launched = work && launch(work, stream);
+    scope_leave(scope);
+    stream_touch_end(stream);
+    HOLD(&lock);
+    if (work && !is_launched)
+        drop(work);
+    return is_launched;
+}
+
+/* On our own stream, behind a synchronisation. Returns whether it is over in time. */
+static int run(const struct piece *piece, uint32_t does, uint64_t until_ms)
+{
+    lock_expect(RANK_POISON);
+    SCOPE scope = scope_enter(piece->context);
+    struct stream *own = scope.pushed ? books_stream(books_of(piece->context)) : NULL;
+    struct work *work = own ? make(piece, own, does) : NULL;
+    if (work && !launch(work, own))
+        drop(work);
+    else if (work)
+        return pattern_await(&work->flight, work->jobs, work->parts, until_ms);
+    return 0;
+}
+
+static int is_filling(const struct piece *piece)
+{
+    lock_expect(RANK_POISON);
+    struct work *work;
+    DL_FOREACH(flying, work)
+    {
+        if (work->is_fill && work->piece.start < piece->end && work->piece.end > piece->start && !flight_is_over(&work->flight))
+            return 1;
+    }
+    return 0;
+}
+
+/* Whatever is submitted to the stream comes behind the fills of these bytes. Returns 0 if that cannot be had soon. */
+static int order(uint64_t start, uint64_t end, struct stream *stream)
+{
+    struct piece part;
+    uint64_t until = monotonic_ms() + WAIT_MS;
+    for (; look(start, end, &part); start = part.end) {
+        int is_there = stream_ref_is_there(&part.on), is_over = is_there && part.on.stream == stream;
+        is_over = is_over || (is_there && stream_waits_for(books_of(part.context), stream, &part.on));
+        while (!is_over) {
+            lock_take(&lock);
+            is_over = !is_filling(&part);
+            lock_release(&lock);
+            if (!is_over && monotonic_ms() > until)
+                return 0;
+            aside_sleep(PAUSE_US);
+        }
+    }
+    return 1;
+}
+
+/* ---- the functions of the C API, and the free of a buffer ---- */
+
+static cufence_status find_buffer(const struct piece *piece, CUstream handle, struct heap_range *range, struct stream **stream)
+{
+    uint64_t bytes = piece->end - piece->start;
+    if (!bytes || !heap_range_of(piece->start, range) || bytes > range->address + range->size - piece->start)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
+                         "%" PRIu64 " bytes from 0x%" PRIx64 " on are not in one live buffer that cufence guards", bytes,
+                         piece->start);
+    *stream = stream_is_default(handle) ? stream_in(range->context, handle) : stream_resolve(handle);
+    if (!*stream || (*stream)->context != range->context)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "stream %p is not one of the context of buffer #%" PRIu64,
+                         (void *)handle, range->id);
+    if (!order(piece->start, piece->end, *stream))
+        return error_set(CUFENCE_ERROR_TIMEOUT,
+                         "stream %p cannot wait for the one on which 0x%" PRIx64 " was poisoned; synchronise that one before",
+                         (void *)handle, piece->start);
+    return CUFENCE_OK;
+}
+
+cufence_status poison_begin(uint64_t start, uint64_t bytes, CUstream handle, uint64_t last)
+{
+    struct heap_range range;
+    struct stream *stream;
+    struct piece old, piece = {.start = start, .end = start + bytes};
+    cufence_status status = find_buffer(&piece, handle, &range, &stream);
+    if (status != CUFENCE_OK)
+        return status;
+    piece.context = range.context;
+    piece.on = stream_ref(stream);
+    piece.fact = (struct poison_fact){.start = start,
+                                      .bytes = bytes,
+                                      .buffer = range.id,
+                                      .ns = monotonic_ns(),
+                                      .stream = (uintptr_t)handle,
+                                      .tid = thread_id(),
+                                      .after = last,
+                                      .stack = facts_stack()};
+    if (!submit(&piece, stream, PATTERN_WRITE))
+        return error_set(CUFENCE_ERROR_UNSUPPORTED,
+                         "0x%" PRIx64 " is not poisoned: stream %p is capturing or has failed, or memory has run out", start,
+                         (void *)handle);
+    HOLD(&lock);
+    while (take(start, piece.end, &old))
+        continue;
+    if (!make_room())
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for poisoned bytes");
+    put(find(start, UINT64_MAX, &old), 0, piece, start, piece.end);
+    return CUFENCE_OK;
+}
+
+/* Checks these bytes, which are poisoned no more. */
+static void end_all(uint64_t start, uint64_t end, struct stream *stream, enum heap_users users, uint64_t last)
+{
+    struct piece part;
+    lock_take(&lock);
+    while (take(start, end, &part)) {
+        part.fact.until = last;
+        part.fact.until_tid = thread_id();
+        int is_checked = users == HEAP_NONE && run(&part, PATTERN_CHECK, monotonic_ms() + WAIT_MS);
+        lock_release(&lock);
+        is_checked = is_checked || (users == HEAP_STREAM && submit(&part, stream, PATTERN_CHECK));
+        if (!is_checked)
+            __atomic_fetch_add(&poison_unchecked, part.end - part.start, __ATOMIC_RELAXED);
+        lock_take(&lock);
+    }
+    lock_release(&lock);
+}
+
+cufence_status poison_end(uint64_t start, uint64_t bytes, CUstream handle, uint64_t last)
+{
+    struct heap_range range;
+    struct stream *stream;
+    const struct piece piece = {.start = start, .end = start + bytes};
+    cufence_status status = find_buffer(&piece, handle, &range, &stream);
+    if (status == CUFENCE_OK && !poison_bytes(start, piece.end))
+        return error_set(CUFENCE_ERROR_NOT_FOUND, "none of the %" PRIu64 " bytes at 0x%" PRIx64 " is poisoned", bytes, start);
+    if (status == CUFENCE_OK)
+        end_all(start, piece.end, stream, HEAP_STREAM, last);
+    return status;
+}
+
+void poison_freed(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users)
+{
+    struct piece part;
+    if (!poison_bytes(address, address + size) || !look(address, address + size, &part))
+        return;
+    if (users == HEAP_STREAM && (stream->context != part.context || !order(address, address + size, stream)))
+        users = HEAP_UNKNOWN;
+    end_all(address, address + size, stream, users, 0);
+}
+
+/* ---- what was found ---- */
+
+int poison_check(const struct context *context, uint64_t until_ms, size_t *found)
+{
+    struct piece part;
+    int is_done = 1, is_pending;
+    lock_take(&lock);
+    for (uint64_t at = 0; is_done && find(at, UINT64_MAX, &part) < count; at = part.end) {
+        if (part.context == context && !is_filling(&part))
+            is_done = run(&part, PATTERN_CHECK | PATTERN_RENEW, until_ms);
+    }
+    lock_release(&lock);
+    *found += poison_collect(&is_pending);
+    return is_done;
+}
+
+static void gather(const struct work *work, struct slack_found *all)
+{
+    const uint32_t *states = (const void *)(work->jobs + work->parts);
+    *all = (struct slack_found){.since_ns = work->piece.fact.ns, .buffers = 1, .poison = work->piece.fact};
+    for (unsigned i = 0; i < work->parts; i++) {
+        const struct pattern_found *found = &work->jobs[i].found[0];
+        if (states[i] != PATTERN_BAD)
+            continue;
+        if (!all->changed) {
+            uint64_t left = work->jobs[i].check[0].end - found->first;
+            all->address = found->first;
+            all->byte_count = left < PATTERN_FOUND ? left : PATTERN_FOUND;
+            memcpy(all->bytes, found->bytes, all->byte_count);
+        }
+        all->changed += found->count;
+        all->span = found->last - all->address + 1;
+    }
+    all->byte_count = all->span < all->byte_count ? all->span : all->byte_count;
+}
+
+/* Takes one out that is over. Returns 0 if there is none. */
+static int take_over(struct heap_slack *out, int *is_pending)
+{
+    struct work *work;
+    HOLD(&lock);
+    *is_pending = 0;
+    DL_FOREACH(flying, work)
+    {
+        if (flight_is_over(&work->flight))
+            break;
+        *is_pending |= __atomic_load_n(&work->piece.context->fault, __ATOMIC_RELAXED) == CUDA_SUCCESS;
+    }
+    if (!work)
+        return 0;
+    gather(work, &out->found);
+    out->buffer.device = work->piece.context->device;
+    drop(work);
+    if (out->found.changed)
+        untold_begin();
+    return 1;
+}
+
+size_t poison_collect(int *is_pending)
+{
+    struct heap_slack slack = {0};
+    cufence_description where;
+    size_t found = 0;
+    while (take_over(&slack, is_pending)) {
+        const struct poison_fact *fact = &slack.found.poison;
+        if (!slack.found.changed)
+            continue;
+        heap_describe(slack.found.address, &where);
+        if (where.buffer.id == fact->buffer)
+            slack.buffer = where.buffer;
+        else /* it was freed meanwhile, and its memory has another one */
+            slack.buffer = (cufence_buffer){.id = fact->buffer,
+                                            .address = fact->start,
+                                            .size = fact->bytes,
+                                            .mapping_start = fact->start,
+                                            .mapping_end = fact->start + fact->bytes,
+                                            .device = slack.buffer.device};
+        slack_report_found(&slack, 1);
+        found++;
+    }
+    return found;
+}
+
+void poison_context_gone(struct context *context)
+{
+    struct within *within = context->books[CONTEXT_POISON];
+    struct work *work, *next;
+    HOLD(&lock);
+    for (size_t i = count; i-- > 0;)
+        if (pieces[i].context == context)
+            put(i, 1, pieces[i], 0, 0);
+    DL_FOREACH_SAFE(flying, work, next)
+    if (work->within == within)
+        drop(work);
+    if (within) {
+        results_forget(&within->results);
+        *within = (struct within){0};
+    }
+}

@@ -1,0 +1,240 @@
+/* Poison on the simulated device: bytes of a buffer that nobody may use, and what is written into them. */
+#include "heap/slack/poison.h"
+#include "pokes.h"
+
+#include <pthread.h>
+
+#define ROWS 8u
+#define ROW 1000u
+
+static char *pool(CUstream stream)
+{
+    char *buffer = allocate(ROWS * ROW, stream);
+    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, ROWS * ROW, stream));
+    return buffer;
+}
+
+static uint64_t poisoned(const char *buffer)
+{
+    return poison_bytes((uintptr_t)buffer, (uintptr_t)buffer + ROWS * ROW);
+}
+
+CLEAN(is_nan_and_no_index)
+{
+    float values[ROW / 4];
+    start("");
+    char *buffer = pool(NULL);
+    CHECK_OK(cufence_poison(buffer + ROW, ROW, NULL));
+    CHECK_CU(cuMemcpyDtoH(values, (CUdeviceptr)(uintptr_t)(buffer + ROW), ROW));
+    for (unsigned i = 0; i < ROW / 4; i++)
+        CHECK(values[i] != values[i] && ((int32_t *)values)[i] > 2000000000);
+    CHECK(sum_at(buffer, ROW, NULL) == 0); /* its neighbours are what they were */
+    CHECK(sum_at(buffer + 2 * ROW, ROW, NULL) == 0);
+}
+
+/* As users of AddressSanitizer do: all at first, and then any parts of it. */
+CLEAN(any_part_can_be_unpoisoned_and_poisoned_again)
+{
+    start("");
+    char *buffer = pool(NULL);
+    CHECK_OK(cufence_poison(buffer, ROWS * ROW, NULL));
+    CHECK_OK(cufence_unpoison(buffer + 3 * ROW + 1, ROW, NULL)); /* cuts the piece in two */
+    CHECK(poisoned(buffer) == 7 * ROW);
+    write_at(buffer + 3 * ROW + 1, ROW, 1, NULL);
+    CHECK_OK(cufence_poison(buffer + 3 * ROW, 500, NULL)); /* over one end of the gap */
+    CHECK(poisoned(buffer) == 7 * ROW + 499);
+    CHECK_OK(cufence_unpoison(buffer + ROW, 5 * ROW, NULL)); /* three pieces */
+    CHECK(poisoned(buffer) == 3 * ROW);
+    write_at(buffer + ROW, 5 * ROW, 2, NULL);
+    CHECK(cufence_check(0) == 0);
+    CHECK(cufence_unpoison(buffer + ROW, 5 * ROW, NULL) == CUFENCE_ERROR_NOT_FOUND);
+    release(buffer, NULL);
+    CHECK(poisoned(buffer) == 0);
+    CHECK(cufence_check(0) == 0 && poison_unchecked == 0);
+}
+
+CLEAN(bad_input)
+{
+    CUcontext other_context;
+    start("");
+    char *buffer = pool(NULL), other[8];
+    CHECK(cufence_poison(other, 8, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(cufence_poison(buffer, 0, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(cufence_poison(buffer + 1, ROWS * ROW, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(cufence_error_detail(), "8000 bytes from 0x") && strstr(cufence_error_detail(), "are not in one live buffer"));
+    CHECK(cufence_poison(buffer, SIZE_MAX, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(cufence_unpoison(buffer, ROW, NULL) == CUFENCE_ERROR_NOT_FOUND);
+    CHECK(strstr(cufence_error_detail(), "none of the 1000 bytes"));
+    CHECK_CU(cuCtxCreate(&other_context, NULL, 0, 0));
+    CUstream foreign = new_stream();
+    CHECK(cufence_poison(buffer, ROW, foreign) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(cufence_error_detail(), "context of buffer #1"));
+    CHECK_CU(cuCtxDestroy(other_context));
+}
+
+/* The correct twin: rows are written while they are in use, on one stream and on two, long before the device gets there. */
+CLEAN(rows_in_use)
+{
+    uint32_t flag = 0;
+    start("");
+    CUstream first = new_stream(), second = new_stream();
+    CUevent event;
+    CHECK_CU(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    char *buffer = pool(first);
+    CHECK_OK(cufence_poison(buffer, ROWS * ROW, first));
+    CHECK_CU(cuEventRecord(event, first));
+    CHECK_CU(cuStreamWaitEvent(second, event, 0));
+    spin(first, &flag);
+    for (int turn = 0; turn < 20; turn++) {
+        CUstream on = turn & 1 ? second : first;
+        for (unsigned row = 0; row < ROWS; row++) {
+            CHECK_OK(cufence_unpoison(buffer + row * ROW, ROW, on));
+            write_at(buffer + row * ROW, ROW, turn, on);
+            CHECK_CU(cuEventRecord(event, on));
+            CHECK_OK(cufence_poison(buffer + row * ROW, ROW, on));
+            CHECK_CU(cuStreamWaitEvent(on == first ? second : first, event, 0)); /* it need not know of our fill */
+        }
+    }
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK(cufence_check(0) == 0);
+    release(buffer, first);
+    CHECK(cufence_check(0) == 0 && poison_unchecked == 0);
+}
+
+FINDS(a_write_is_found_when_the_bytes_are_unpoisoned,
+      "WRITE to poisoned memory: 4 bytes changed, from byte 12 of the 1000 poisoned ones on, in buffer #1 \"cache\"")
+{
+    char text[4096];
+    start("");
+    CHECK_OK(cufence_label_push("cache"));
+    CUstream stream = new_stream();
+    char *buffer = pool(stream);
+    CHECK_OK(cufence_poison(buffer + 3 * ROW, ROW, stream));
+    write_at(buffer + 3 * ROW + 12, 4, 0x3f, stream);
+    CHECK_OK(cufence_unpoison(buffer + 3 * ROW, ROW, stream));
+    write_at(buffer + 3 * ROW, ROW, 1, stream);
+    AWAIT(cufence_fault_count());
+    CHECK(cufence_fault_count() == 1);
+    CHECK(cufence_last_report(text, sizeof text) <= sizeof text);
+    CHECK(strstr(text, "3f 3f 3f 3f") && strstr(text, "poisoned at"));
+    CHECK(cufence_check(0) == 0);
+}
+
+/* Another thread's report is finished when a check returns. */
+FINDS(a_report_is_awaited, "4 bytes changed, from byte 12 of the 1000 poisoned ones on, in buffer #1")
+{
+    start("");
+    cufence_set_fault_handler(tell_slowly, NULL);
+    char *buffer = pool(NULL);
+    CHECK_OK(cufence_poison(buffer + 3 * ROW, ROW, NULL));
+    write_at(buffer + 3 * ROW + 12, 4, 0x3f, NULL);
+    CHECK_OK(cufence_unpoison(buffer + 3 * ROW, ROW, NULL));
+    check_while_told();
+}
+
+FINDS(a_write_is_found_before_the_context_ends, "4 bytes changed, from byte 12 of the 1000 poisoned ones on, in buffer #1")
+{
+    CUcontext own;
+    start("slack=off");
+    CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
+    char *buffer = pool(NULL);
+    CHECK_OK(cufence_poison(buffer + 3 * ROW, ROW, NULL));
+    write_at(buffer + 3 * ROW + 12, 4, 0x3f, NULL);
+    CHECK_OK(cufence_context_gone(own));
+    CHECK(cufence_fault_count() == 1);
+    CHECK_CU(cuCtxDestroy(own));
+}
+
+FINDS(a_write_is_found_by_a_check, "1 byte changed, from byte 999 of the 1000 poisoned ones on, in buffer #1")
+{
+    start("slack=off");
+    char *buffer = pool(NULL);
+    CHECK_OK(cufence_poison(buffer + 7 * ROW, ROW, NULL));
+    CHECK(cufence_check(0) == 0);
+    write_at(buffer + 7 * ROW + 999, 1, 1, NULL);
+    CHECK(cufence_check(0) == 1);
+    CHECK(cufence_check(0) == 0); /* the pattern is there again */
+    CHECK_OK(cufence_unpoison(buffer + 7 * ROW, ROW, NULL));
+    CHECK(cufence_check(-1) == 0);
+}
+
+FINDS(a_write_is_found_when_the_buffer_is_freed, "8 bytes changed, from byte 0 of the 1000 poisoned ones on, in buffer #1")
+{
+    CUstream stream = start_with_stream("");
+    char *buffer = pool(stream);
+    CHECK_OK(cufence_poison(buffer + ROW, ROW, stream));
+    write_at(buffer + ROW, 8, 1, stream);
+    release(buffer, stream);
+    AWAIT(cufence_fault_count());
+}
+
+FINDS(a_write_is_found_at_exit, "2 bytes changed, from byte 5 of the 1000 poisoned ones on, in buffer #1")
+{
+    start("");
+    char *buffer = pool(NULL);
+    CHECK_OK(cufence_poison(buffer + 2 * ROW, ROW, NULL));
+    write_at(buffer + 2 * ROW + 5, 2, 1, NULL);
+}
+
+/* More than one job, and a write across its parts. */
+FINDS(a_large_piece, "200000 bytes changed, from byte 100000 of the 3145733 poisoned ones on, in buffer #1")
+{
+    start("");
+    char *buffer = allocate(3 * MIB + 5, NULL);
+    CHECK_OK(cufence_poison(buffer, 3 * MIB + 5, NULL));
+    CHECK(cufence_check(0) == 0);
+    write_at(buffer + 100000, 200000, 1, NULL);
+    CHECK_OK(cufence_unpoison(buffer, 3 * MIB + 5, NULL));
+    AWAIT(cufence_fault_count());
+}
+
+/* Nothing can be submitted, and bytes that are unpoisoned are not checked. */
+CLEAN(a_capture)
+{
+    CUgraph graph;
+    CUgraphExec executable;
+    CUstream stream = start_with_stream("");
+    char *buffer = pool(stream);
+    CHECK_OK(cufence_poison(buffer, ROW, stream));
+    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CHECK_OK(cufence_unpoison(buffer, ROW, stream));
+    CHECK(cufence_poison(buffer + ROW, ROW, stream) == CUFENCE_ERROR_UNSUPPORTED);
+    CHECK(strstr(cufence_error_detail(), "is capturing"));
+    write_at(buffer, 2 * ROW, 1, stream);
+    CHECK_CU(cuStreamEndCapture(stream, &graph));
+    CHECK_CU(cuGraphInstantiateWithFlags(&executable, graph, 0));
+    CHECK_CU(cuGraphLaunch(executable, stream));
+    CHECK(cufence_check(0) == 0);
+    CHECK(poison_unchecked == ROW);
+}
+
+static void *use(void *row)
+{
+    CHECK_CU(cuCtxSetCurrent(context));
+    CUstream stream = new_stream();
+    for (int i = 0; i < 100; i++) {
+        CHECK_OK(cufence_poison(row, ROW, stream));
+        CHECK_OK(cufence_unpoison(row, ROW, stream));
+        write_at(row, ROW, i, stream);
+    }
+    CHECK_CU(cuStreamSynchronize(stream));
+    return NULL;
+}
+
+CLEAN(threads)
+{
+    pthread_t all[4];
+    start("");
+    char *buffer = pool(NULL);
+    CHECK_CU(cuCtxSynchronize());
+    function("poke");
+    for (size_t i = 0; i < 4; i++)
+        CHECK(pthread_create(&all[i], NULL, use, buffer + i * ROW) == 0);
+    for (int i = 0; i < 10; i++)
+        CHECK(cufence_check(0) == 0);
+    for (size_t i = 0; i < 4; i++)
+        CHECK(pthread_join(all[i], NULL) == 0);
+    CHECK(cufence_check(0) == 0);
+}
+
+TEST_CONCURRENTLY
