@@ -94,7 +94,6 @@ typedef struct cufence_description {
     cufence_place place;
     uint64_t offset;       /* see cufence_place */
     cufence_buffer buffer; /* the buffer that `place` refers to; all zero for UNKNOWN and NO_BUFFER */
-    char region[96];       /* INSIDE: "row 17 of kv (free, released 1.2 ms ago by request 4)", or empty: see cufence_region() */
 } cufence_description;
 
 typedef struct cufence_stats {
@@ -375,39 +374,6 @@ cufence_status cufence_pool_begin(int device, const uint64_t id[2], cufence_pool
                                   void (*destroy)(void *user));
 cufence_status cufence_pool_end(int device, const uint64_t id[2]);
 cufence_status cufence_pool_release(int device, const uint64_t id[2]);
-
-/*
- * Regions: the inside of a buffer, such as the rows of a paged KV cache or a slab of a memory pool. Guards end where an
- * allocation ends: the inside of one is a single mapping, so an access to the wrong row cannot fault. Rows that the program
- * declares have a state instead: live, with an owner, or free. A free row is filled with NaN (0x7fff in each two bytes, no
- * likely index either), and is checked when it is taken again, by cufence_check(), when the buffer is freed and at the
- * process's end: a write into it is a finding of kind "write to a free region". Reports and cufence_describe() name rows.
- *
- * All of it is done in the order of `stream`, on which the program must have submitted what used the row before, or have
- * ordered it behind that. During a capture of the stream nothing is submitted: the state of the row changes at once, and the
- * row is not checked when it is taken next.
- *
- * cufence_region(): divides [start, start + rows * bytes) of one live buffer into `rows` rows of `bytes` bytes, all live,
- * without a known owner; rows = 1: one region of any size. A buffer may have several divisions, which must not overlap; one of
- * exactly the same bytes replaces the one before. They are gone when the buffer is freed. May wait for the device. name:
- * copied, cut to 47 bytes like `owner` below; NULL: none. Errors: NOT_INITIALIZED, INVALID_ARGUMENT (a size of 0, past the
- * buffer's end, overlapping), NOT_FOUND (cufence does not guard the buffer), OVERFLOW, OUT_OF_MEMORY (the host's).
- * cufence_region_take(), cufence_region_release(): the row that begins at `start` has a new owner (NULL: unknown), or is free.
- * A live row may be taken: it only changes its owner, and is not checked. Errors: NOT_INITIALIZED, NOT_FOUND (no row begins
- * there), INVALID_ARGUMENT (the driver does not know the stream); DOUBLE_FREE (released although it is free).
- * cufence_region_take_many(), cufence_region_release_many(): the same for `count` rows at once, of any buffers of one context,
- * such as a block of a cache in the memory of each layer. It takes one launch of cufence's for up to 1024 rows of 64 KiB. A row
- * that is named twice is taken once; to release it twice is an error. After an error no row has changed; also DOUBLE_FREE
- * (named twice), INVALID_ARGUMENT (of several contexts), OUT_OF_MEMORY (the host's).
- * cufence_region_gone(): the division that begins at `start` ends. Its free rows are not checked.
- *   Errors: NOT_INITIALIZED, NOT_FOUND.
- */
-cufence_status cufence_region(const void *start, size_t bytes, size_t rows, const char *name);
-cufence_status cufence_region_take(const void *start, const char *owner, cufence_stream stream);
-cufence_status cufence_region_release(const void *start, cufence_stream stream);
-cufence_status cufence_region_take_many(const void *const *starts, size_t count, const char *owner, cufence_stream stream);
-cufence_status cufence_region_release_many(const void *const *starts, size_t count, cufence_stream stream);
-cufence_status cufence_region_gone(const void *start);
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,6 @@
 #include "heap/unguarded/unguarded.h"
 #include "launch/launch.h"
 #include "launch/maps.h"
-#include "regions/regions.h"
 #include "witness/delivery.h"
 #include "witness/tell.h"
 
@@ -83,14 +82,6 @@ static void say_tensor_maps(void)
     if (maps.encoded)
         output_note("tensor maps: %s of guarded buffers, of which %s reach%s past the end of theirs",
                     grouped(maps.encoded).text, grouped(maps.too_large).text, maps.too_large == 1 ? "es" : "");
-}
-
-static void say_unchecked_rows(void)
-{
-    uint64_t count = regions_unchecked();
-    if (count)
-        output_note("regions: %s free row%s could not be checked when taken or freed, as during a capture", grouped(count).text,
-                    plural(count));
 }
 
 void closing_say_unguarded(void)
@@ -211,7 +202,6 @@ void closing_say(const struct ending *ending)
     say_what_was_packed(&stats);
     if (ending->is_verbose)
         say_tensor_maps();
-    say_unchecked_rows();
     closing_say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
         output_note("exit status %d because of what was found; the program's own was %d (exitcode=0 keeps it)",

@@ -13,7 +13,6 @@
 #include "launch/lens_table.h"
 #include "lifecycle.h"
 #include "order/order.h"
-#include "regions/regions.h"
 #include "stacks/labels.h"
 #include "stacks/stack.h"
 #include "witness/delivery.h"
@@ -216,12 +215,8 @@ PUBLIC cufence_status cufence_label_pop(void)
 PUBLIC cufence_status cufence_describe(const void *address, cufence_description *description)
 {
     cufence_status status = check_started_with(description, "description");
-    struct region_at at;
-    if (status == CUFENCE_OK) {
+    if (status == CUFENCE_OK)
         heap_describe((uint64_t)(uintptr_t)address, description);
-        if (description->place == CUFENCE_PLACE_INSIDE && region_find((uint64_t)(uintptr_t)address, &at))
-            region_text(&at, description->region, sizeof description->region);
-    }
     return status;
 }
 
@@ -321,8 +316,6 @@ static void check_slack(void *argument)
         return;
     }
     on->status = heap_check_slack(on->device, 1, CHECK_MS, &on->found);
-    if (__atomic_load_n(&regions_are_used, __ATOMIC_RELAXED) && (on->status == CUFENCE_OK || !heap_watches()))
-        on->status = regions_check(on->device, 1, CHECK_MS, &on->found);
     if (on->status == CUFENCE_OK && !untold_await(monotonic_ms() + CHECK_MS))
         on->status = error_set(CUFENCE_ERROR_TIMEOUT, "a finding is still being reported by another thread");
 }
@@ -427,37 +420,4 @@ PUBLIC cufence_status cufence_pool_end(int device, const uint64_t id[2])
 PUBLIC cufence_status cufence_pool_release(int device, const uint64_t id[2])
 {
     return check_started_with(id, "id") ?: pool_request(device, id, POOL_RELEASE, NULL);
-}
-
-/* ---- regions ---- */
-
-PUBLIC cufence_status cufence_region(const void *start, size_t bytes, size_t rows, const char *name)
-{
-    return lifecycle_check() ?: regions_divide((uint64_t)(uintptr_t)start, bytes, rows, name, NULL);
-}
-
-PUBLIC cufence_status cufence_region_take(const void *start, const char *owner, cufence_stream stream)
-{
-    return cufence_region_take_many(&start, 1, owner, stream);
-}
-
-PUBLIC cufence_status cufence_region_take_many(const void *const *starts, size_t count, const char *owner,
-                                               cufence_stream stream)
-{
-    return lifecycle_check() ?: regions_take(starts, count, owner, stream);
-}
-
-PUBLIC cufence_status cufence_region_release(const void *start, cufence_stream stream)
-{
-    return cufence_region_release_many(&start, 1, stream);
-}
-
-PUBLIC cufence_status cufence_region_release_many(const void *const *starts, size_t count, cufence_stream stream)
-{
-    return lifecycle_check() ?: regions_release(starts, count, stream);
-}
-
-PUBLIC cufence_status cufence_region_gone(const void *start)
-{
-    return lifecycle_check() ?: regions_gone((uint64_t)(uintptr_t)start);
 }

@@ -21,7 +21,6 @@
 #include "launch/lens_table.h"
 #include "launch/pinned.h"
 #include "order/order.h"
-#include "regions/regions.h"
 #include "vmm/arena.h"
 #include "witness/delivery.h"
 #include "witness/arming.h"
@@ -346,7 +345,6 @@ static void context_gone(struct context *context)
     kernels_forget(context);
     if (order_is_wanted())
         order_context_gone(context);
-    regions_context_gone(context);
     heap_context_gone(context);
     passed_context_gone(context);
     launch_forget_context(context);
@@ -395,7 +393,6 @@ static cufence_status start(const char *options)
         writable_check(&process.options, 1, warn);
     if (status == CUFENCE_OK)
         status = lifecycle_lens(&process.options, 1);
-    tell_rows(region_name);
     if (status == CUFENCE_OK)
         status = monitor_start(&process.options);
     if (hides)
@@ -409,7 +406,6 @@ static cufence_status start(const char *options)
     static const struct context_events events = {context_begun, context_gone, stream_ends};
     contexts_open(&events);
     heap_on_slack(slack_report);
-    regions_on_write(region_report);
     status = heap_open(&process.options);
     if (status != CUFENCE_OK) {
         monitor_cancel();

@@ -39,7 +39,7 @@ void lifecycle_needs_no_rest(void);
  * work, and waits for their reports. is_context_idle: all of the context's work was waited for. */
 void settle_learn(CUresult result, int is_context_idle);
 
-/* Checks all buffers for the last time, and their free rows: of a context that is about to end, or of all (NULL) at exit. Its
+/* Checks all buffers for the last time: of a context that is about to end, or of all (NULL) at exit. Its
  * work is done, without a fault. */
 void settle_check(struct context *only);
 const char *settle_unchecked(void); /* why some could not be checked; "": all were */
@@ -52,12 +52,6 @@ CUresult settle_before_end(CUcontext context, struct books **held);
 /* slack.c: reports what the heap finds in the slack of a buffer, with the launches that may have written it. Takes
  * milliseconds. */
 void slack_report(const struct heap_slack *found);
-/* The same for bytes of a free row. */
-struct region_write;
-void region_report(const struct region_write *found);
-/* The row that other findings are about (tell_rows()). */
-struct tell_row;
-int region_name(uint64_t address, struct tell_row *out);
 
 /* ---- use.c: what is allocated, by place of allocation ---- */
 

@@ -6,14 +6,13 @@
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
-#include "regions/regions.h"
 #include "witness/delivery.h"
 #include "witness/monitor.h"
 
 #include <stdio.h>
 
 #define REPORT_MS 5000
-#define SLACK_MS 2000 /* at most, for the last check of buffers, and for that of free rows */
+#define SLACK_MS 2000 /* at most, for the last check of buffers */
 
 /* Without the preload library no launch is seen, so a context never counts as settled. */
 static int is_settled(const struct context *context, uint64_t launches)
@@ -63,8 +62,6 @@ void settle_check(struct context *only)
         return;
     if (only ? heap_check_context(only, SLACK_MS) != CUFENCE_OK
              : heap_watches() && heap_check_slack(-1, 0, SLACK_MS, &found) != CUFENCE_OK)
-        note_unchecked();
-    if (regions_check(only ? only->device : -1, 0, SLACK_MS, &found) != CUFENCE_OK)
         note_unchecked();
     heap_collect();
 }

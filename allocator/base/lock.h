@@ -20,8 +20,6 @@ enum lock_rank {
     RANK_SPACE,    /* one's own: address space is reserved, if not at the start; held across that */
     RANK_CONTEXTS, /* one's own: a context begins or ends; held while the other rooms load their parts into a new one */
     RANK_FILTER,   /* a pool's filter, a callback into the program, is running */
-    RANK_REGIONS,  /* one's own: regions of buffers, which only programs that declare them have; held across launches of
-                      cufence's own kernels, and while cufence_check() waits for them */
     RANK_TOUCH,    /* one's own: this stream ends, begins or joins a capture, or is used by a thread other than its own */
     RANK_BOOKS,    /* a context's free lists and pools */
     RANK_PACK,     /* a context's pages that small buffers share */

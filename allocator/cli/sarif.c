@@ -27,8 +27,6 @@ static const struct {
     {"host read out of bounds", "A copy read outside a buffer."},
     {"stream race", "A buffer was freed or overwritten while another stream may still use it."},
     {"slack write", "A kernel wrote next to a buffer, within its mapping."},
-    {"read of a free region", "A kernel read a row of a buffer that the program had released."},
-    {"write to a free region", "A kernel wrote into a row of a buffer that the program had released."},
     {"leak", "Buffers were still allocated when the process ended."},
     {"first NaN", "A kernel made a NaN of inputs that had none."},
     {"first Inf", "A kernel made an infinity of inputs that had none."},

@@ -8,12 +8,11 @@ static const char *const certainty_words[] = {"", "candidate", "derived", "re-ru
 static const char *const kind_words[] = {
     "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
     "illegal access", "exception", "unexplained", "double free", "invalid free", "host write out of bounds",
-    "host read out of bounds", "stream race", "slack write", "write to a free region", "read of a free region", "leak",
+    "host read out of bounds", "stream race", "slack write", "leak",
     "first NaN", "first Inf", "uninitialised read", "memcheck", "racecheck", "initcheck", "synccheck", "run",
     "guarded", NULL};
 /* clang-format on */
 static const char *const known_word[] = {"suppressed", "baseline", NULL};
-static const char *const region_words[] = {"", "live", "free", NULL};
 static const char *const access_words[] = {"", "read", "write", "atomic", NULL};
 static const char *const from_words[] = {"", "the start", "past the end", "before the start", NULL};
 static const char *const side_words[] = {"past_end", "before_start", NULL};
@@ -36,8 +35,6 @@ static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] =
 #define USE(kind, ...) FIELD(kind, struct earlier_use, __VA_ARGS__)
 #define USED(kind, ...) FIELD(kind, struct used_fact, __VA_ARGS__)
 #define SLACK(kind, ...) FIELD(kind, struct slack_write, __VA_ARGS__)
-#define EVENT_OF(kind, ...) FIELD(kind, struct region_event, __VA_ARGS__)
-#define REGION(kind, ...) FIELD(kind, struct region_fact, __VA_ARGS__)
 #define INPUT(kind, ...) FIELD(kind, struct nan_input, __VA_ARGS__)
 #define UNINIT(kind, ...) FIELD(kind, struct uninit_fact, __VA_ARGS__)
 #define BY(kind, ...) FIELD(kind, struct launched_fact, __VA_ARGS__)
@@ -225,20 +222,11 @@ TABLE(slack, struct slack_write, SLACK(NUMBER, found.changed, "changed", MUST), 
       SLACK(NUMBER, found.first_id, "first_buffer"), OPEN("launches", WHEN(struct slack_write, launch_total)),
       CERTAINTY(struct slack_write, certainty, MUST), SLACK(NUMBER, launch_total, "total", MUST),
       SLACK(LIST, launches, "list", .record = &given, MUST, COUNT(struct slack_write, launch_count)), CLOSE);
-TABLE(region_event, struct region_event, EVENT_OF(NUMBER, ns, "ns", MUST), EVENT_OF(AGO, ns, "ago_ns"),
-      EVENT_OF(NUMBER, tid, "tid", MUST), EVENT_OF(HEX, stream, "stream", MUST), EVENT_OF(TEXT, owner, "owner"),
-      FRAMES(struct region_event, frames, frame_count));
-TABLE(region, struct region_fact, REGION(TEXT, name, "name"), REGION(NUMBER, row, "row", MUST),
-      REGION(NUMBER, rows, "rows", MUST), REGION(NUMBER, bytes, "bytes", MUST), REGION(NUMBER, offset, "offset", MUST),
-      REGION(WORD, state, "state", .words = region_words, MUST),
-      REGION(PART, released, "released", .record = &region_event, WHEN(struct region_fact, released.ns)),
-      REGION(PART, taken, "taken", .record = &region_event, WHEN(struct region_fact, taken.ns)));
 TABLE(input, struct nan_input, INPUT(INT, argument, "argument", .flags = OR_NONE), INPUT(NUMBER, at, "at", MUST),
       INPUT(NUMBER, buffer, "buffer", MUST), INPUT(NUMBER, offset, "offset", MUST), INPUT(TEXT, label, "label"),
       INPUT(WORD, type, "type", .words = value_names, MUST), INPUT(TRUE, is_guess, "type_is_guess"),
       INPUT(TRUE, is_unwritten, "never_written"), INPUT(NUMBER, count, "count", MUST), INPUT(NUMBER, nans, "nan", MUST),
-      INPUT(NUMBER, free_bytes, "free_bytes", .flags = NOT_ZERO), INPUT(NUMBER, infinities, "inf", MUST),
-      INPUT(NUMBER, zeros, "zeros", WHEN(struct nan_input, finite)),
+      INPUT(NUMBER, infinities, "inf", MUST), INPUT(NUMBER, zeros, "zeros", WHEN(struct nan_input, finite)),
       INPUT(REAL, min, "min", .flags = OR_NONE, WHEN(struct nan_input, finite)),
       INPUT(REAL, max, "max", .flags = OR_NONE, WHEN(struct nan_input, finite)),
       INPUT(REAL, mean, "mean", .flags = OR_NONE, WHEN(struct nan_input, finite)),
@@ -251,7 +239,7 @@ TABLE(nan_of, struct nan_fact, NAN_OF(PART, by, NULL, .record = &by), NAN_OF(INT
       OPEN("written_at", WHEN(struct nan_fact, file)), NAN_OF(TEXT, file, "file", MUST), NAN_OF(INT, line, "line", MUST), CLOSE,
       NAN_OF(NUMBER, index, "index", MUST), NAN_OF(NUMBER, made, "made", MUST), NAN_OF(NUMBER, count, "count", MUST),
       NAN_OF(WORD, type, "type", .words = value_names, MUST), NAN_OF(TRUE, is_guess, "type_is_guess"),
-      NAN_OF(TRUE, is_of_unwritten, "of_unwritten"), NAN_OF(TRUE, is_of_free, "of_free_rows"),
+      NAN_OF(TRUE, is_of_unwritten, "of_unwritten"),
       NAN_OF(LIST, inputs, "inputs", .record = &input, .flags = REQUIRED | BEHIND, COUNT(struct nan_fact, input_count)));
 TABLE(uninit, struct uninit_fact, UNINIT(NUMBER, number, "launch"), UNINIT(NUMBER, unwritten, "unwritten_bytes"),
       UNINIT(NUMBER, first_unwritten, "first_byte", WHEN(struct uninit_fact, unwritten)), UNINIT(NUMBER, more, "more_buffers"),
@@ -321,7 +309,6 @@ static const struct field of_finding[] = {
     ROW(PART, address, "address", .record = &address, WHEN(struct finding, address.is_one)),
     ROW(PART, buffer, "buffer", .record = &buffer, WHEN(struct finding, buffer.buffer)),
     ROW(PART, rival, "rival", .record = &buffer, WHEN(struct finding, rival.buffer)),
-    ROW(PART, region, "region", .flags = BEHIND, .record = &region, .about = "the row of a divided buffer"),
     ROW(PART, slack, "slack", .flags = BEHIND, .record = &slack),
     OPEN("kernel", WHEN(struct finding, where.has_kernel)),
     ROW(PART, where.site, NULL, .record = &named),

@@ -290,7 +290,6 @@ struct finding {
     struct argument_facts arguments;
     const struct rerun_result *rerun; /* the second launch of the kernel, NULL if there was none */
     const struct slack_write *slack;  /* what was found in the slack of the buffer, NULL if it is not about that */
-    const struct region_fact *region; /* the row that it is about, of a divided buffer; else NULL */
     const struct nan_fact *nan;       /* a launch has made a NaN; else NULL */
     const struct uninit_fact *uninit; /* a launch has used what nobody has written; else NULL */
     const struct launched_fact *by;   /* of these two: the launch */

@@ -38,7 +38,7 @@ static void put_kernel(FILE *key, const struct finding *finding)
     const struct launch_entry *entry = slack && slack->launch_count ? slack->launches[0].entry : NULL;
     if (slack) {
         put_text(key, entry && entry->function ? entry->function->name : NULL);
-        put_text(key, finding->region ? finding->region->name : slack->found.is_before ? "before" : "behind");
+        put_text(key, slack->found.is_before ? "before" : "behind");
         return;
     }
     fprintf(key, "%" PRIu32 "|", site->exception.number);
@@ -112,13 +112,11 @@ static void add_frame_name(char *out, size_t size, const char *word, const struc
 void finding_name(const struct finding *finding, char *out, size_t size)
 {
     const struct called_from *allocated = &finding->buffer.allocated;
-    const char *in = finding->region ? "in" : finding->slack ? "next to" : "of";
+    const char *in = finding->slack ? "next to" : "of";
     char kernel[256] = "";
     out[0] = '\0';
     part_append(out, size, "%s%s%s", finding->kind, finding->called.call ? " by " : "",
                 finding->called.call ? finding->called.call : "");
-    if (finding->region && finding->region->name[0])
-        part_append(out, size, " of %s", finding->region->name);
     if ((finding->where.is_known || (finding->uninit && finding->where.has_kernel)) && !finding->slack) {
         finding_kernel(&finding->where.site, kernel, sizeof kernel);
         add_place_name(out, size, "at", finding->where.site.is_in_driver ? NULL : finding->where.site.file, kernel);

@@ -1,7 +1,7 @@
 /*
  * Findings about a launch of which no core dump tells: it has made a NaN, or an infinity, of inputs that had none; what it has
- * written depends on bytes that nobody had written before, because it was made twice, where these bytes were 0x00 and where they were 0x4b, and wrote two
- * results. Pure; any thread.
+ * written depends on bytes that nobody had written before, because it was made twice, where these bytes were 0x00 and where
+ * they were 0x4b, and wrote two results. Pure; any thread.
  */
 #pragma once
 
@@ -34,7 +34,6 @@ struct nan_input {
     int is_guess;     /* of the type */
     int is_unwritten; /* nobody was seen to write it */
     uint64_t nans, infinities;
-    uint64_t free_bytes;    /* in rows (regions/) that are or were free, and may hold NaN since then */
     uint64_t finite, zeros; /* finite: 0 if there is none, or the figures are unknown; those below are then not valid */
     double min, max, mean, deviation;
 };
@@ -54,7 +53,6 @@ struct nan_fact {
     const struct nan_input *inputs; /* what was looked at before */
     size_t input_count;
     int is_of_unwritten; /* an input that nobody has written had NaN */
-    int is_of_free;      /* an input had NaN that rows of it may hold because they are or were free */
     uint64_t now_ns;
 };
 

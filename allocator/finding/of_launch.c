@@ -44,11 +44,7 @@ static void add_nan_hint(struct finding *finding, const struct nan_fact *nan)
         has_negative |= input->finite && input->min < 0;
     }
     const char *name = nan->by.kernel ? nan->by.kernel : nan->by.plain;
-    if (nan->is_of_free)
-        part_add(
-            finding->hint,
-            "an input has rows that are free, or were and have not been written since, which hold NaN: is one of them read?");
-    else if (nan->is_of_unwritten)
+    if (nan->is_of_unwritten)
         part_add(finding->hint, "an input that nobody has written holds NaN: is memory used before it is filled?");
     else if (!strcmp(nan->kind, FINDING_INF))
         part_add(finding->hint, "a number too large for %s, a division by 0, or log(0)?", value_names[nan->type]);

@@ -460,8 +460,6 @@ char *finding_text(const struct finding *finding)
     note_lines(&report, "cause", finding->cause.said.list, finding->cause.said.count);
     if (finding->buffer.buffer)
         report_buffer_lines(&report, &finding->buffer, finding->now_ns);
-    if (finding->region)
-        region_lines(&report, finding->region, finding->now_ns);
     if (finding->slack)
         slack_lines(&report, finding->slack);
     if (finding->where.is_known)

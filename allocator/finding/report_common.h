@@ -71,8 +71,5 @@ void nan_input_lines(struct report *report, const struct finding *finding);
 /* What may still use the buffer of a stream race; nothing if it is none. */
 void earlier_lines(struct report *report, const struct finding *finding);
 
-/* A row of a divided buffer: when it was released and taken, by whom. */
-void region_lines(struct report *report, const struct region_fact *region, uint64_t now_ns);
-
 /* What was found in the slack of a buffer, and the launches that may have written it. */
 void slack_lines(struct report *report, const struct slack_write *write);

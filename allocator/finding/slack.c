@@ -22,8 +22,6 @@ static uint64_t distance_of(const struct slack_write *write)
 {
     const cufence_buffer *buffer = write->buffer;
     uint64_t address = write->found.address;
-    if (write->region)
-        return address - buffer->address;
     return write->found.is_before ? buffer->address - address : address - (buffer->address + buffer->size);
 }
 
@@ -63,20 +61,13 @@ static void take_again(struct finding *finding, const struct slack_again *again)
         (struct address_fact){.certainty = CERTAIN_RERUN, .is_one = 1, .value = again->address, .is_in_arena = 1};
 }
 
-/* "WRITE to a free region: 4 bytes changed, from byte 12 of row 17 of kv on, in buffer #7" */
+/* "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #7" */
 static void say_what(struct finding *finding, const struct slack_write *write, uint64_t distance)
 {
-    const struct region_fact *region = write->region;
-    part_add(finding->what, "%s", region ? "WRITE to a free region" : "slack WRITE");
-    part_add(finding->headline, "%s: %" PRIu64 " byte%s changed, ", finding->what, write->found.changed,
-             plural(write->found.changed));
-    if (region)
-        part_add(finding->headline, "from byte %" PRIu64 " of row %" PRIu64 "%s%s on, in", region->offset, region->row,
-                 region->name[0] ? " of " : "", region->name);
-    else
-        part_add(finding->headline, "%" PRIu64 " byte%s %s", distance, plural(distance),
-                 write->found.is_before ? "before the start of" : "past the end of");
-    part_add(finding->headline, " buffer #%" PRIu64, write->buffer->id);
+    part_add(finding->what, "slack WRITE");
+    part_add(finding->headline, "%s: %" PRIu64 " byte%s changed, %" PRIu64 " byte%s %s buffer #%" PRIu64, finding->what,
+             write->found.changed, plural(write->found.changed), distance, plural(distance),
+             write->found.is_before ? "before the start of" : "past the end of", write->buffer->id);
     if (write->buffer->label[0])
         part_add(finding->headline, " \"%s\"", write->buffer->label);
 }
@@ -84,11 +75,7 @@ static void say_what(struct finding *finding, const struct slack_write *write, u
 void finding_of_slack(struct finding *finding, struct slack_write *write, const struct finding_origin *origin)
 {
     const cufence_buffer *buffer = write->buffer;
-    *finding = (struct finding){.origin = *origin,
-                                .kind = write->region ? FINDING_REGION : FINDING_SLACK,
-                                .slack = write,
-                                .region = write->region,
-                                .now_ns = write->now_ns};
+    *finding = (struct finding){.origin = *origin, .kind = FINDING_SLACK, .slack = write, .now_ns = write->now_ns};
     uint64_t distance = distance_of(write);
     write->certainty = launch_certainty(write);
     say_what(finding, write, distance);
@@ -97,7 +84,7 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
         (struct address_fact){.certainty = CERTAIN_EXACT, .is_one = 1, .value = write->found.address, .is_in_arena = 1};
     finding->buffer = part_buffer(buffer, write->buffer_frames);
     finding->buffer.certainty = write->found.buffers > 1 ? CERTAIN_CANDIDATE : CERTAIN_EXACT;
-    finding->buffer.from = write->region ? FROM_START : write->found.is_before ? BEFORE_START : PAST_END;
+    finding->buffer.from = write->found.is_before ? BEFORE_START : PAST_END;
     finding->buffer.distance = distance;
     if (write->again.site)
         take_again(finding, &write->again);
@@ -128,31 +115,6 @@ static void found_lines(struct report *report, const struct slack_found *found)
         written_put_values(report, &shown, types[i].width);
         report_end(report, CERTAIN_NOT);
     }
-}
-
-static void region_event_lines(struct report *report, const char *what, const struct region_event *event, uint64_t now_ns)
-{
-    if (!event->ns)
-        return;
-    char owner[64] = "", at[32];
-    snprintf(at, sizeof at, "%s at", what);
-    report_when_line(report, what, now_ns, event->ns, event->tid, event->stream);
-    snprintf(owner, sizeof owner, "%s", event->owner ? event->owner : "");
-    if (owner[0])
-        report_line(report, "", strcmp(what, "taken") == 0 ? "owner" : "owner then", CERTAIN_NOT, "%s", owner);
-    report_frame_lines(report, "", at, NULL, CERTAIN_NOT, event->frames, event->frame_count);
-}
-
-void region_lines(struct report *report, const struct region_fact *region, uint64_t now_ns)
-{
-    report_line(report, "row", NULL, CERTAIN_EXACT, "%" PRIu64 "%s%s, %s; byte %" PRIu64 " of %" PRIu64 " (%" PRIu64 " row%s)",
-                region->row, region->name[0] ? " of " : "", region->name,
-                region->state == REGION_IS_LIVE ? "live"
-                : region->taken.ns              ? "free then"
-                                                : "free",
-                region->offset, region->bytes, region->rows, plural(region->rows));
-    region_event_lines(report, "released", &region->released, now_ns);
-    region_event_lines(report, "taken", &region->taken, now_ns);
 }
 
 static void put_kernel(struct report *report, const struct launch_entry *entry)

@@ -6,32 +6,6 @@
 
 #include "analysis/verdict/diagnosis.h"
 
-/* ---- a row of a divided buffer (regions/), as a finding tells it ---- */
-
-#define FINDING_REGION "write to a free region"
-
-/* When a row was taken or released. The frames are borrowed, innermost first. */
-struct region_event {
-    uint64_t ns; /* 0: it was not, or nobody knows */
-    uint64_t tid, stream;
-    const char *owner; /* who took it; of a release, who had it before. "" and NULL: unknown */
-    const struct stack_frame *frames;
-    size_t frame_count;
-};
-
-enum region_state_word { REGION_IS_LIVE = 1, REGION_IS_FREE };
-
-struct region_fact {
-    const char *name;   /* of the division, "" if it has none */
-    uint64_t row, rows; /* its number, and how many there are */
-    uint64_t bytes;     /* size of a row */
-    uint64_t offset;    /* of the address, in the row */
-    enum region_state_word state;
-    struct region_event released, taken;
-};
-
-/* ---- slack ---- */
-
 #define FINDING_SLACK "slack write"
 #define SLACK_LAUNCHES 8
 
@@ -56,8 +30,7 @@ struct slack_found {
 };
 
 struct slack_write {
-    const cufence_buffer *buffer;     /* the last one that had the memory */
-    const struct region_fact *region; /* the bytes are not beside the buffer, but in this free row of it; else NULL */
+    const cufence_buffer *buffer; /* the last one that had the memory */
     struct slack_found found;
     struct fault_launch launches[SLACK_LAUNCHES]; /* that were given one of these buffers since then, newest first */
     size_t launch_count, launch_total;            /* in launches[]; in all */

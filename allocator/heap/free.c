@@ -313,15 +313,11 @@ static __attribute__((noinline)) int free_outside(struct block *block, struct st
     return 1;
 }
 
-void (*heap_before_free)(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users);
-
 void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_users users, struct heap_freed *freed)
 {
     struct block *block = claim->block;
     struct books *books = block->books;
     struct freelist *list;
-    if (__builtin_expect(__atomic_load_n(&heap_before_free, __ATOMIC_RELAXED) != NULL, 0))
-        heap_before_free(block->facts.address, block->facts.size, stream, users);
     if (freed)
         *freed = what_was_freed(block);
     int is_cell = block_is_cell(block), is_outside = users != HEAP_STREAM || stream->context != books->context;

@@ -86,11 +86,6 @@ enum heap_users {
  * from now on. Returns 0 if that was known. align: bytes, a power of two. */
 int heap_wants_alignment(uint64_t address, uint32_t align);
 
-/* What a room above does before a live buffer is freed, and on the background thread, which looks again soon if it returns
- * nonzero. Atomic; NULL: nothing. Set once there is something to do. */
-extern void (*heap_before_free)(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users);
-extern int (*heap_in_background)(void);
-
 /* Describes the freed buffer. */
 struct heap_freed {
     uint64_t size;   /* as requested */
@@ -227,7 +222,7 @@ void heap_on_slack(void (*report)(const struct heap_slack *found));
 cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size_t *found);
 /* The same for a context that the caller has synchronised. */
 cufence_status heap_check_context(struct context *context, unsigned timeout_ms);
-/* Reports what checks of slack, and of regions, have found by now. Returns whether some are under way. Not under a lock. */
+/* Reports what checks of slack have found by now. Returns whether some are under way. Not under a lock. */
 int heap_collect(void);
 
 /* Whether bytes around any buffers are watched: with slack=on, or around those that share pages. */

@@ -19,8 +19,6 @@
 #define QUIET 8             /* looks in vain before the thread goes to sleep */
 #define STOP_MS 2000        /* many times what a driver call takes */
 
-int (*heap_in_background)(void);
-
 static pthread_t thread;
 static int is_running; /* used only by the thread that starts and stops it */
 
@@ -66,8 +64,7 @@ static void visit(struct books *books, enum cause cause, int has_gone, struct ag
 
 int heap_collect(void)
 {
-    int (*further)(void) = __atomic_load_n(&heap_in_background, __ATOMIC_ACQUIRE);
-    int is_pending = further && further();
+    int is_pending = 0;
     for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
         slack_collect(books);
         is_pending |= slack_is_flying(books);

@@ -10,7 +10,6 @@ typedef unsigned long long wide;
 #define RENEW 2u
 #define WRITE 4u
 #define NANS 8u
-#define MARK 16u
 #define GOOD 1u
 #define BAD 2u
 #define FOUND 64
@@ -122,10 +121,8 @@ extern "C" __global__ void cufence_pattern(job *jobs, volatile word *states)
         }
     }
     __syncthreads();
-    for (int side = 2; side < (does & MARK ? 3 : 4) && (does & WRITE); side++)
+    for (int side = 2; side < 4 && (does & WRITE); side++)
         put_all(ranges[side], does);
-    if (threadIdx.x == 0 && (does & MARK))
-        *(volatile byte *)ranges[3].start = (byte)ranges[3].end;
     __threadfence_system();
     __syncthreads();
     if (threadIdx.x == 0)

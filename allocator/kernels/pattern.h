@@ -18,8 +18,7 @@ enum {
     PATTERN_CHECK = 1, /* compares the bytes of check[] */
     PATTERN_RENEW = 2, /* writes the pattern into a range of check[] in which bytes have changed */
     PATTERN_WRITE = 4, /* writes the pattern into the ranges of write[] */
-    PATTERN_NANS = 8,  /* of all three: the pattern is 0x7fff in each two bytes, wherever they are: NaN in every format */
-    PATTERN_MARK = 16  /* at last: write[PATTERN_TAIL] is no range, but the address of a byte, and the byte's new value */
+    PATTERN_NANS = 8   /* of all three: the pattern is 0x7fff in each two bytes, wherever they are: NaN in every format */
 };
 
 enum { PATTERN_OPEN = 0, PATTERN_GOOD = 1, PATTERN_BAD = 2 }; /* states */

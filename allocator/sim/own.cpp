@@ -121,9 +121,7 @@ OWN(pattern)
         if (does & RENEW)
             patterns::put_all(in, does);
     }
-    for (int side = 0; side < (does & MARK ? 1 : 2) && (does & WRITE); side++)
+    for (int side = 0; side < 2 && (does & WRITE); side++)
         patterns::put_all(own->write[side], does);
-    if (does & MARK)
-        *(volatile patterns::byte *)own->write[1].start = (patterns::byte)own->write[1].end;
     __atomic_store_n(&states[blockIdx.x], state, __ATOMIC_RELEASE);
 }

@@ -79,13 +79,6 @@ void tell_guarded(const struct guarded *guarded)
     add_json(json_of_guarded(ORIGIN(-1), guarded));
 }
 
-static tell_find_row find_row; /* constant after the start */
-
-void tell_rows(tell_find_row find)
-{
-    find_row = find;
-}
-
 static void call_handler(const struct finding *finding, const char *text)
 {
     const struct evidence_site *site = finding->where.is_known ? &finding->where.site : NULL;
@@ -136,15 +129,8 @@ static struct report publish(struct finding *finding)
         finding->known = known_words[as];
         finding->is_verbose = wanted->say == SAY_VERBOSE;
     }
-    struct tell_row row;
-    int is_at_one = finding && !finding->region && finding->address.certainty != CERTAIN_NOT && finding->address.is_one;
-    int has_row = is_at_one && find_row && find_row(finding->address.value, &row);
-    if (has_row)
-        finding->region = &row.fact;
     char *json = finding ? finding_json(finding) : NULL;
     report.text = finding && as == KNOWN_NOT ? finding_text(finding) : NULL;
-    if (has_row)
-        finding->region = NULL;
     if (as != KNOWN_NOT) {
         delivery_keep_known(json, identity);
     } else {

@@ -12,16 +12,6 @@
 #include "rerun/dump.h"
 #include "slack_rerun.h"
 
-/* Finds the row of a divided buffer that an address lies in, for findings that are about it. Returns 0 if there is none. */
-struct tell_row {
-    struct region_fact fact; /* refers to the texts */
-    char name[64], owner[64];
-};
-typedef int (*tell_find_row)(uint64_t address, struct tell_row *out);
-
-/* Sets that, before tell_open(). */
-void tell_rows(tell_find_row find);
-
 /* May be called again. Errors: OPTION, OVERFLOW (file names). */
 cufence_status tell_open(const struct options *options);
 

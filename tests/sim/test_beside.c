@@ -56,18 +56,4 @@ TEST_WITH(json, NULL, finish)
     json_decref(found);
 }
 
-/* Exactly the launches between the release of a row and its taking, however many come right before and after. */
-TEST_WITH(a_row_that_is_free, NULL, finish)
-{
-    run_guarded(&by_dlsym, "row stale", "", FAULTED, "context: CUDA_SUCCESS\n");
-    expect_err("WRITE to a free region: 4 bytes changed, from byte 12 of row 2 of kv on, in buffer #1",
-               "given to   store<<<(1,1,1), (1,1,1)>>>", "derived\n");
-    if (strstr(last.err, "add_one"))
-        complain("no launch of another time", "add_one");
-    run_guarded(&by_dlsym, "row right", "", 0, "context: CUDA_SUCCESS\n");
-    expect_silence();
-    run_guarded(&by_dlsym, "row right async", "uaf=strict", 0, "context: CUDA_SUCCESS\n");
-    expect_silence();
-}
-
 TEST_CONCURRENTLY

@@ -102,16 +102,6 @@ TEST(the_first_nan_is_found)
     assert_int_equal(count_in(text, "cufence: first NaN: "), 1);
 }
 
-TEST(a_free_row_that_is_read_is_found)
-{
-    expect("--nan report", "free_row", 86, "");
-    assert_int_equal(count_in(text, "cufence: first NaN: "), 1);
-    HAS("first NaN: scale writes 1000 NaN to buffer #", "4000 bytes in rows that",
-        "row        0 of results, live; byte 0 of 1000 (4 rows)", "an input has rows that are free, or were");
-    expect("--nan report", "unwritten_row", 86, "an input has rows that are free, or were");
-    expect("--nan report", "live_row", 0, "no faults", "!does not do it");
-}
-
 TEST(what_a_kernel_has_not_made_is_no_finding)
 {
     static const struct {

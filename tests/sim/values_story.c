@@ -387,42 +387,6 @@ STORY(nan_stale)
     launch_normalise(in, fresh);
 }
 
-/* Of two rows of a buffer the second one is free: what reads the first has no NaN of it. */
-static CUdeviceptr last_rows;
-static void read_row(unsigned number)
-{
-    CUdeviceptr rows = last_rows = allocate(2 * COUNT * 4);
-    int (*region)(CUdeviceptr, size_t, size_t, const char *) = of_cufence("cufence_region");
-    int (*release)(CUdeviceptr, CUstream) = of_cufence("cufence_region_release");
-    fill(in, -1);
-    launch_scale(in, rows, 1);
-    launch_scale(in, rows + COUNT * 4, 1);
-    if (region(rows, COUNT * 4, 2, "kv") || release(rows + COUNT * 4, NULL) || region(out, COUNT, 4, "results"))
-        printf("cufence does not do it\n");
-    launch_scale(rows + number * COUNT * 4, out, 2);
-    launch_scale(in, rows, 3);
-}
-
-/* It is taken again, and read before it is written. */
-STORY(unwritten_row)
-{
-    read_row(0);
-    int (*take)(CUdeviceptr, const char *, CUstream) = of_cufence("cufence_region_take");
-    if (take(last_rows + COUNT * 4, "me", NULL))
-        printf("cufence does not do it\n");
-    launch_scale(last_rows + COUNT * 4, out, 2);
-}
-
-STORY(live_row)
-{
-    read_row(0);
-}
-
-STORY(free_row)
-{
-    read_row(1);
-}
-
 /* By a kernel whose name has no types, into memory of as many bytes. */
 static void nan_of_guess(size_t bytes)
 {

@@ -359,41 +359,6 @@ TEST(sides_and_launches_tell_slack_apart)
         free(keys[i]);
 }
 
-TEST(free_rows)
-{
-    struct stack_frame released[2], taken[2], launched[2];
-    static struct launch_function function = {.name = "_Z5storePfi"};
-    const struct launch_entry entry = {.function = &function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .time_ns = 2000};
-    cufence_buffer buffer = world[A];
-    strcpy(buffer.label, "cache");
-    struct region_fact region = {.name = "kv", .row = 3, .rows = 4, .bytes = 1000, .offset = 12, .state = REGION_IS_FREE};
-    region.released = (struct region_event){.ns = 1000000,
-                                            .tid = 4242,
-                                            .stream = 0x5581c0,
-                                            .owner = "request 4",
-                                            .frames = released,
-                                            .frame_count = frames_of(NULL, 9, released, 2)};
-    struct slack_write write = {.buffer = &buffer,
-                                .region = &region,
-                                .found = {.address = buffer.address + 3012,
-                                          .span = 4,
-                                          .changed = 4,
-                                          .bytes = {0x00, 0x00, 0x20, 0x40},
-                                          .byte_count = 4,
-                                          .since_ns = 1000000,
-                                          .buffers = 1,
-                                          .first_id = buffer.id},
-                                .now_ns = 90000000};
-    CHECK(slack, "region_by_nobody", &write);
-    region.taken = (struct region_event){
-        .ns = 60000000, .tid = 4243, .owner = "request 5", .frames = taken, .frame_count = frames_of(NULL, 9, taken, 2)};
-    region.name = "";
-    write.launches[0] =
-        (struct fault_launch){.entry = &entry, .frames = launched, .frame_count = frames_of(NULL, 9, launched, 2)};
-    write.launch_count = write.launch_total = 1;
-    CHECK(slack, "region_by_one", &write);
-}
-
 TEST(leaks)
 {
     cufence_buffer buffer = world[A];

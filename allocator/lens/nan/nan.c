@@ -10,7 +10,6 @@
 #include "lens/code/code.h"
 #include "lens/values/plan.h"
 #include "lens/visits/visits.h"
-#include "regions/regions.h"
 #include "witness/tell.h"
 
 #include <inttypes.h>
@@ -87,8 +86,7 @@ static const struct plan_rules rules = {
 
 /* In front of the plan: what is known of the memory that pointers lead to, before the launch. */
 struct seen {
-    uint64_t written;                   /* bit i: that of pointer i was written */
-    uint64_t free_bytes[MOST_POINTERS]; /* of it, in rows that are or were free, and may hold NaN since then */
+    uint64_t written; /* bit i: that of pointer i was written */
 };
 #define HEAD sizeof(struct seen)
 
@@ -114,9 +112,7 @@ static void before(struct visit_part *part)
     struct seen *seen = (struct seen *)(void *)part->memory;
     const struct visit *visit = part->visit;
     for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++) {
-        const struct heap_range *range = &visit->reached[i].range;
-        seen->written |= (uint64_t)(watch.every > 1 || written_is(range->id)) << i;
-        seen->free_bytes[i] = regions_free_bytes(visit->reached[i].pointer, range->address + range->size);
+        seen->written |= (uint64_t)(watch.every > 1 || written_is(visit->reached[i].range.id)) << i;
     }
     plan_make(&rules, visit, rest.memory, rest.bytes);
     plan_submit(&rules, &rest, PLAN_BEFORE);
@@ -148,7 +144,6 @@ struct looked {
     enum value_type type;
     enum type_from from;
     uint64_t bytes;
-    uint64_t free_bytes;
     int is_written, has_after;
     struct counted before, after;
     int has_figures;
@@ -185,7 +180,7 @@ static void read_all(struct results *out, const uint8_t *results)
     const struct seen *seen = (const struct seen *)(const void *)results;
     for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++) {
         struct looked *looked = &out->looked[out->count];
-        *looked = (struct looked){.reached = i, .is_written = (int)(seen->written >> i & 1), .free_bytes = seen->free_bytes[i]};
+        *looked = (struct looked){.reached = i, .is_written = (int)(seen->written >> i & 1)};
         const struct plan_item *item = plan_choose(visit, results + HEAD, i, &looked->type, &looked->from);
         if (!item)
             continue;
@@ -213,7 +208,6 @@ static struct nan_input input_of(const struct visit *visit, const struct looked 
                               .is_guess = looked->from == TYPE_GUESSED,
                               .is_unwritten = !looked->is_written,
                               .nans = looked->before.nans,
-                              .free_bytes = looked->free_bytes,
                               .infinities = looked->before.infinities,
                               .finite = figures->finite,
                               .zeros = figures->zeros,
@@ -244,7 +238,7 @@ static void find_line(const struct visit *visit, uint64_t pointer, struct nan_fa
     }
 }
 
-static void tell(const struct results *results, const struct looked *made, int is_inf, int is_of_unwritten, int is_of_free)
+static void tell(const struct results *results, const struct looked *made, int is_inf, int is_of_unwritten)
 {
     const struct visit *visit = results->visit;
     const struct reached *reached = &visit->reached[made->reached];
@@ -266,7 +260,6 @@ static void tell(const struct results *results, const struct looked *made, int i
                             .buffer_frames = {stack_buffer_frames, NULL},
                             .inputs = parts->inputs,
                             .is_of_unwritten = is_of_unwritten,
-                            .is_of_free = is_of_free,
                             .now_ns = monotonic_ns()};
     find_line(visit, reached->pointer, &fact);
     names_launched(visit, &fact.by, parts->frames, parts->plain, sizeof parts->plain);
@@ -281,12 +274,6 @@ static uint64_t number_of(const struct counted *counted, int is_inf)
     return is_inf ? counted->infinities : counted->nans;
 }
 
-/* Whether some were there before, besides those in free rows. */
-static int had_some(const struct looked *looked, int is_inf)
-{
-    return number_of(&looked->before, is_inf) > (is_inf ? 0 : looked->free_bytes / value_width(looked->type));
-}
-
 /* Whether the launch has made some there. Memory that nobody had written may have held some before: then more of them, or some
  * at other places, are new. */
 static int has_made(const struct looked *looked, int is_inf)
@@ -296,7 +283,7 @@ static int has_made(const struct looked *looked, int is_inf)
         return 0;
     if (!number_of(before, is_inf))
         return 1;
-    if (looked->is_written && had_some(looked, is_inf))
+    if (looked->is_written)
         return 0;
     if (number_of(after, is_inf) > number_of(before, is_inf))
         return 1;
@@ -330,21 +317,19 @@ static int is_mixed(const struct results *results, const struct looked *made)
 static int look_for(const struct results *results, int is_inf)
 {
     const struct looked *made = NULL;
-    int is_of_unwritten = 0, is_of_free = 0;
+    int is_of_unwritten = 0;
     for (size_t i = 0; i < results->count; i++) {
         const struct looked *looked = &results->looked[i];
-        if (looked->is_written && (had_some(looked, 0) || (is_inf && looked->before.infinities)))
+        if (looked->is_written && (looked->before.nans || (is_inf && looked->before.infinities)))
             return 0; /* it has come from there */
         is_of_unwritten |= !looked->is_written && number_of(&looked->before, is_inf) && !looked->has_after;
-        if (looked->free_bytes && looked->before.nans && !is_inf)
-            is_of_free = 1;
         if (!made && has_made(looked, is_inf) && !is_mixed(results, looked))
             made = looked;
     }
     if (made && !is_inf && is_fill(results, made))
         return 0;
     if (made)
-        tell(results, made, is_inf, is_of_unwritten, is_of_free);
+        tell(results, made, is_inf, is_of_unwritten);
     return made != NULL;
 }
 

@@ -52,7 +52,7 @@ class Buffer(ctypes.Structure):
 class Description(ctypes.Structure):
     """struct cufence_description."""
 
-    _fields_ = [("place", ctypes.c_int), ("offset", ctypes.c_uint64), ("buffer", Buffer), ("region", ctypes.c_char * 96)]
+    _fields_ = [("place", ctypes.c_int), ("offset", ctypes.c_uint64), ("buffer", Buffer)]
 
 
 class Stats(ctypes.Structure):
