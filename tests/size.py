@@ -24,10 +24,10 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 # what: (limit, ceiling)
 LIMITS = {
     "allocator": (66000, 91079),
-    "allocator/lens": (9500, 7737),
-    "allocator/sim": (10000, 9999),
+    "allocator/lens": (7737, 7737),
+    "allocator/sim": (9999, 9999),
     "tests": (55000, 71155),
-    "options": (36, 35),
+    "options": (35, 35),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),
 }
