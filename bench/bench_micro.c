@@ -356,8 +356,8 @@ static double take_fault(uint64_t blocks, uint64_t duration)
 static const struct {
     const char *name;
     double (*take)(uint64_t argument, uint64_t duration);
-} requests[] = {{"allocate", take_allocate}, {"fresh", take_fresh}, {"live", take_live},
-                {"launch", take_launch},     {"fault", take_fault}};
+} requests[] = {
+    {"allocate", take_allocate}, {"fresh", take_fresh}, {"live", take_live}, {"launch", take_launch}, {"fault", take_fault}};
 
 static void answer(const char *name, uint64_t argument, uint64_t milliseconds)
 {

@@ -5,9 +5,7 @@
 #include "launch/launch.h"
 #include "witness/tell.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MOST_READ 4096        /* launches that are looked at */
 #define TICK_NS 10000000u     /* of the clock that launches and buffers are timed with, the longest */

@@ -1,7 +1,7 @@
 /*
  * Findings about a launch of which no core dump tells: it has made a NaN, or an infinity, of inputs that had none; what it has
- * written depends on bytes that nobody had written before, because it was made twice, where these bytes were 0x00 and where they were 0x4b, and wrote two
- * results. Pure; any thread.
+ * written depends on bytes that nobody had written before, because it was made twice, where these bytes were 0x00 and where
+ * they were 0x4b, and wrote two results. Pure; any thread.
  */
 #pragma once
 

@@ -1,6 +1,7 @@
 /*
  * The lens: what looks at launches that do not fault (the room lens/, for values=, nan= and save_values=). It registers
- * this table at the start where an option asks for it, or to keep the code of modules; nobody else knows more of it. Launches themselves it sees as an observer (observers.h).
+ * this table at the start where an option asks for it, or to keep the code of modules; nobody else knows more of it. Launches
+ * themselves it sees as an observer (observers.h).
  *
  * Thread safety: lens_now() changes once at most; its functions run on any thread, several at once.
  */

@@ -113,7 +113,7 @@ static CUresult done(const struct launch_event *event, CUresult result)
                                                                       .extra = extra_meant,                                    \
                                                                       .is_cooperative = cooperative,                           \
                                                                       .frame = __builtin_frame_address(0)});                   \
-        return done(&event, RELIEVED(real.symbol all));                                                                  \
+        return done(&event, RELIEVED(real.symbol all));                                                                        \
     }
 #define EACH f, gx, gy, gz, bx, by, bz, shared, stream, parameters
 LAUNCH(cuLaunchKernel, as_it_is, 0, extra, (EACH, extra), , void **extra)
@@ -168,7 +168,7 @@ static void note_events(const CUlaunchConfig *config, CUstream stream)
         const struct launch_call call =                                                                                        \
             configured(config, f, stream_meant(config->hStream), parameters, extra, __builtin_frame_address(0));               \
         const struct launch_event event = begun(&call);                                                                        \
-        CUresult result = done(&event, RELIEVED(real.symbol(config, f, parameters, extra)));                             \
+        CUresult result = done(&event, RELIEVED(real.symbol(config, f, parameters, extra)));                                   \
         if (order_is_wanted() && result == CUDA_SUCCESS)                                                                       \
             note_events(config, call.stream);                                                                                  \
         return result;                                                                                                         \
@@ -199,7 +199,7 @@ static struct launch_event graph_begun(CUgraphExec graph, CUstream stream, const
             graph_makes_room(graph);                                                                                           \
         }                                                                                                                      \
         heap_graph_launch(graph);                                                                                              \
-        return done(&event, RELIEVED(real.symbol(graph, stream)));                                                       \
+        return done(&event, RELIEVED(real.symbol(graph, stream)));                                                             \
     }
 GRAPH(cuGraphLaunch, as_it_is)
 GRAPH(cuGraphLaunch_ptsz, own_default)

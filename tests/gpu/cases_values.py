@@ -1,4 +1,4 @@
-"""The cases of nan= and values=, and of tables of rows."""
+"""The cases of nan= and values=."""
 
 from __future__ import annotations
 

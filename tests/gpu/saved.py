@@ -16,7 +16,6 @@ from pathlib import Path
 from played import COMMAND, PROGRAMS, STORIES, play_all, run
 
 STORY = [sys.executable, str(STORIES / "saved_softmax.py")]
-
 EQUAL = r"the launch succeeded, outputs equal \(%s buffers?,"
 # Name, program, launches, and replays: arguments, exit status, what they say.
 Case = tuple[str, list[str], str, list[tuple[list[str], int, str]]]

@@ -40,7 +40,7 @@ _FOREIGN = (
 PROBE = """
 import json, sys
 facts = {"python": sys.version.split()[0]}
-for name in ("torch", "triton", "jax", "cupy", "rmm", "pytest"):
+for name in ("torch", "triton", "jax", "cupy", "pytest"):
     try:
         facts[name] = __import__(name).__version__
     except Exception as error:

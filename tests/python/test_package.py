@@ -62,6 +62,9 @@ class Import(unittest.TestCase):
             self.assertIn(name, dir(cufence))
         with self.assertRaisesRegex(AttributeError, "no attribute 'enabel'"):
             cufence.enabel  # noqa: B018
+        for name in ("regions", "index"):
+            with self.assertRaisesRegex(AttributeError, rf"^cufence.{name}\(\) is gone; .*: cufence_poison\(\) and cufence_unpoison\(\)$"):
+                getattr(cufence, name)
 
 
 def thread_local_bytes(library: bytes) -> int:

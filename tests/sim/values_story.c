@@ -1,7 +1,28 @@
 /* A program that knows nothing of cufence, for test_values.c: STORY... plays the stories in order. */
-#include "told_program.h"
+#include "plain_program.h"
+
+#include <cufence.h>
 
 #include <math.h>
+
+static void *of_cufence(const char *function)
+{
+    return dlsym(dlopen("libcufence.so.0", RTLD_NOLOAD | RTLD_NOW), function);
+}
+
+/* A handler that allocates: nobody gets memory of a device that has been stopped, not even who is told of it first. */
+static void tell_and_allocate(const cufence_fault *fault, void *user)
+{
+    void *memory = NULL;
+    (void)user;
+    cufence_status status = ((__typeof__(&cufence_malloc))of_cufence("cufence_malloc"))(&memory, 100, fault->device, NULL);
+    printf("told, and %s\n", status == CUFENCE_ERROR_FAULTED ? "refused" : "given memory");
+}
+
+static void allocate_when_told(void)
+{
+    ((__typeof__(&cufence_set_fault_handler))of_cufence("cufence_set_fault_handler"))(tell_and_allocate, NULL);
+}
 
 /* ---- kernels ---- */
 
