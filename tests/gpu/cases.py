@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cases_cause
 import cases_freed
+import cases_pools
 import cases_values
 from cases_alike import HOOKED, ILLEGAL, ITSELF, TORCH, TRITON, clean, exited_warp, overrun, rerun
 from harness import Case
@@ -475,6 +476,7 @@ OTHERS = [
     ),
     clean("cupy_clean", ["30 products are right"], needs=("cupy",), ways=("run",)),
     clean("cupy_pool", ["used and reserved bytes are the driver's"], needs=("cupy",), ways=("run",)),
+    *cases_pools.STORIES,
 ]
 
 CASES = [*FAULTS, *CLEAN, *PYTORCH, *STREAMS, *OTHERS, *cases_values.CASES]

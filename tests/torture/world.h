@@ -147,8 +147,8 @@ struct world;
 typedef int (*step_function)(struct world *world);
 
 /*
- * A thread that runs body(argument). On a real GPU it sleeps then until the process ends: the driver's own destructor of a thread
- * whose default stream was used may wait for ever (580.159), natively too.
+ * A thread that runs body(argument). On a real GPU it sleeps then until the process ends: the driver's own destructor of a
+ * thread whose default stream was used may wait for ever (580.159), natively too.
  */
 struct thread {
     pthread_t id;

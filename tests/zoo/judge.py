@@ -22,7 +22,7 @@ CLASSES = {  # of a bug's kind: classes of what may be said about it; any other 
     "misaligned": ("misaligned",), "trap": ("exception",), "assert": ("exception",), "illegal": ("exception",), "barrier": ("barrier", "exception"),
     "double free": ("free", "value"), "leak": ("leak",), "NaN": ("NaN",), "uninitialised read": ("uninitialised",), "race in shared memory": ("race",),
     "missing record_stream": ("streams",), "pinned buffer reused in flight": ("streams",), "pinned buffer freed in flight": ("streams",),
-    "misaligned, wild address": ("misaligned", "access"),
+    "misaligned, wild address": ("misaligned", "access"), "overrun inside a pool": ("region", "access"),
 }  # fmt: skip
 OURS = {  # kinds of cufence's findings
     "misaligned access": "misaligned", "exception": "exception", "double free": "free", "invalid free": "free", "leak": "leak", "first NaN": "NaN",

@@ -181,6 +181,7 @@ BUGS = [
     _python("jax_overrun", "overrun", "k_oob", "read", 4, 0, "nvcc", bytes=4096, thread="8,0,0 0,0,0", twin=(), twin_program="jax_clean.py"),
     _python("numba_overrun", "overrun", "k_oob", "read", 4, 0, "wrong", bytes=4000, thread=_LAST, twin=("right",)),
     _python("aoti_overrun", "overrun", "k_double", "read", 4, 0, "1000", bytes=4000, thread=r"0,0,0 \d+,0,0", mark="", twin=("1024",)),
+    _python("pool_overrun", "overrun inside a pool", "k_past", "read", 4, 0, "cupy", "wrong", bytes=4096, thread="8,0,0 0,0,0", mark="", twin=("cupy", "right")),
     _python("streams_race", "missing record_stream", "", "", 0, None, "race", bytes=4004, call="PyTorch's allocator|cuMemFreeAsync", twin=("record",), **_STREAMS),
     _python("host_copies", "pinned buffer reused in flight", "", "", 0, None, "staging", bytes=4194304, call=r"cu(da)?Memcpy\w*Async", mark="STAGING", twin=("right",),
             **_STREAMS),
