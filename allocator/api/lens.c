@@ -12,7 +12,6 @@ static const char *asking(const struct options *options)
 {
     return options->values[0]        ? "values"
            : options->nan != NAN_OFF ? "nan"
-           : options->uninit[0]      ? "uninit"
            : options->save_values[0] ? "save_values"
                                      : NULL;
 }

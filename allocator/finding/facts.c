@@ -9,7 +9,7 @@ static const char *const kind_words[] = {
     "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
     "illegal access", "exception", "unexplained", "double free", "invalid free", "host write out of bounds",
     "host read out of bounds", "stream race", "slack write", "write to a free region", "read of a free region", "leak",
-    "first NaN", "first Inf", "wrong row", "uninitialised read", "memcheck", "racecheck", "initcheck", "synccheck", "run",
+    "first NaN", "first Inf", "wrong row", "memcheck", "racecheck", "initcheck", "synccheck", "run",
     "guarded", NULL};
 /* clang-format on */
 static const char *const known_word[] = {"suppressed", "baseline", NULL};
@@ -40,7 +40,6 @@ static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] =
 #define EVENT_OF(kind, ...) FIELD(kind, struct region_event, __VA_ARGS__)
 #define REGION(kind, ...) FIELD(kind, struct region_fact, __VA_ARGS__)
 #define INPUT(kind, ...) FIELD(kind, struct nan_input, __VA_ARGS__)
-#define UNINIT(kind, ...) FIELD(kind, struct uninit_fact, __VA_ARGS__)
 #define BY(kind, ...) FIELD(kind, struct launched_fact, __VA_ARGS__)
 #define TABLED(kind, ...) FIELD(kind, struct table_fact, __VA_ARGS__)
 #define NAN_OF(kind, ...) FIELD(kind, struct nan_fact, __VA_ARGS__)
@@ -255,14 +254,6 @@ TABLE(nan_of, struct nan_fact, NAN_OF(PART, by, NULL, .record = &by), NAN_OF(INT
       NAN_OF(WORD, type, "type", .words = value_names, MUST), NAN_OF(TRUE, is_guess, "type_is_guess"),
       NAN_OF(TRUE, is_of_unwritten, "of_unwritten"), NAN_OF(TRUE, is_of_free, "of_free_rows"),
       NAN_OF(LIST, inputs, "inputs", .record = &input, .flags = REQUIRED | BEHIND, COUNT(struct nan_fact, input_count)));
-TABLE(uninit, struct uninit_fact, UNINIT(NUMBER, number, "launch"), UNINIT(NUMBER, unwritten, "unwritten_bytes"),
-      UNINIT(NUMBER, first_unwritten, "first_byte", WHEN(struct uninit_fact, unwritten)), UNINIT(NUMBER, more, "more_buffers"),
-      UNINIT(TRUE, may_be_result, "may_be_result"), OPEN("result", WHEN(struct uninit_fact, different)),
-      UNINIT(INT, argument, "argument", .flags = OR_NONE), UNINIT(WORD, type, "type", .words = value_names, MUST),
-      UNINIT(NUMBER, elements, "count", MUST), UNINIT(NUMBER, different, "different", MUST),
-      UNINIT(NUMBER, first, "index", MUST), UNINIT(CHARS, values[0], "with_00", MUST),
-      UNINIT(CHARS, values[1], "with_4b", MUST), CLOSE);
-
 TABLE(tabled, struct table_fact, TABLED(PART, by, NULL, .record = &by), TABLED(TRUE, is_held, "held_back"),
       TABLED(HEX, address, "address", MUST), TABLED(NUMBER, element, "element", MUST), TABLED(NUMBER, count, "count", MUST),
       TABLED(NUMBER, wrong, "wrong", MUST), TABLED(NUMBER, width, "width", MUST), TABLED(SCALAR, value, "value", MUST),
@@ -370,7 +361,6 @@ static const struct field of_finding[] = {
     ROW(LIST, where.also, "also", .flags = NOT_ZERO, .record = &also, COUNT(struct finding, where.also_count)),
     ROW(LIST, notes.list, "notes", .flags = NOT_ZERO, .record = &note, COUNT(struct finding, notes.count)),
     ROW(PART, nan, "nan", .flags = BEHIND, .record = &nan_of),
-    ROW(PART, uninit, "uninitialised", .flags = BEHIND, .record = &uninit),
     ROW(PART, table, "table", .flags = BEHIND, .record = &tabled),
     ROW(CHARS, hint, "hint"),
     ROW(PART, previous, "previous", .record = &buffer, WHEN(struct finding, previous.buffer)),

@@ -452,11 +452,6 @@ char *finding_text(const struct finding *finding)
         nan_launch_lines(&report, finding);
     if (finding->table)
         table_lines(&report, finding);
-    if (finding->uninit && finding->where.has_kernel)
-        kernel_line(&report, finding);
-    if (finding->uninit && finding->uninit->launched)
-        report_frame_lines(&report, "", "launched at", NULL, CERTAIN_EXACT, finding->uninit->launched->frames,
-                           finding->uninit->launched->frame_count);
     address_line(&report, finding);
     owner_line(&report, finding);
     note_lines(&report, "cause", finding->cause.said.list, finding->cause.said.count);
