@@ -19,8 +19,8 @@ struct mode {
     const char *options; /* what it sets; nothing on the command line overrides it */
     const char *looks_for;
 };
-enum { MODE_DEEP = 4, MODES }; /* those from deep (deep.c) on: only where they are asked for */
-#define MODE_NAMES "end start align strict deep"
+enum { MODE_DEEP = 4, MODE_FRESH, MODES }; /* those from deep (deep.c) on: only where they are asked for */
+#define MODE_NAMES "end start align strict deep fresh"
 extern const struct mode modes[MODES];
 
 /* ---- runs ---- */

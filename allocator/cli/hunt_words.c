@@ -17,6 +17,7 @@ const struct mode modes[MODES] = {
     {"align", "side=end,align=auto", "accesses to the slack that align=16 leaves"},
     {"strict", "uaf=strict", "accesses to freed buffers"},
     {"deep", "save_values=#new=", "inside kernels: compute-sanitizer, once a shape"},
+    {"fresh", "fill=nan,nan=report,side=start", "kernels that compute with unwritten floats"},
 };
 
 /* ---- one finding ---- */
@@ -182,9 +183,9 @@ static void tell_verdict(FILE *out, const struct hunt_verdict *verdict)
         put_modes(out, verdict->unguarded);
         fputs(", and the program's processes have said why.\n", out);
     } else if (!verdict->is_complete) {
-        fputs(verdict->failed    ? "the program failed by itself.\n"
-              : verdict->cut     ? "not every run was made to its end.\n"
-                                 : "not every launch was looked at by every tool.\n",
+        fputs(verdict->failed ? "the program failed by itself.\n"
+              : verdict->cut  ? "not every run was made to its end.\n"
+                              : "not every launch was looked at by every tool.\n",
               out);
     }
 }
@@ -192,7 +193,8 @@ static void tell_verdict(FILE *out, const struct hunt_verdict *verdict)
 static const char blind_spots[] =
     "No mode sees: an access to the wrong place inside a buffer, or inside a pool or a larger allocation that the program "
     "divides up itself; an access that jumps over the guard (64 MiB at least, 4 GiB at most) into another buffer; races, and "
-    "reads of memory that was never written; managed, pinned, imported and IPC memory; and whatever the program did not do in "
+    "reads of memory that was never written, but for floats in the mode fresh; managed, pinned, imported and IPC memory; and "
+    "whatever the program did not do in "
     "these runs.";
 
 static const char deep_spots[] =

@@ -33,6 +33,7 @@ struct nan_input {
     int is_guess;     /* of the type */
     int is_unwritten; /* nobody was seen to write it */
     uint64_t nans, infinities;
+    uint64_t fresh;         /* elements that hold the fill of fresh memory (fill=nan): nobody has written them */
     uint64_t free_bytes;    /* in rows (regions/) that are or were free, and may hold NaN since then */
     uint64_t finite, zeros; /* finite: 0 if there is none, or the figures are unknown; those below are then not valid */
     double min, max, mean, deviation;
@@ -53,7 +54,10 @@ struct nan_fact {
     const struct nan_input *inputs; /* what was looked at before */
     size_t input_count;
     int is_of_unwritten; /* an input that nobody has written had NaN */
-    int is_of_free;      /* an input had NaN that rows of it may hold because they are or were free */
+    const cufence_buffer
+        *fresh;           /* one of the inputs with such elements, where they may have come from; NULL: unknown, or none */
+    uint64_t fresh_count; /* elements of it that hold the fill */
+    int is_of_free;       /* an input had NaN that rows of it may hold because they are or were free */
     uint64_t now_ns;
 };
 

@@ -83,7 +83,14 @@ void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const s
         part_add(finding->headline, " to argument %d", nan->argument);
     part_add(finding->headline, ", first to element %" PRIu64 " of %s[%" PRIu64 "]", nan->index, value_names[nan->type],
              nan->count);
-    take_element(finding, nan->buffer, nan->buffer_frames, nan->pointer + nan->index * value_width(nan->type));
+    if (nan->fresh) {
+        part_add(finding->headline, "; buffer #%" PRIu64 " had %" PRIu64 " element%s that nobody wrote", nan->fresh->id,
+                 nan->fresh_count, plural(nan->fresh_count));
+        finding->buffer = part_buffer(nan->fresh, nan->buffer_frames);
+        finding->buffer.certainty = CERTAIN_CANDIDATE;
+    } else {
+        take_element(finding, nan->buffer, nan->buffer_frames, nan->pointer + nan->index * value_width(nan->type));
+    }
     add_nan_hint(finding, nan);
     finding_complete(finding);
 }

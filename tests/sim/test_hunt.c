@@ -334,8 +334,7 @@ TEST(a_wrong_command_line_is_told)
         {"--json /nonexistent/x -- true", "--json /nonexistent/x: No such file or directory"},
         {"--keep /nonexistent/x -- true", "--keep /nonexistent/x: No such file or directory"},
         {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\", did you mean --modes?"},
-        {"--mooooodes end -- true",
-         "cufence hunt: unknown option \"--mooooodes\"; the options are --modes, --first,"},
+        {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; the options are --modes, --first,"},
         {"--set estimate=on -- true", "cufence hunt: estimate=on guards nothing"},
         {"--modes end,start --side start -- true", "cufence hunt: side=start has no effect: each mode of --modes sets side"},
         {"--modes strict --set guard=1G,uaf=off -- true", "cufence hunt: uaf=off has no effect"},
@@ -352,6 +351,74 @@ TEST(a_wrong_command_line_is_told)
     hunt("-- true");
     unsetenv("CUFENCE_OPTIONS");
     expect(2, "CUFENCE_OPTIONS: unknown option 'uav', did you mean 'uaf'?");
+}
+
+/* ---- the mode fresh ---- */
+
+static void hunt_fresh(const char *name)
+{
+    char command[256];
+    snprintf(command, sizeof command, HUNT "--modes fresh -- \"$PROGRAM\" unwritten %s", name);
+    hunt(command);
+}
+
+/* A finding about a buffer of 1024 bytes, so many of whose elements were never written. */
+static void expect_fresh(const char *elements)
+{
+    char sentence[128];
+    assert_int_equal(found(), 1);
+    expect_finding("first NaN", 1024, "fresh", 1);
+    snprintf(sentence, sizeof sentence, " had %s elements that nobody wrote", elements);
+    expect(86, sentence, "is memory used before", "cufence hunt: 1 finding in 1 run\n");
+}
+
+TEST(computing_with_floats_that_nobody_wrote_is_found)
+{
+    hunt_fresh("floats");
+    expect_fresh("56");
+    expect(86, "launched at ", "fresh_stories.c", "\n  1  first NaN\n     first NaN: add writes 56 NaN to buffer #2, ",
+           "     allocated at  ", " in story_unwritten\n     found by      fresh\n");
+    hunt_fresh("own");
+    expect_fresh("256");
+}
+
+/* Memory that was another buffer's before is filled, too. */
+TEST(memory_that_is_used_again_is_nobodys)
+{
+    hunt_fresh("reused");
+    expect_fresh("256");
+    hunt_fresh("async");
+    expect_fresh("256");
+}
+
+TEST(a_copy_is_no_use_but_its_use_is_one)
+{
+    hunt_fresh("copied");
+    expect(0, "cufence hunt: nothing found in 1 run\n");
+    hunt_fresh("copied_and_used");
+    expect_fresh("56"); /* what follows from it is none */
+}
+
+TEST(what_only_lies_beside_what_was_written_is_silent)
+{
+    hunt_fresh("clean");
+    expect(0, "cufence hunt: nothing found in 1 run\n");
+    assert_true(json_is_true(json_object_get(last.list, "complete")));
+}
+
+/* -1 as an index, in front of the buffer. */
+TEST(an_index_that_nobody_wrote_leads_out_of_the_buffer)
+{
+    hunt_fresh("by_index");
+    expect_finding("underrun", 1024, "fresh", 1);
+}
+
+TEST(what_is_gone_says_what_serves_instead)
+{
+    hunt("--uninit -- true");
+    expect(2, "cufence hunt: --uninit is gone: cufence hunt --modes fresh");
+    hunt("--modes fresh --fill 0x11 -- true");
+    expect(2, "fill=0x11 has no effect: ");
 }
 
 TEST_GROUP(set_up, remove_folder)
