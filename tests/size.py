@@ -23,11 +23,11 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 95610),
-    "allocator/lens": (9500, 9500),
-    "allocator/sim": (10000, 10020),
-    "tests": (55000, 74525),
-    "options": (36, 36),
+    "allocator": (66000, 92152),
+    "allocator/lens": (9500, 7211),
+    "allocator/sim": (10000, 10001),
+    "tests": (55000, 73277),
+    "options": (36, 35),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),
 }
