@@ -224,7 +224,7 @@ static void print_modes(void)
 {
     printf("\nModes, whose own options win:\n");
     for (size_t i = 0; i < MODES; i++)
-        printf("  %-7s %-31s  %s\n", modes[i].name, modes[i].options, modes[i].looks_for);
+        printf("  %-7s %-20s  %s\n", modes[i].name, modes[i].options, modes[i].looks_for);
 }
 
 static int start(struct hunt *hunt, int argc, char **argv, char **own)

@@ -17,7 +17,7 @@ const struct mode modes[MODES] = {
     {"align", "side=end,align=auto", "accesses to the slack that align=16 leaves"},
     {"strict", "uaf=strict", "accesses to freed buffers"},
     {"deep", "save_values=#new=", "inside kernels: compute-sanitizer, once a shape"},
-    {"fresh", "fill=nan,nan=report,side=start", "kernels that compute with unwritten floats"},
+    {"fresh", "fill=nan,nan=report,side=start", "kernels that use unwritten floats"},
 };
 
 /* ---- one finding ---- */
