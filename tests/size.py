@@ -23,10 +23,10 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 91079),
+    "allocator": (66000, 92152),
     "allocator/lens": (7737, 7737),
-    "allocator/sim": (9999, 9999),
-    "tests": (55000, 71155),
+    "allocator/sim": (9999, 10001),
+    "tests": (55000, 73277),
     "options": (35, 35),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),

@@ -10,11 +10,7 @@
 /* The option that asks for it, NULL if none does. */
 static const char *asking(const struct options *options)
 {
-    return options->values[0]        ? "values"
-           : options->nan != NAN_OFF ? "nan"
-           : options->uninit[0]      ? "uninit"
-           : options->save_values[0] ? "save_values"
-                                     : NULL;
+    return options->values[0] ? "values" : options->nan != NAN_OFF ? "nan" : options->save_values[0] ? "save_values" : NULL;
 }
 
 #ifdef CUFENCE_HAS_LENS

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#define FRESH "cufence hunt --modes fresh"
 #define COMPARE "save_values= in both runs, and numpy compare them (`cufence docs values`)"
 
 static const struct {
@@ -29,6 +30,7 @@ static const struct {
     {GONE_OPTION, "trace_filter", COMPARE},
     {GONE_OPTION, "trace_every", COMPARE},
     {GONE_COMMAND, "diff", COMPARE},
+    {GONE_OPTION, "uninit", FRESH},
     {GONE_OPTION, "nan_every", "write every=N"},
     {GONE_OPTION, "values_out", "write values=LAUNCHES=FILE"},
     {GONE_OPTION, "inf", "write nan=report+inf"},

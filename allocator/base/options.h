@@ -78,7 +78,6 @@ struct options {
     char save_values[256];   /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
     uint64_t save_replay;    /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
     uint64_t every;          /* 1..1000000, default 1: with nan look at one launch of each kernel in so many */
-    char uninit[256];        /* file of what the run did, for `cufence hunt --uninit`, "" = none; %p, %r, %h */
     char values[256];        /* filter.h: launches whose values are shown, "" = none */
     char values_out[256];    /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
     char values_type[256];   /* types of what pointers point to (lens/values/types.h), "" = none */

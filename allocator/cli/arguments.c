@@ -81,10 +81,10 @@ static int unknown(const struct command *command, const char *argument)
     char name[LONGEST_NAME] = ""; /* as the library writes it */
     int is_exact = 0;
     size_t edits;
-    if (command->take_row && !strncmp(argument, "--", 2))
+    if (!strncmp(argument, "--", 2))
         snprintf(name, sizeof name, "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
     replace(name, '-', '_');
-    const struct option_row *row = *name ? options_find(name, strlen(name), &is_exact) : NULL;
+    const struct option_row *row = command->take_row && *name ? options_find(name, strlen(name), &is_exact) : NULL;
     const char *instead = gone_instead(GONE_OPTION, name, strlen(name));
     size_t own = text_nearest(argument + 2, strcspn(argument + 2, "="), command->arguments, sizeof *command->arguments,
                               strncmp(argument, "--", 2) ? 0 : command->count, &edits);

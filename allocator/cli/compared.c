@@ -45,18 +45,8 @@ static void enter(struct difference *difference, enum value_type type, const uin
         difference->largest = apart;
 }
 
-/* Bytes that differ as the two fills do. */
-static int is_fresh(const uint8_t *zeros, const uint8_t *others, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        if (zeros[i] != others[i] && !is_fresh_byte(zeros[i], others[i]))
-            return 0;
-    return 1;
-}
-
 /* The last bytes may be no whole element: they are compared as bytes, and count as one. */
-static void compare_part(struct difference *difference, const uint8_t *saved, const uint8_t *now, size_t size, uint64_t index,
-                         int has_two_fills)
+static void compare_part(struct difference *difference, const uint8_t *saved, const uint8_t *now, size_t size, uint64_t index)
 {
     enum value_type type = difference->type;
     size_t width = value_width(type);
@@ -64,12 +54,12 @@ static void compare_part(struct difference *difference, const uint8_t *saved, co
         return;
     for (size_t at = 0; at < size; at += width, index++) {
         size_t bytes = size - at < width ? size - at : width;
-        if (memcmp(saved + at, now + at, bytes) != 0 && !(has_two_fills && is_fresh(saved + at, now + at, bytes)))
+        if (memcmp(saved + at, now + at, bytes) != 0)
             enter(difference, bytes == width ? type : VALUE_UINT8, saved + at, now + at, index);
     }
 }
 
-int compared_files(struct difference *difference, struct compared saved, struct compared now, int has_two_fills)
+int compared_files(struct difference *difference, struct compared saved, struct compared now)
 {
     uint8_t *parts = malloc(2 * AT_ONCE);
     uint64_t at = 0, size = difference->buffer->size, width = value_width(difference->type);
@@ -78,7 +68,7 @@ int compared_files(struct difference *difference, struct compared saved, struct 
         if (pread(saved.file, parts, bytes, (off_t)(saved.offset + at)) != (ssize_t)bytes ||
             pread(now.file, parts + AT_ONCE, bytes, (off_t)(now.offset + at)) != (ssize_t)bytes)
             break;
-        compare_part(difference, parts, parts + AT_ONCE, bytes, at / width, has_two_fills);
+        compare_part(difference, parts, parts + AT_ONCE, bytes, at / width);
         at += bytes;
     }
     free(parts);

@@ -9,13 +9,6 @@
 
 #include <stdint.h>
 
-enum { UNINIT_FILL = 0x4b }; /* of fresh memory in one of two runs, as HASH_FOLDED; in the other it is 0 */
-
-static inline int is_fresh_byte(uint8_t zeros, uint8_t others)
-{
-    return (zeros == 0 && others == UNINIT_FILL) || (zeros == UNINIT_FILL && others == 0);
-}
-
 struct difference {
     const struct bundle_buffer *buffer;
     enum value_type type; /* of the elements; VALUE_UINT8 if it is unknown */
@@ -33,6 +26,5 @@ struct compared {
 /* Of two states of the buffer that are equal so far. */
 struct difference compared_begin(const struct bundle_buffer *buffer);
 
-/* Counts the elements that differ; has_two_fills: not those of which all bytes differ as the fills do. Returns 0 if one of the
- * files cannot be read. */
-int compared_files(struct difference *difference, struct compared saved, struct compared now, int has_two_fills);
+/* Counts the elements that differ. Returns 0 if one of the files cannot be read. */
+int compared_files(struct difference *difference, struct compared saved, struct compared now);

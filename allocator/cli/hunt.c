@@ -132,9 +132,8 @@ static void tell_end(const struct hunt *hunt, unsigned mode)
 }
 
 /* Returns whether there is a reason for another run. */
-static int run_in(void *user, unsigned mode)
+static int run_in(struct hunt *hunt, unsigned mode)
 {
-    struct hunt *hunt = user;
     struct run *run = &hunt->runs[mode];
     unsigned before = hunt->plan.modes & ((1u << mode) - 1);
     complain(0, "run %d of %d: %s (%s), %s", __builtin_popcount(before) + 1, __builtin_popcount(hunt->plan.modes),
@@ -156,27 +155,11 @@ static int run_in(void *user, unsigned mode)
     return !signals_wait(&hunt->signals, 0) && !(hunt->plan.is_first && hunt->merged.count);
 }
 
-#ifdef CUFENCE_HAS_LENS
-static int run_fills(struct hunt *hunt)
-{
-    hunt->plan.is_undecided = !hunt_uninit(&hunt->plan, &hunt->merged, run_in, hunt);
-    return hunt->runs[UNINIT_MODES].refusal;
-}
-#else
-static int run_fills(struct hunt *hunt)
-{
-    (void)hunt;
-    return complain(STATUS_UNFIT, "--uninit: this cufence was built without its lens (CUFENCE_LENS=OFF)");
-}
-#endif
-
 static int run_all(struct hunt *hunt)
 {
     int refusal = 0, is_on = 1;
     environment_tell("hunt");
     signals_watch(&hunt->signals);
-    if (hunt->plan.is_uninit)
-        return run_fills(hunt);
     for (unsigned mode = 0; mode < MODES; mode++) {
         if (!(hunt->plan.modes & 1u << mode) || !is_on)
             continue;
@@ -211,8 +194,6 @@ static int conclude(struct hunt *hunt, int refusal)
 static const struct argument arguments[] = {
     {"modes", "LIST", "only these, in the order below; several with commas", MODE_NAMES, offsetof(struct hunt, plan.modes),
      .take = arguments_bits},
-    {"uninit", NULL, "instead: find what depends on bytes that nobody wrote, by two runs with other bytes in fresh memory",
-     NULL, .offset = offsetof(struct hunt, plan.is_uninit)},
     {"first", NULL, "stop at the first finding; a program that goes on after it is ended", NULL,
      .offset = offsetof(struct hunt, plan.is_first)},
     {"deep", NULL, "the mode deep alone, or besides --modes; compute-sanitizer looks at each kernel once a shape", NULL,
@@ -242,7 +223,7 @@ static const struct argument arguments[] = {
 static void print_modes(void)
 {
     printf("\nModes, whose own options win:\n");
-    for (size_t i = 0; i < UNINIT_MODES; i++)
+    for (size_t i = 0; i < MODES; i++)
         printf("  %-7s %-20s  %s\n", modes[i].name, modes[i].options, modes[i].looks_for);
 }
 
@@ -250,11 +231,9 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
 {
     hunt->plan.command = argv + optind;
     hunt->plan.words = (size_t)(argc - optind);
-    if (hunt->plan.is_uninit && (hunt->plan.modes || hunt->is_deep))
-        return complain(STATUS_USAGE, "--uninit has runs of its own; leave out --modes and --deep");
     hunt->plan.modes |= (unsigned)hunt->is_deep << MODE_DEEP;
     if (!hunt->plan.modes)
-        hunt->plan.modes = hunt->plan.is_uninit ? 3u << UNINIT_MODES : ALL_MODES;
+        hunt->plan.modes = ALL_MODES;
     if (!(hunt->plan.modes & 1u << MODE_DEEP) && (hunt->plan.tools || hunt->plan.seconds))
         return complain(STATUS_USAGE, "--%s has no effect without --deep", hunt->plan.tools ? "tools" : "seconds");
     if (!hunt->plan.seconds)

@@ -1,6 +1,6 @@
 /*
- * `cufence hunt`: the modes, one run of the program in one of them (hunt_run.c), what only some modes do (deep.c,
- * hunt_uninit.c), and how what all have found is told (hunt_words.c).
+ * `cufence hunt`: the modes, one run of the program in one of them (hunt_run.c), what the mode deep does (deep.c), and how what
+ * all have found is told (hunt_words.c).
  *
  * Thread safety: none; one thread does all this.
  */
@@ -19,8 +19,8 @@ struct mode {
     const char *options; /* what it sets; nothing on the command line overrides it */
     const char *looks_for;
 };
-enum { MODE_DEEP = 4, UNINIT_MODES, MODES = UNINIT_MODES + 4 }; /* deep.c; those of --uninit: only where it is asked for */
-#define MODE_NAMES "end start align strict deep"
+enum { MODE_DEEP = 4, MODE_FRESH, MODES }; /* those from deep (deep.c) on: only where they are asked for */
+#define MODE_NAMES "end start align strict deep fresh"
 extern const struct mode modes[MODES];
 
 /* ---- runs ---- */
@@ -34,9 +34,6 @@ struct plan {
     size_t words;           /* in command */
     char reports[PATH_MAX]; /* file to which the processes of a run add their reports */
     char folder[PATH_MAX];  /* of --keep, "" without it */
-    char extra[600];        /* more options of the next run: ",key=value,..." */
-    int is_uninit;          /* --uninit */
-    int is_undecided;       /* with --uninit: the runs say less than they should, and why was said */
     /* of the mode deep: */
     unsigned tools;          /* a bit for each of DEEP_TOOLS */
     uint64_t seconds;        /* that one of them may take for a launch */
@@ -90,15 +87,6 @@ void deep_look(const struct plan *plan, struct signals *signals, struct run *run
 
 /* Removes the folder, unless it is kept. */
 void deep_close(const struct plan *plan);
-
-/* Removes a folder of files and folders. */
-void folder_remove(const char *folder);
-
-/* ---- hunt_uninit.c: two runs whose fresh memory was filled with other bytes, and where they part ---- */
-
-/* Makes the runs with `run`, which returns whether to go on, and adds what it finds to the list. Returns 0 if that is no
- * verdict: the program differs from run to run by itself, or no launch was seen. */
-int hunt_uninit(struct plan *plan, struct collected *merged, int (*run)(void *user, unsigned mode), void *user);
 
 /* ---- words ---- */
 

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/personality.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -71,10 +70,7 @@ static int become(void *argument)
     size_t used = 0;
     const struct mode *mode = &modes[start->mode];
     int is_deep = start->mode == MODE_DEEP;
-    const char *more = is_deep ? plan->launches : plan->extra;
-    int size = asprintf(&last, "%s%s,exitcode=0", mode->options, more);
-    if (plan->is_uninit)
-        personality(ADDR_NO_RANDOMIZE); /* so that addresses in memory are the same in each run, where that is allowed */
+    int size = asprintf(&last, "%s%s,exitcode=0", mode->options, is_deep ? plan->launches : "");
     if (!argv || size < 0)
         return STATUS_UNFIT;
     for (const char *const *word = (const char *const[]){"run", "--set", is_deep ? DEEP_BOUNDS : "", "--set", plan->options,

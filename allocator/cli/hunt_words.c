@@ -17,10 +17,7 @@ const struct mode modes[MODES] = {
     {"align", "side=end,align=auto", "accesses to the slack that align=16 leaves"},
     {"strict", "uaf=strict", "accesses to freed buffers"},
     {"deep", "save_values=#new=", "inside kernels: compute-sanitizer, once a shape"},
-    {"zeros", "fill=0x00", "bytes that nobody wrote, used as 0x00"},
-    {"others", "fill=0x4b", "bytes that nobody wrote, used as 0x4b"},
-    {"zeros2", "fill=0x00", "what differs by itself, with 0x00"},
-    {"others2", "fill=0x4b", "what differs by itself, with 0x4b"},
+    {"fresh", "fill=nan,nan=report,side=start", "kernels that use unwritten floats"},
 };
 
 /* ---- one finding ---- */
@@ -168,7 +165,7 @@ struct hunt_verdict hunt_judge(const struct plan *plan, const struct run runs[MO
         verdict.partial |= (unsigned)(mode == MODE_DEEP && run->is_started && is_partial(&run->deep)) << mode;
     }
     verdict.unguarded *= (unsigned)plan->is_guarded_required;
-    verdict.is_complete = !verdict.cut && !verdict.unguarded && !verdict.failed && !verdict.partial && !plan->is_undecided;
+    verdict.is_complete = !verdict.cut && !verdict.unguarded && !verdict.failed && !verdict.partial;
     return verdict;
 }
 
@@ -186,10 +183,9 @@ static void tell_verdict(FILE *out, const struct hunt_verdict *verdict)
         put_modes(out, verdict->unguarded);
         fputs(", and the program's processes have said why.\n", out);
     } else if (!verdict->is_complete) {
-        fputs(verdict->failed    ? "the program failed by itself.\n"
-              : verdict->cut     ? "not every run was made to its end.\n"
-              : verdict->partial ? "not every launch was looked at by every tool.\n"
-                                 : "the runs could not be compared as a whole, as was said above.\n",
+        fputs(verdict->failed ? "the program failed by itself.\n"
+              : verdict->cut  ? "not every run was made to its end.\n"
+                              : "not every launch was looked at by every tool.\n",
               out);
     }
 }
@@ -197,7 +193,8 @@ static void tell_verdict(FILE *out, const struct hunt_verdict *verdict)
 static const char blind_spots[] =
     "No mode sees: an access to the wrong place inside a buffer, or inside a pool or a larger allocation that the program "
     "divides up itself; an access that jumps over the guard (64 MiB at least, 4 GiB at most) into another buffer; races, and "
-    "reads of memory that was never written; managed, pinned, imported and IPC memory; and whatever the program did not do in "
+    "reads of memory that was never written, but for floats in the mode fresh; managed, pinned, imported and IPC memory; and "
+    "whatever the program did not do in "
     "these runs.";
 
 static const char deep_spots[] =
@@ -217,12 +214,6 @@ static void tell_deep(FILE *out, const struct deep *deep)
     fputs(".\n", out);
     words_print(out, deep_spots, 0);
 }
-
-static const char blind_to_fills[] =
-    "--uninit does not see: bytes that are only copied (who computes with the copy is seen); memory that was allocated while a "
-    "graph was captured, pieces of a pool that the program divides up itself and uses again; managed, pinned, imported and IPC "
-    "memory, "
-    "shared and local memory; values that come out the same with both fills; and what other processes than the first do.";
 
 void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged)
 {
@@ -250,7 +241,7 @@ void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES],
     if (plan->modes == 1u << MODE_DEEP)
         return;
     fputc('\n', out);
-    words_print(out, plan->is_uninit ? blind_to_fills : blind_spots, 0);
+    words_print(out, blind_spots, 0);
 }
 
 /* ---- JSON (docs/hunt.md) ---- */

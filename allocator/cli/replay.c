@@ -225,7 +225,7 @@ static int run_times(struct replay *replay, uint64_t times)
 
 struct wishes {
     uint64_t times, seconds;
-    int has_guards, is_json, is_verbose, is_uninit;
+    int has_guards, is_json, is_verbose;
     const char *under; /* NULL: none */
     struct changes changes;
 };
@@ -250,8 +250,6 @@ static const struct argument arguments[] = {
      offsetof(struct wishes, changes), .take = take_change},
     {"buffer", "K=FILE.npy", "other bytes in the buffer that argument K points to", NULL, offsetof(struct wishes, changes),
      .take = take_change},
-    {"uninit", NULL, "launches with other bytes where nobody had written, if it was saved with fill=0x4b: what depends on them",
-     NULL, .offset = offsetof(struct wishes, is_uninit)},
     {"under", "TOOL", "one launch under a tool, such as compute-sanitizer or cuda-gdb", "compute-sanitizer cuda-gdb",
      .offset = offsetof(struct wishes, under)},
     {"seconds", "N", "max seconds for a launch, 60 by default", NULL, offsetof(struct wishes, seconds), arguments_number,
@@ -270,9 +268,7 @@ static int play(struct replay *replay, const struct wishes *wishes)
     if (!find_device(replay) || !make_input(replay))
         return 1;
     tell_left_out(replay);
-    int status = wishes->is_uninit ? replay_uninit(replay)
-                 : wishes->under   ? replay_under(replay, wishes->under)
-                                   : run_times(replay, wishes->times);
+    int status = wishes->under ? replay_under(replay, wishes->under) : run_times(replay, wishes->times);
     return status < 0 ? fault_status() : status;
 }
 
@@ -284,8 +280,6 @@ static int run(int argc, char **argv)
     int status;
     if (!arguments_read(&replay_command, argc, argv, &wishes, &status))
         return status;
-    if (wishes.is_uninit && (wishes.under || wishes.times != 1))
-        return arguments_complain("replay", STATUS_USAGE, "--uninit makes launches of its own; leave out --under and --times");
     if (wishes.under && wishes.times != 1)
         return arguments_complain("replay", STATUS_USAGE, "--under makes one launch; leave out --times");
     status = replay_choose(argv[optind], folder);

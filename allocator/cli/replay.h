@@ -31,8 +31,6 @@ struct replay {
     uint64_t seconds;             /* that one run may take */
     uint8_t *image;               /* unpacked from the module; NULL: its own bytes will do */
     struct comparison comparison; /* of the last run */
-    int *results; /* for each buffer of the bundle a file with what it holds after the launch, -1: there is none;
-                     NULL: they are compared with the saved ones */
 };
 
 #define REPLAY_PAGE ((uint64_t)2 << 20)  /* what the device maps at once */
@@ -53,10 +51,6 @@ enum replay_outcome replay_once(struct replay *replay, int is_shown);
  * status.
  */
 int replay_under(struct replay *replay, const char *tool);
-
-/* Launches it with other bytes where nobody had written, and prints the report if what it writes depends on them. Returns the
- * exit status; -1: it does. */
-int replay_uninit(struct replay *replay);
 
 /* Prints the finding, and frees it. */
 void replay_print(const struct replay *replay, struct finding *finding);

@@ -17,7 +17,7 @@ static void compare(struct replay *replay, const struct bundle_buffer *buffer, i
     uint64_t offset = 0;
     struct difference difference = compared_begin(buffer);
     int saved = opened_expected(&replay->opened, buffer, &offset);
-    int is_read = saved >= 0 && compared_files(&difference, (struct compared){saved, offset}, (struct compared){now, 0}, 0);
+    int is_read = saved >= 0 && compared_files(&difference, (struct compared){saved, offset}, (struct compared){now, 0});
     if (saved >= 0)
         close(saved);
     comparison->unread += !is_read;
@@ -41,12 +41,8 @@ void compare_end(struct replay *replay)
     struct comparison *comparison = &replay->comparison;
     if (!comparison->pending)
         return;
-    if (replay->results) {
-        replay->results[comparison->pending - replay->opened.bundle->buffers] = comparison->file;
-    } else {
-        compare(replay, comparison->pending, comparison->file);
-        close(comparison->file);
-    }
+    compare(replay, comparison->pending, comparison->file);
+    close(comparison->file);
     comparison->pending = NULL;
 }
 
@@ -55,9 +51,7 @@ int compare_answer(struct replay *replay, const struct rerun_message *question, 
     struct comparison *comparison = &replay->comparison;
     const struct bundle_buffer *buffer = bundle_find(replay->opened.bundle, question->address);
     compare_end(replay);
-    int is_pinned = buffer && !(buffer >= replay->opened.bundle->buffers &&
-                                buffer < replay->opened.bundle->buffers + replay->opened.bundle->buffer_count);
-    if (!buffer || !buffer->file[0] || (is_pinned && replay->results))
+    if (!buffer || !buffer->file[0])
         return -1;
     int file = memfd_create("cufence-result", MFD_CLOEXEC), passed = file >= 0 ? dup(file) : -1;
     if (passed < 0) {

@@ -35,7 +35,6 @@ static const struct {
     {"racecheck", "compute-sanitizer's racecheck found a race in shared memory."},
     {"initcheck", "compute-sanitizer's initcheck found a read of memory that nobody had written."},
     {"synccheck", "compute-sanitizer's synccheck found a wrong use of synchronisation."},
-    {"uninitialised read", "A kernel computed with bytes that nobody had written."},
 };
 
 #define RULES (sizeof rules / sizeof rules[0])

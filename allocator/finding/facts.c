@@ -9,7 +9,7 @@ static const char *const kind_words[] = {
     "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
     "illegal access", "exception", "unexplained", "double free", "invalid free", "host write out of bounds",
     "host read out of bounds", "stream race", "slack write", "write to poisoned memory", "leak",
-    "first NaN", "first Inf", "uninitialised read", "memcheck", "racecheck", "initcheck", "synccheck", "run",
+    "first NaN", "first Inf", "memcheck", "racecheck", "initcheck", "synccheck", "run",
     "guarded", NULL};
 /* clang-format on */
 static const char *const known_word[] = {"suppressed", "baseline", NULL};
@@ -36,7 +36,6 @@ static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] =
 #define USED(kind, ...) FIELD(kind, struct used_fact, __VA_ARGS__)
 #define SLACK(kind, ...) FIELD(kind, struct slack_write, __VA_ARGS__)
 #define INPUT(kind, ...) FIELD(kind, struct nan_input, __VA_ARGS__)
-#define UNINIT(kind, ...) FIELD(kind, struct uninit_fact, __VA_ARGS__)
 #define BY(kind, ...) FIELD(kind, struct launched_fact, __VA_ARGS__)
 #define NAN_OF(kind, ...) FIELD(kind, struct nan_fact, __VA_ARGS__)
 #define PROCESS(kind, ...) FIELD(kind, struct finding_process, __VA_ARGS__)
@@ -231,8 +230,9 @@ TABLE(slack, struct slack_write, SLACK(NUMBER, found.changed, "changed", MUST), 
 TABLE(input, struct nan_input, INPUT(INT, argument, "argument", .flags = OR_NONE), INPUT(NUMBER, at, "at", MUST),
       INPUT(NUMBER, buffer, "buffer", MUST), INPUT(NUMBER, offset, "offset", MUST), INPUT(TEXT, label, "label"),
       INPUT(WORD, type, "type", .words = value_names, MUST), INPUT(TRUE, is_guess, "type_is_guess"),
-      INPUT(TRUE, is_unwritten, "never_written"), INPUT(NUMBER, count, "count", MUST), INPUT(NUMBER, nans, "nan", MUST),
-      INPUT(NUMBER, infinities, "inf", MUST), INPUT(NUMBER, zeros, "zeros", WHEN(struct nan_input, finite)),
+      INPUT(TRUE, is_unwritten, "never_written"), INPUT(NUMBER, fresh, "fresh", .flags = NOT_ZERO),
+      INPUT(NUMBER, count, "count", MUST), INPUT(NUMBER, nans, "nan", MUST), INPUT(NUMBER, infinities, "inf", MUST),
+      INPUT(NUMBER, zeros, "zeros", WHEN(struct nan_input, finite)),
       INPUT(REAL, min, "min", .flags = OR_NONE, WHEN(struct nan_input, finite)),
       INPUT(REAL, max, "max", .flags = OR_NONE, WHEN(struct nan_input, finite)),
       INPUT(REAL, mean, "mean", .flags = OR_NONE, WHEN(struct nan_input, finite)),
@@ -247,13 +247,6 @@ TABLE(nan_of, struct nan_fact, NAN_OF(PART, by, NULL, .record = &by), NAN_OF(INT
       NAN_OF(WORD, type, "type", .words = value_names, MUST), NAN_OF(TRUE, is_guess, "type_is_guess"),
       NAN_OF(TRUE, is_of_unwritten, "of_unwritten"),
       NAN_OF(LIST, inputs, "inputs", .record = &input, .flags = REQUIRED | BEHIND, COUNT(struct nan_fact, input_count)));
-TABLE(uninit, struct uninit_fact, UNINIT(NUMBER, number, "launch"), UNINIT(NUMBER, unwritten, "unwritten_bytes"),
-      UNINIT(NUMBER, first_unwritten, "first_byte", WHEN(struct uninit_fact, unwritten)), UNINIT(NUMBER, more, "more_buffers"),
-      UNINIT(TRUE, may_be_result, "may_be_result"), OPEN("result", WHEN(struct uninit_fact, different)),
-      UNINIT(INT, argument, "argument", .flags = OR_NONE), UNINIT(WORD, type, "type", .words = value_names, MUST),
-      UNINIT(NUMBER, elements, "count", MUST), UNINIT(NUMBER, different, "different", MUST),
-      UNINIT(NUMBER, first, "index", MUST), UNINIT(CHARS, values[0], "with_00", MUST),
-      UNINIT(CHARS, values[1], "with_4b", MUST), CLOSE);
 
 /* ---- the process ---- */
 
@@ -355,7 +348,6 @@ static const struct field of_finding[] = {
     ROW(LIST, where.also, "also", .flags = NOT_ZERO, .record = &also, COUNT(struct finding, where.also_count)),
     ROW(LIST, notes.list, "notes", .flags = NOT_ZERO, .record = &note, COUNT(struct finding, notes.count)),
     ROW(PART, nan, "nan", .flags = BEHIND, .record = &nan_of),
-    ROW(PART, uninit, "uninitialised", .flags = BEHIND, .record = &uninit),
     ROW(CHARS, hint, "hint"),
     ROW(PART, previous, "previous", .record = &buffer, WHEN(struct finding, previous.buffer)),
     ROW(PART, next, "next", .record = &buffer, WHEN(struct finding, next.buffer)),

@@ -291,7 +291,6 @@ struct finding {
     const struct rerun_result *rerun; /* the second launch of the kernel, NULL if there was none */
     const struct slack_write *slack;  /* what was found in the slack of the buffer, NULL if it is not about that */
     const struct nan_fact *nan;       /* a launch has made a NaN; else NULL */
-    const struct uninit_fact *uninit; /* a launch has used what nobody has written; else NULL */
     const struct launched_fact *by;   /* of these two: the launch */
     const struct guarded *guarded;    /* of a line about what a process has guarded (json.h); else NULL */
     struct note_facts meaning;        /* what happened, if no buffer is involved */
@@ -310,8 +309,6 @@ void finding_of_misuse(struct finding *finding, const struct misuse *misuse, con
 void finding_of_slack(struct finding *finding, struct slack_write *write,
                       const struct finding_origin *origin); /* sets write->certainty */
 void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_origin *origin);
-void finding_of_uninit(struct finding *finding, struct uninit_fact *fact,
-                       const struct finding_origin *origin); /* sets fact->reason */
 void finding_unexplained(struct finding *finding, const char *reason, const struct finding_origin *origin);
 void finding_free(struct finding *finding);
 

@@ -117,7 +117,7 @@ void finding_name(const struct finding *finding, char *out, size_t size)
     out[0] = '\0';
     part_append(out, size, "%s%s%s", finding->kind, finding->called.call ? " by " : "",
                 finding->called.call ? finding->called.call : "");
-    if ((finding->where.is_known || (finding->uninit && finding->where.has_kernel)) && !finding->slack) {
+    if (finding->where.is_known && !finding->slack) {
         finding_kernel(&finding->where.site, kernel, sizeof kernel);
         add_place_name(out, size, "at", finding->where.site.is_in_driver ? NULL : finding->where.site.file, kernel);
     } else if (finding->by) {

@@ -1,7 +1,6 @@
 /*
- * Findings about a launch of which no core dump tells: it has made a NaN, or an infinity, of inputs that had none; what it has
- * written depends on bytes that nobody had written before, because it was made twice, where these bytes were 0x00 and where
- * they were 0x4b, and wrote two results. Pure; any thread.
+ * Findings about a launch of which no core dump tells: it has made a NaN, or an infinity, of inputs that had none. Pure; any
+ * thread.
  */
 #pragma once
 
@@ -34,6 +33,7 @@ struct nan_input {
     int is_guess;     /* of the type */
     int is_unwritten; /* nobody was seen to write it */
     uint64_t nans, infinities;
+    uint64_t fresh;         /* elements that hold the fill of fresh memory (fill=nan): nobody has written them */
     uint64_t finite, zeros; /* finite: 0 if there is none, or the figures are unknown; those below are then not valid */
     double min, max, mean, deviation;
 };
@@ -53,29 +53,8 @@ struct nan_fact {
     const struct nan_input *inputs; /* what was looked at before */
     size_t input_count;
     int is_of_unwritten; /* an input that nobody has written had NaN */
+    const cufence_buffer
+        *fresh;           /* one of the inputs with such elements, where they may have come from; NULL: unknown, or none */
+    uint64_t fresh_count; /* elements of it that hold the fill */
     uint64_t now_ns;
-};
-
-#define FINDING_UNINIT "uninitialised read"
-
-struct uninit_fact {
-    const char *kernel; /* demangled; NULL if unknown */
-    const char *symbol; /* of the kernel, mangled; NULL: a graph, or the host computed with them */
-    const char *what;   /* that computed with them: "the program on the host"; NULL: the kernel */
-    const char *place;  /* of the launch, where no more is known of it: "train.py:41 in step"; NULL or "" */
-    uint64_t number;    /* of the launch in its process; 0 if unknown */
-    SHAPE;
-    const struct fault_launch *launched; /* NULL if unknown */
-    const cufence_buffer *fresh;         /* that has bytes which nobody had written; NULL if unknown */
-    struct buffer_frames frames;
-    int from;                            /* argument that points there, -1 if unknown */
-    uint64_t unwritten, first_unwritten; /* how many, and the first of them; 0: unknown */
-    uint64_t more;                       /* further buffers with such bytes that it was given, and has only read as well */
-    int may_be_result;                   /* the result is in another buffer, and had such bytes there, too */
-    int argument;                        /* that points to the result, -1 if unknown */
-    enum value_type type;                /* of its elements; those and the rest are valid if different is not 0 */
-    uint64_t elements, different, first; /* first: index of the first one that differs */
-    char values[2][32];                  /* of that: with 0x00 and with 0x4b */
-    uint64_t now_ns;
-    char reason[640]; /* finding_of_uninit() sets it: all that in a sentence */
 };

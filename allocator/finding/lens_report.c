@@ -42,6 +42,8 @@ void nan_input_lines(struct report *report, const struct finding *finding)
         }
         report_put(report, ", %s[%" PRIu64 "]%s%s", value_names[input->type], input->count, input->is_guess ? " (guess)" : "",
                    input->is_unwritten ? ", never written" : "");
+        if (input->fresh && !input->is_unwritten)
+            report_put(report, ", %" PRIu64 " never written", input->fresh);
         report_end(report, i ? CERTAIN_NOT : CERTAIN_EXACT);
         if (!input->is_unwritten || input->nans)
             put_figures(report, input);

@@ -450,11 +450,6 @@ char *finding_text(const struct finding *finding)
         kernel_lines(&report, finding);
     if (finding->nan)
         nan_launch_lines(&report, finding);
-    if (finding->uninit && finding->where.has_kernel)
-        kernel_line(&report, finding);
-    if (finding->uninit && finding->uninit->launched)
-        report_frame_lines(&report, "", "launched at", NULL, CERTAIN_EXACT, finding->uninit->launched->frames,
-                           finding->uninit->launched->frame_count);
     address_line(&report, finding);
     owner_line(&report, finding);
     note_lines(&report, "cause", finding->cause.said.list, finding->cause.said.count);

@@ -9,15 +9,6 @@
 
 #include "contexts/contexts.h"
 
-/* A copy or set that the program has just submitted, of buffers of ours. */
-struct lens_copy {
-    const char *name;     /* of the driver function; static */
-    CUstream stream;      /* as the hook means it */
-    uint64_t to, from;    /* device addresses, in live buffers */
-    size_t written, read; /* bytes there; 0: none */
-    const void *frame;    /* of the hook */
-};
-
 struct lens {
     void (*context_begun)(struct context *context); /* it is current */
     void (*context_gone)(struct context *context);  /* or about to be destroyed */
@@ -28,7 +19,6 @@ struct lens {
     void (*graph_instantiated)(CUgraphExec executable, CUgraph graph);
     void (*executable_gone)(CUgraphExec executable); /* about to be */
     void (*host_writes)(uint64_t address);           /* is about to, with a copy or a set. NULL: not wanted */
-    void (*copied)(const struct lens_copy *copy);    /* NULL: not wanted */
     /* What the program's compiler knows of a kernel's arguments; see lens/values/declared.h. */
     void (*kernel_declared)(CUfunction handle, const char *symbol, const char *arguments);
     int (*await)(unsigned ms);  /* waits until what it has seen of work that is done is reported; 0: not by then */

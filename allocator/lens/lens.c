@@ -36,7 +36,6 @@ void lens_register(void)
     table.loaded = code_is_kept ? code_loaded : NULL;
     table.loaded_file = code_is_kept ? code_loaded_file : NULL;
     table.host_writes = nan_wants_host_writes();
-    table.copied = visits_see_copies() ? visits_copied : NULL;
     __atomic_store_n(&lens_registered, &table, __ATOMIC_RELEASE);
 }
 
@@ -50,7 +49,7 @@ cufence_status lens_check(const struct options *options)
 
 cufence_status lens_open(const struct options *options, int keeps_code)
 {
-    static cufence_status (*const open[])(const struct options *) = {lens_check, show_open, nan_open, uninit_open, saves_open};
+    static cufence_status (*const open[])(const struct options *) = {lens_check, show_open, nan_open, saves_open};
     if (keeps_code)
         code_keep();
     visits_open(options);

@@ -1,5 +1,5 @@
 /*
- * Opens what the options ask for of launches: values, nan, save_values, and hunt --uninit. Included by api/ and by these users
+ * Opens what the options ask for of launches: values, nan, save_values. Included by api/ and by these users
  * of visits; who calls the lens later knows launch/lens_table.h.
  *
  * Thread safety: all at the start, before any context.
@@ -40,11 +40,6 @@ cufence_status nan_open(const struct options *options);
 /* What it wants to be called before the host writes at an address, from any thread; NULL: nothing. */
 typedef void nan_host_writes(uint64_t address);
 nan_host_writes *nan_wants_host_writes(void);
-
-/* uninit=FILE: a line for each launch, with hashes of the buffers that it reaches before and after (fills/event.h). The lines
- * are written on the visits' thread. The file is made at the first launch, so that a process that launches nothing leaves
- * another's alone. Errors: OPTION, OVERFLOW (the file's name). */
-cufence_status uninit_open(const struct options *options);
 
 /* save_values=FILTER=FOLDER: keeps what went into the launches that the filter chooses, and what came out: a folder for each,
  * with the buffers before and after as .npy files, and the launch in launch.json (docs/values.md); the first of each kernel as

@@ -46,19 +46,6 @@ static void note(const struct host_call *call, CUdeviceptr address, size_t size,
         copy->accesses[copy->count++] = (struct order_access){address, size, is_write};
 }
 
-/* For those who want to see copies: the bytes in a buffer of ours. */
-static int show(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)
-{
-    if (call->access && is_write) {
-        call->access->to = address;
-        call->access->written = size;
-    } else if (call->access) {
-        call->access->from = address;
-        call->access->read = size;
-    }
-    return 1;
-}
-
 /* The device that executes the call: -1 if that is not known. */
 static int device_of(const struct host_call *call)
 {
@@ -80,7 +67,7 @@ static int within(const struct host_call *call, CUdeviceptr address, size_t size
             peer_reaches(address, device_of(call));
         if (call->kind && heap_is_synchronous(address))
             call->kind->is_synchronous = 1;
-        return show(call, address, size, is_write);
+        return 1;
     }
     return (!is_live && is_of_node) || refuse(call, address, size, is_write);
 }

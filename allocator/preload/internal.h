@@ -229,12 +229,6 @@ struct needs {
 };
 struct needs caller_needs(const void *address);
 
-/* What a copy or set does with buffers of ours, found by bounds_within(). */
-struct host_access {
-    CUdeviceptr to, from;
-    size_t written, read; /* bytes at these; 0: none */
-};
-
 /* What is particular about a copy or set. */
 struct host_kind {
     int is_of_node;     /* a graph will do it, perhaps with buffers that are not live now */
@@ -243,12 +237,11 @@ struct host_kind {
 
 /* A call intercepted by a hook. No larger than it is: each free makes one. */
 struct host_call {
-    const char *name;           /* of the driver function, without its symbol's suffixes: the base in hooks.h */
-    const void *frame;          /* __builtin_frame_address(0) of the hook; leads to its caller */
-    struct order_copy *copy;    /* with streams=on: where the checks of bounds.h note what it accesses. Else NULL */
-    struct host_access *access; /* NULL: nobody wants to know */
-    CUstream stream;            /* of a copy or set, as the calling thread names it */
-    struct host_kind *kind;     /* of one that is no call on a stream; else NULL */
+    const char *name;        /* of the driver function, without its symbol's suffixes: the base in hooks.h */
+    const void *frame;       /* __builtin_frame_address(0) of the hook; leads to its caller */
+    struct order_copy *copy; /* with streams=on: where the checks of bounds.h note what it accesses. Else NULL */
+    CUstream stream;         /* of a copy or set, as the calling thread names it */
+    struct host_kind *kind;  /* of one that is no call on a stream; else NULL */
 };
 #define HOST_CALL(called) (&(const struct host_call){.name = called, .frame = __builtin_frame_address(0)}) /* in a hook */
 

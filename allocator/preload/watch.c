@@ -1,5 +1,4 @@
 /* The hooks that hooks.h describes: one macro for each kind. */
-#include "base/aside.h"
 #include "api/closing.h"
 #include "launch/launch.h"
 #include "launch/lens_table.h"
@@ -7,25 +6,6 @@
 
 #include "bounds.h"
 #include "internal.h" /* last: see hooks.h */
-
-static void show_aside(void *copy)
-{
-    lens_now()->copied(copy);
-}
-
-/* Shows a copy or set that has been submitted to those who want to see it. */
-static void show(const struct host_call *call, CUstream stream)
-{
-    const struct host_access *access = call->access;
-    if (access->written || access->read)
-        aside_call(show_aside, &(struct lens_copy){.name = call->name,
-                                                   .stream = stream,
-                                                   .to = access->to,
-                                                   .written = access->written,
-                                                   .from = access->from,
-                                                   .read = access->read,
-                                                   .frame = call->frame});
-}
 
 /* What a stream means in the legacy form, and in the one for per-thread default streams. */
 #define MEANT_0 as_it_is
@@ -44,7 +24,6 @@ static void show(const struct host_call *call, CUstream stream)
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
         struct order_copy copied;                                                                                              \
-        struct host_access access;                                                                                             \
         struct host_kind kind = {0};                                                                                           \
         struct host_call this_call = {                                                                                         \
             .name = base, .frame = __builtin_frame_address(0), .stream = on, .kind = (may_be_awaited) ? &kind : NULL};         \
@@ -53,10 +32,6 @@ static void show(const struct host_call *call, CUstream stream)
             copied = (struct order_copy){                                                                                      \
                 .call = base, .frame = call->frame, .stream = on, .is_awaited = waits, .host_target = target};                 \
             this_call.copy = &copied;                                                                                          \
-        }                                                                                                                      \
-        if (LENS_WANTS(copied)) {                                                                                              \
-            access = (struct host_access){0};                                                                                  \
-            this_call.access = &access;                                                                                        \
         }                                                                                                                      \
         if (is_active()) {                                                                                                     \
             CUresult fault = failure();                                                                                        \
@@ -71,8 +46,6 @@ static void show(const struct host_call *call, CUstream stream)
             answer = awaited_now(answer, on);                                                                                  \
         if (call->copy && answer == CUDA_SUCCESS)                                                                              \
             races_copied(call), races_learned(call);                                                                           \
-        if (call->access && answer == CUDA_SUCCESS)                                                                            \
-            show(call, on);                                                                                                    \
         return answer;                                                                                                         \
     }
 

@@ -94,7 +94,6 @@ static void pattern_fill(const cusim_thread *thread, void *const *arguments)
 
 static const size_t one_pointer[] = {sizeof(uint64_t)}, one_number[] = {sizeof(uint32_t)},
                     two_pointers[] = {sizeof(uint64_t), sizeof(uint64_t)};
-static const size_t of_hash[] = {32 * 3 * sizeof(uint64_t), sizeof(uint32_t), sizeof(uint64_t), sizeof(uint64_t)};
 static const size_t of_reach[] = {3 * sizeof(void *) + 3 * sizeof(uint64_t) + 4 * sizeof(uint32_t)};
 static const size_t of_figures[] = {64 * (3 * sizeof(uint64_t) + 4 * sizeof(uint32_t)) + 2 * sizeof(uint32_t)};
 
@@ -103,7 +102,6 @@ const cusim_kernel builtin_kernels[] = {
     {.name = "cufence_poison", .function = poison, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
     {.name = "cufence_pattern", .function = pattern, .argument_bytes = two_pointers, .argument_count = 2},
     {.name = "cufence_pattern_fill", .function = pattern_fill, .argument_bytes = two_pointers, .argument_count = 2},
-    {.name = "cufence_hash", .function = own_hash, .argument_bytes = of_hash, .argument_count = 4, .access_bytes = 8},
     {.name = "cufence_reach", .function = own_reach, .argument_bytes = of_reach, .argument_count = 1, .access_bytes = 8},
     {.name = "cufence_mark", .function = mark, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 8},
     {.name = "cufence_figures", .function = own_figures, .argument_bytes = of_figures, .argument_count = 1, .access_bytes = 8},

@@ -50,7 +50,6 @@ extern const size_t builtin_kernel_count;
 /* own.cpp: cufence's kernels. The first thread of a block does all of its work. */
 void own_figures(const cusim_thread *thread, void *const *arguments);
 void own_nans(const cusim_thread *thread, void *const *arguments);
-void own_hash(const cusim_thread *thread, void *const *arguments);
 void own_reach(const cusim_thread *thread, void *const *arguments);
 void own_pattern(const cusim_thread *thread, void *const *arguments);
 void own_pattern_fill(const cusim_thread *thread, void *const *arguments);

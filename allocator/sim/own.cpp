@@ -46,10 +46,6 @@ namespace figures
 {
 #include "lens/kernels/figures.cu"
 }
-namespace hashes
-{
-#include "lens/kernels/hash.cu"
-}
 namespace reaches
 {
 #include "lens/kernels/reach.cu"
@@ -80,13 +76,6 @@ OWN(nans)
 {
     if (begin(thread))
         figures::cufence_nans(*static_cast<const figures_items *>(arguments[0]));
-}
-
-OWN(hash)
-{
-    if (begin(thread))
-        hashes::cufence_hash(*static_cast<const hashes::ranges *>(arguments[0]), *static_cast<unsigned *>(arguments[1]),
-                             *static_cast<hashes::u64 **>(arguments[2]), *static_cast<hashes::u64 *>(arguments[3]));
 }
 
 OWN(reach)

@@ -41,21 +41,6 @@ STORY(scale)
         launch("_Z5scalePKfPffi", (void *[]){&in, &out, &(float){2}, &(int){COUNT}});
 }
 
-/* The last ten elements of `in` are never written, and `out` is not before. The first launch leaves them alone, the second does
- * not. */
-STORY(half_written)
-{
-    CUdeviceptr in, out;
-    float numbers[COUNT], factor = 2;
-    CALL(cuMemAlloc_v2, &in, sizeof numbers);
-    CALL(cuMemAlloc_v2, &out, sizeof numbers);
-    for (int i = 0; i < COUNT; i++)
-        numbers[i] = (float)(i + 1);
-    CALL(cuMemcpyHtoD_v2, in, numbers, sizeof numbers - 40);
-    for (int n = COUNT - 10; n <= COUNT; n += 10)
-        launch("_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
-}
-
 /* One kernel in three shapes: another grid, and larger buffers; once again the first. */
 STORY(shapes)
 {

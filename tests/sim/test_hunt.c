@@ -334,8 +334,7 @@ TEST(a_wrong_command_line_is_told)
         {"--json /nonexistent/x -- true", "--json /nonexistent/x: No such file or directory"},
         {"--keep /nonexistent/x -- true", "--keep /nonexistent/x: No such file or directory"},
         {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\", did you mean --modes?"},
-        {"--mooooodes end -- true",
-         "cufence hunt: unknown option \"--mooooodes\"; the options are --modes, --uninit, --first,"},
+        {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; the options are --modes, --first,"},
         {"--set estimate=on -- true", "cufence hunt: estimate=on guards nothing"},
         {"--modes end,start --side start -- true", "cufence hunt: side=start has no effect: each mode of --modes sets side"},
         {"--modes strict --set guard=1G,uaf=off -- true", "cufence hunt: uaf=off has no effect"},
@@ -354,118 +353,71 @@ TEST(a_wrong_command_line_is_told)
     expect(2, "CUFENCE_OPTIONS: unknown option 'uav', did you mean 'uaf'?");
 }
 
-/* ---- --uninit ---- */
+/* ---- the mode fresh ---- */
 
-static void hunt_unwritten(const char *name)
+static void hunt_fresh(const char *name)
 {
     char command[256];
-    snprintf(command, sizeof command, HUNT "--uninit -- \"$PROGRAM\" unwritten %s", name);
+    snprintf(command, sizeof command, HUNT "--modes fresh -- \"$PROGRAM\" unwritten %s", name);
     hunt(command);
 }
 
-/* A finding about a buffer of that size, of which so many bytes were never written, with two values of an element. */
-static void expect_unwritten(long long size, long long unwritten, const char *zeros, const char *others)
+/* A finding about a buffer of 1024 bytes, so many of whose elements were never written. */
+static void expect_fresh(const char *elements)
 {
-    json_t *report = json_object_get(json_array_get(json_object_get(last.list, "findings"), 0), "report");
-    json_t *fact = json_object_get(report, "uninitialised"), *result = json_object_get(fact, "result");
+    char sentence[128];
     assert_int_equal(found(), 1);
-    expect_finding("uninitialised read", size, "zeros,others", 1);
-    assert_int_equal(json_integer_value(json_object_get(fact, "unwritten_bytes")), unwritten);
-    assert_string_equal(json_string_value(json_object_get(result, "with_00")), zeros);
-    assert_string_equal(json_string_value(json_object_get(result, "with_4b")), others);
+    expect_finding("first NaN", 1024, "fresh", 1);
+    snprintf(sentence, sizeof sentence, " had %s elements that nobody wrote", elements);
+    expect(86, sentence, "is memory used before", "cufence hunt: 1 finding in 1 run\n");
 }
 
-TEST(integers_floats_and_flags_that_nobody_wrote_are_found)
+TEST(computing_with_floats_that_nobody_wrote_is_found)
 {
-    hunt_unwritten("integers");
-    expect(86, "cufence hunt: 1 finding in 4 runs\n");
-    expect_unwritten(1024, 224, "1", "1263225676");
-    expect(86, "\n  1  uninitialised read in add\n     it computes with bytes that nobody has written: of buffer #1, ",
-           "uninit_stories.c:107 in run, called from ", " in story_unwritten\n     found by      zeros, others\n");
-    hunt_unwritten("floats");
-    expect_unwritten(1024, 224, "1.40129846e-44", "13323083");
-    hunt_unwritten("flags");
-    expect_unwritten(1024, 1024, "-7", "7");
-    assert_false(is_left("cufence-*"));
+    hunt_fresh("floats");
+    expect_fresh("56");
+    expect(86, "launched at ", "fresh_stories.c", "\n  1  first NaN\n     first NaN: add writes 56 NaN to buffer #2, ",
+           "     allocated at  ", " in story_unwritten\n     found by      fresh\n");
+    hunt_fresh("own");
+    expect_fresh("256");
 }
 
 /* Memory that was another buffer's before is filled, too. */
 TEST(memory_that_is_used_again_is_nobodys)
 {
-    static const char *const cases[] = {"reused", "async"};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        hunt_unwritten(cases[i]);
-        expect(86, "cufence hunt: 1 finding in 4 runs\n");
-        expect_unwritten(1024, 1024, "1", "1263225676");
-    }
-    hunt(HUNT "--uninit --uaf off -- \"$PROGRAM\" unwritten reused");
-    expect_unwritten(1024, 1024, "1", "1263225676");
+    hunt_fresh("reused");
+    expect_fresh("256");
+    hunt_fresh("async");
+    expect_fresh("256");
 }
 
 TEST(a_copy_is_no_use_but_its_use_is_one)
 {
-    hunt_unwritten("copied");
-    expect(0, "cufence hunt: nothing found in 2 runs\n");
-    hunt_unwritten("copied_and_used");
-    expect(86, "cufence hunt: 1 finding in 4 runs\n"); /* what follows from it is none */
-    expect_unwritten(1024, 224, "1", "1263225676");
-    expect(86, " in copied_and_used\n     allocated at ");
+    hunt_fresh("copied");
+    expect(0, "cufence hunt: nothing found in 1 run\n");
+    hunt_fresh("copied_and_used");
+    expect_fresh("56"); /* what follows from it is none */
 }
 
-TEST(programs_that_use_what_they_wrote_are_silent)
+TEST(what_only_lies_beside_what_was_written_is_silent)
 {
-    static const char *const cases[] = {"clean", "padding", "unused_on_host"};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        hunt_unwritten(cases[i]);
-        expect(0, "cufence hunt: nothing found in 2 runs\n", "--uninit does not see: ");
-        assert_true(json_is_true(json_object_get(last.list, "complete")));
-    }
+    hunt_fresh("clean");
+    expect(0, "cufence hunt: nothing found in 1 run\n");
+    assert_true(json_is_true(json_object_get(last.list, "complete")));
 }
 
-TEST(a_program_that_differs_by_itself_is_told_apart)
+/* -1 as an index, in front of the buffer. */
+TEST(an_index_that_nobody_wrote_leads_out_of_the_buffer)
 {
-    hunt_unwritten("differs");
-    expect(87, "cufence hunt: two runs with 0x00 differ by themselves, in 1 of their launches and copies, first in event 2 of ",
-           "cufence hunt: nothing found in 3 runs\nThat is no verdict: ");
-    hunt_unwritten("differs_and_integers");
-    expect(86, "cufence hunt: two runs with 0x4b differ by themselves, ");
-    expect_unwritten(1024, 224, "1", "1263225676");
+    hunt_fresh("by_index");
+    expect_finding("underrun", 1024, "fresh", 1);
 }
 
-TEST(the_host_may_be_the_one_that_uses_them)
+TEST(what_is_gone_says_what_serves_instead)
 {
-    hunt_unwritten("host");
-    expect(86,
-           "cufence hunt: after it has copied bytes that nobody has written, the program does something else in event 3 of ",
-           "     the program on the host computes with bytes that nobody has written: of ");
-    expect_finding("uninitialised read", 1024, "zeros,others", 1);
-}
-
-TEST(a_fault_with_one_fill_is_told_as_such)
-{
-    hunt_unwritten("by_index");
-    expect(86, ": found with one fill alone: it depends on bytes that nobody has written, ",
-           "cufence hunt: 1 finding in 2 runs\n");
-}
-
-TEST(reads_that_are_known_are_left_out)
-{
-    assert_int_equal(system("echo 'uninitialised read in add' >\"$FOLDER-known\""), 0);
-    hunt(HUNT "--uninit --known \"$FOLDER-known\" -- \"$PROGRAM\" unwritten integers");
-    expect_known();
-    assert_int_equal(system("echo 'uninitialised read in subtract' >\"$FOLDER-known\""), 0);
-    hunt(HUNT "--uninit --known \"$FOLDER-known\" -- \"$PROGRAM\" unwritten integers");
-    expect(86, "cufence hunt: 1 finding in 4 runs\n");
-    assert_int_equal(system("rm \"$FOLDER-known\""), 0);
-    hunt("--uninit --known /nonexistent/x -- true");
-    expect(2, "known=/nonexistent/x: ");
-}
-
-TEST(runs_with_fills_have_no_other_modes)
-{
-    hunt("--uninit --modes end -- true");
-    expect(2, "--uninit has runs of its own; leave out --modes and --deep");
-    hunt("--uninit --fill 0x11 -- true");
+    hunt("--uninit -- true");
+    expect(2, "cufence hunt: --uninit is gone: cufence hunt --modes fresh");
+    hunt("--modes fresh --fill 0x11 -- true");
     expect(2, "fill=0x11 has no effect: ");
 }
 

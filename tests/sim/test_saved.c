@@ -91,28 +91,6 @@ TEST(a_replaced_buffer_counts_as_given)
     expect_replay("--buffer 0=s/000001-scale/0.before.npy s/000001-scale", 0, "outputs equal");
 }
 
-/* With bytes of two fills where nobody had written. */
-TEST(what_depends_on_unwritten_bytes_is_told)
-{
-    save("--fill 0x4b", "half_written");
-    expect_replay("--uninit s/000001-scale", 0,
-                  "^cufence replay: what the launch writes does not depend on bytes that nobody "
-                  "had written \\(in 2 buffers\\)$");
-    expect_replay("--uninit s/000002-scale", 86, "cufence: uninitialised read by scale of buffer #1$",
-                  "of buffer #1, 4000 bytes, 40 were never written, the first at byte 3960; element 990 of argument 1, "
-                  "float32\\[1000\\], "
-                  "becomes 0 where they are 0x00 and 26646166 where they are 0x4b",
-                  "launched at +.*saved_story.c:[0-9]+ in launch_function", "allocated at +.*saved_story.c:[0-9]+ in ");
-    expect_replay("--uninit --json s/000002-scale", 86, "\"with_00\":\"0\",\"with_4b\":\"26646166\"");
-    expect_replay("--uninit --times 2 s/000002-scale", 2, "leave out --under and --times");
-    save("", "half_written");
-    expect_replay("--uninit s/000002-scale", 2, "what nobody had written is not known");
-    save("--fill 0x4b", "scale");
-    expect_replay("--uninit s/000001-scale", 0, "the launch was given nothing that nobody had written");
-    save("--fill 0x4b", "waver");
-    expect_replay("--uninit s/000001-waver", 0, "nothing that nobody had written");
-}
-
 TEST(faults_are_reported)
 {
     save("", "scale");

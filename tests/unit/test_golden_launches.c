@@ -50,33 +50,3 @@ TEST(nans)
     nan.is_of_unwritten = 0;
     CHECK(nan, "inf_of_a_graph", &nan);
 }
-
-TEST(uninitialised_reads)
-{
-    cufence_buffer buffer = world[A];
-    strcpy(buffer.label, "y");
-    struct uninit_fact fact = {.kernel = "scale(float*, int)",
-                               .symbol = "_Z5scalePfi",
-                               .grid = {8, 1, 1},
-                               .block = {128, 1, 1},
-                               .number = 41,
-                               .fresh = &buffer,
-                               .from = 1,
-                               .unwritten = 96,
-                               .first_unwritten = 3904,
-                               .argument = 0,
-                               .type = VALUE_FLOAT32,
-                               .elements = 1000,
-                               .different = 24,
-                               .first = 7,
-                               .values = {"0", "13323083"},
-                               .place = "train.py:41 in step"};
-    CHECK(uninit, "uninit", &fact);
-    fact.more = 2;
-    fact.may_be_result = 1;
-    fact.different = 0;
-    fact.place = NULL;
-    CHECK(uninit, "uninit_of_several", &fact);
-    fact = (struct uninit_fact){.what = "the program on the host", .place = "a.py:1", .from = -1, .argument = -1};
-    CHECK(uninit, "uninit_on_the_host", &fact);
-}

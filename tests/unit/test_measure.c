@@ -39,6 +39,7 @@ static struct driver fake;
 static const struct visit visit;
 
 static uint8_t *results;
+static int has_fill;
 
 static struct visit_part part_of(void)
 {
@@ -52,7 +53,7 @@ static struct measured measure(const uint8_t *bytes, size_t size, enum value_typ
     struct measured out;
     size_t room = measure_bytes(MEASURE_FIGURES, size);
     results = calloc(1, room);
-    measure_submit(&part, MEASURE_FIGURES, &(const struct measure_item){(uintptr_t)bytes, size, type, results}, 1);
+    measure_submit(&part, MEASURE_FIGURES, &(const struct measure_item){(uintptr_t)bytes, size, type, results}, 1, has_fill);
     measure_read(results, size, type, &out);
     free(results);
     return out;
@@ -63,7 +64,7 @@ static struct counted count(const uint8_t *bytes, size_t size, enum value_type t
     struct visit_part part = part_of();
     struct counted out;
     results = calloc(1, measure_bytes(MEASURE_NANS, size));
-    measure_submit(&part, MEASURE_NANS, &(const struct measure_item){(uintptr_t)bytes, size, type, results}, 1);
+    measure_submit(&part, MEASURE_NANS, &(const struct measure_item){(uintptr_t)bytes, size, type, results}, 1, has_fill);
     measure_count(results, size, &out);
     free(results);
     return out;
@@ -271,7 +272,7 @@ TEST(many_pieces)
     for (size_t i = 0; i < PIECES; i++)
         items[i] = (struct measure_item){(uintptr_t)bytes + i, 1000 - i, VALUE_INT8, room + i * each};
     launches = 0;
-    measure_submit(&part, MEASURE_FIGURES, items, PIECES);
+    measure_submit(&part, MEASURE_FIGURES, items, PIECES, 0);
     assert_int_equal(launches, 3);
     for (size_t i = 0; i < PIECES; i++) {
         struct measured got, alone = measure(bytes + i, 1000 - i, VALUE_INT8);
@@ -288,4 +289,25 @@ static int set_up(void **state)
     driver = &fake;
     return 0;
 }
+/* The fill of fresh memory is told apart from other NaN, wherever it lies. */
+TEST(the_fill_is_no_nan)
+{
+    float numbers[1000];
+    double wide[3];
+    memset(numbers, 0xff, sizeof numbers);
+    memset(wide, 0xff, sizeof wide);
+    numbers[700] = NAN;
+    numbers[0] = 1;
+    has_fill = 1;
+    struct counted counted = count((const uint8_t *)numbers, sizeof numbers, VALUE_FLOAT32);
+    struct measured measured = measure((const uint8_t *)numbers, sizeof numbers, VALUE_FLOAT32);
+    struct counted of_wide = count((const uint8_t *)wide, sizeof wide, VALUE_FLOAT64);
+    has_fill = 0;
+    assert_true(counted.fresh == 998 && counted.nans == 1 && counted.first_nan == 700 && counted.last_nan == 700);
+    assert_true(measured.fresh == 998 && measured.nans == 1 && measured.finite == 1 && measured.first_nan == 700);
+    assert_true(of_wide.fresh == 3 && of_wide.nans == 0);
+    counted = count((const uint8_t *)numbers, sizeof numbers, VALUE_FLOAT32);
+    assert_true(counted.fresh == 0 && counted.nans == 999 && counted.first_nan == 1);
+}
+
 TEST_GROUP(set_up, NULL)

@@ -20,14 +20,14 @@ ROUNDED = 512  # PyTorch and the driver round sizes up to this; a buffer named w
 ACCESS = ("access",)
 CLASSES = {  # of a bug's kind: classes of what may be said about it; any other kind is an access to memory
     "misaligned": ("misaligned",), "trap": ("exception",), "assert": ("exception",), "illegal": ("exception",), "barrier": ("barrier", "exception"),
-    "double free": ("free", "value"), "leak": ("leak",), "NaN": ("NaN",), "uninitialised read": ("uninitialised",), "race in shared memory": ("race",),
+    "double free": ("free", "value"), "leak": ("leak",), "NaN": ("NaN",), "uninitialised read": ("uninitialised", "NaN"), "race in shared memory": ("race",),
     "missing record_stream": ("streams",), "pinned buffer reused in flight": ("streams",), "pinned buffer freed in flight": ("streams",),
     "misaligned, wild address": ("misaligned", "access"), "overrun inside a pool": ("region", "access"),
 }  # fmt: skip
 OURS = {  # kinds of cufence's findings
     "misaligned access": "misaligned", "exception": "exception", "double free": "free", "invalid free": "free", "leak": "leak", "first NaN": "NaN",
-    "first Inf": "NaN", "uninitialised read": "uninitialised", "initcheck": "uninitialised", "racecheck": "race", "synccheck": "barrier",
-    "stream race": "streams", "unexplained": "",
+    "first Inf": "NaN", "initcheck": "uninitialised", "racecheck": "race", "synccheck": "barrier",
+    "stream race": "streams", "write to poisoned memory": "region", "unexplained": "",
 }  # fmt: skip
 THEIRS = (  # heads of compute-sanitizer's reports
     (r"Invalid __\w+__ (?:read|write|atomic)", "access"), (r"Uninitialized __", "uninitialised"), (r".*Race reported|.*[Hh]azard", "race"),
@@ -72,7 +72,7 @@ class Facts:
 def kept_of_finding(found: Cell) -> Cell:
     """A finding of cufence in few members."""
     kernel, buffer, access = (found.get(part) or {} for part in ("kernel", "buffer", "access"))
-    made = next((found[part] for part in ("nan", "uninitialised") if part in found), {})
+    made = found.get("nan") or {}
     given = [one.get("symbol", "") for one in (found.get("slack") or {}).get("launches", {}).get("list", [])]
     place = made.get("written_at") or kernel
     frames = [one for part in (found.get("called"), found.get("launch"), made, buffer.get("allocated")) if part for one in part.get("frames", [])[:6]]

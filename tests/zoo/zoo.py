@@ -100,7 +100,8 @@ _LAST, _437, _ONE, _ANY_BLOCK = "7,0,0 104,0,0", "3,0,0 53,0,0", r"0,0,0 33,0,0"
 _PROGRAM = r"7,0,0 \d+,0,0"  # of Triton, whose threads have more elements
 _NAN = {"own": ("--nan", "report"), "reason": "nan= looks for them"}
 _STREAMS = {"own": ("--set", "streams=on+host"), "reason": "two streams, and nothing faults: streams= watches them"}
-_UNINIT = {"own": ("hunt", "--uninit"), "sanitizer": "initcheck", "reason": "no access is out of bounds: hunt --uninit runs it with several fills"}
+_UNINIT = {"sanitizer": "initcheck", "reason": "no access is out of bounds; integers and float64 are for initcheck"}
+_FRESH = {"own": ("hunt", "--modes", "fresh"), "sanitizer": "initcheck", "reason": "no access is out of bounds: hunt --modes fresh fills new memory with NaN"}
 _ROUNDED = "a size is rounded up to 16 bytes, and what lies between is only watched for writes: align=auto leaves nothing there"
 _UNUSED = {"twin": ("unused",), "twin_program": "freed.cu"}
 
@@ -150,10 +151,11 @@ BUGS = [
     Bug("double_free", "double_free.cu", (), "double free", bytes=4000, call=r"cu(da|Mem)Free\b|cuMemFree_v2|second free", **_UNUSED),
     Bug("leak", "leak.cu", (), "leak", bytes=1 << 20, own=("--set", "live=leaks"), sanitizer="leak-check", reason="live=leaks lists what was never freed", **_UNUSED),
     *(_cuda("nan", kind, "NaN", kernel, "", 0, None, bytes=400000, mark="", **_UNUSED, **_NAN) for kind, kernel in (("log", "log_of"), ("divide", "divide"))),
-    *(_cuda("unwritten", kind, "uninitialised read", kernel, "read", 0, None, bytes=10000 * width, mark="", twin=(kind, "written"), **_UNINIT)
-      for kind, kernel, width in (
-        ("ints", "add_ints", 4), ("flags", "choose", 1), ("bytes", "add_bytes", 1), ("floats", "accumulate", 4), ("doubles", "scale_doubles", 8),
-        ("halves", "scale_halves", 2), ("total", "sum", 4), ("maximum", "largest", 4), ("pool", "add_ints", 4), ("copied", "add_ints", 4))),
+    *(_cuda("unwritten", kind, "uninitialised read", kernel, "read", 0, None, bytes=10000 * width, mark="", twin=(kind, "written"), **by)
+      for kind, kernel, width, by in (
+        ("ints", "add_ints", 4, _UNINIT), ("flags", "choose", 1, _UNINIT), ("bytes", "add_bytes", 1, _UNINIT), ("floats", "accumulate", 4, _FRESH),
+        ("doubles", "scale_doubles", 8, _UNINIT), ("halves", "scale_halves", 2, _FRESH), ("total", "sum", 4, _FRESH),
+        ("maximum", "largest", 4, _UNINIT), ("pool", "add_ints", 4, _UNINIT), ("copied", "add_ints", 4, _UNINIT))),
     _cuda("deep", "race", "race in shared memory", "shift", "", 4, None, mark="", twin=("clean",), own=("hunt", "--deep"), sanitizer="racecheck", reason="hunt --deep"),
     _cuda("deep", "fresh", "uninitialised read", "add", "read", 4, None, bytes=16384, mark="", twin=("clean",), own=("hunt", "--deep"), sanitizer="initcheck",
           reason="hunt --deep"),

@@ -59,6 +59,12 @@ static __device__ kind kind_of(u64 bits, const format &f)
     return bits & ones(f.mantissa_bits) ? NOT_A_NUMBER : INFINITE;
 }
 
+/* The fill: no arithmetic makes it in a type of up to 4 bytes, of which the hardware's NaN has a clear sign. */
+static __device__ bool is_fresh(const figures_items &items, u64 bits, const format &f)
+{
+    return items.has_fill && bits == ones(8 * f.width);
+}
+
 static __device__ double value_of(u64 bits, const format &f)
 {
     if (!f.exponent_bits) {
@@ -126,6 +132,7 @@ static __device__ void add(figures_part &to, const figures_part &from)
     to.zeros += from.zeros;
     to.nans += from.nans;
     to.infinities += from.infinities;
+    to.fresh += from.fresh;
     to.sum += from.sum;
     to.squares += from.squares;
     if (from.first_nan && (!to.first_nan || from.first_nan < to.first_nan))
@@ -195,6 +202,8 @@ extern "C" __global__ void cufence_figures(const figures_items items)
             kind k = kind_of(bits, f);
             if (k == FINITE)
                 enter(part, bits, f, shift);
+            else if (is_fresh(items, bits, f))
+                part.fresh++;
             else
                 enter_special(part, k, at * (16 / f.width) + i);
         }
@@ -228,12 +237,13 @@ static __device__ bool is_suspect(const chunk &got, const format &f)
 
 extern "C" __global__ void cufence_nans(const figures_items items)
 {
-    __shared__ u64 nans, infinities, first_nan, first_infinity, last_nan, last_infinity;
+    __shared__ u64 nans, infinities, fresh, first_nan, first_infinity, last_nan, last_infinity;
     const figures_item &item = item_of(items, blockIdx.x);
     const format f = format_of(item.format);
     const share mine = share_of(item, blockIdx.x);
+    u64 of_thread = 0;
     if (!threadIdx.x) {
-        nans = infinities = last_nan = last_infinity = 0;
+        nans = infinities = fresh = last_nan = last_infinity = 0;
         first_nan = first_infinity = ~0ull;
     }
     __syncthreads();
@@ -243,8 +253,11 @@ extern "C" __global__ void cufence_nans(const figures_items items)
         if (!is_suspect(got, f))
             continue;
         for (unsigned i = 0; i < bytes / f.width; i++) {
-            kind k = kind_of(element(got, f, i), f);
-            if (k == FINITE)
+            u64 bits = element(got, f, i);
+            kind k = kind_of(bits, f);
+            bool of_fill = k == NOT_A_NUMBER && is_fresh(items, bits, f);
+            of_thread += of_fill;
+            if (k == FINITE || of_fill)
                 continue;
             atomicAdd(k == NOT_A_NUMBER ? &nans : &infinities, 1ull);
             u64 index = at * (16 / f.width) + i + 1;
@@ -252,12 +265,15 @@ extern "C" __global__ void cufence_nans(const figures_items items)
             atomicMax(k == NOT_A_NUMBER ? &last_nan : &last_infinity, index);
         }
     }
+    if (of_thread)
+        atomicAdd(&fresh, of_thread);
     __syncthreads();
-    if (threadIdx.x || !(nans | infinities))
+    if (threadIdx.x || !(nans | infinities | fresh))
         return;
     nans_part *part = (nans_part *)item.out + (blockIdx.x - item.first_block);
     part->nans = nans;
     part->infinities = infinities;
+    part->fresh = fresh;
     part->first_nan = nans ? first_nan : 0;
     part->first_infinity = infinities ? first_infinity : 0;
     part->last_nan = last_nan;

@@ -34,7 +34,8 @@ struct figures_item {
 /* The kernels' only argument, by value. */
 struct figures_items {
     struct figures_item items[FIGURES_ITEMS];
-    uint32_t count, unused;
+    uint32_t count;
+    uint32_t has_fill; /* a NaN of which all bits are set is the fill of fresh memory (fill=nan): counted as that, not as NaN */
 };
 
 struct figures_head {
@@ -43,7 +44,7 @@ struct figures_head {
 
 /* Of the elements that one block has seen. Keys are ordered as the values are: see figures.cu. */
 struct figures_part {
-    uint64_t finite, zeros, nans, infinities;
+    uint64_t finite, zeros, nans, infinities, fresh;
     uint64_t low, high;           /* keys of the least and the greatest finite value, if there is one */
     double sum, squares;          /* of the finite values less the first element (0 if that is not finite) */
     uint64_t first_nan, last_nan; /* index + 1; 0: none */
@@ -52,7 +53,7 @@ struct figures_part {
 
 /* Written by blocks that have found something only. */
 struct nans_part {
-    uint64_t nans, infinities;
+    uint64_t nans, infinities, fresh;
     uint64_t first_nan, first_infinity; /* index + 1 of the first element; 0: none */
     uint64_t last_nan, last_infinity;
 };

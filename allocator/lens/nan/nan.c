@@ -82,8 +82,13 @@ static unsigned when(const struct visit *visit, const struct reached *reached)
     return is_input ? PLAN_BEFORE : PLAN_BEFORE | PLAN_AFTER;
 }
 
-static const struct plan_rules rules = {
-    .kernel = MEASURE_NANS, .most_figures = MOST_FIGURES, .most_pointers = MOST_POINTERS, .only_floats = 1, .when = when};
+static struct plan_rules rules = {
+    /* has_fill: constant after the start */
+    .kernel = MEASURE_NANS,
+    .most_figures = MOST_FIGURES,
+    .most_pointers = MOST_POINTERS,
+    .only_floats = 1,
+    .when = when};
 
 /* In front of the plan: what is known of the memory that pointers lead to, before the launch. */
 struct seen {
@@ -168,6 +173,7 @@ static void read_one(struct looked *looked, const struct plan_item *item, const 
         looked->has_figures = 1;
         looked->before.nans = looked->figures.nans;
         looked->before.infinities = looked->figures.infinities;
+        looked->before.fresh = looked->figures.fresh;
         looked->before.first_nan = looked->figures.first_nan;
         looked->before.last_nan = looked->figures.last_nan;
     } else {
@@ -211,6 +217,7 @@ static struct nan_input input_of(const struct visit *visit, const struct looked 
                               .type = looked->type,
                               .is_guess = looked->from == TYPE_GUESSED,
                               .is_unwritten = !looked->is_written,
+                              .fresh = looked->before.fresh,
                               .nans = looked->before.nans,
                               .infinities = looked->before.infinities,
                               .finite = figures->finite,
@@ -227,7 +234,7 @@ struct report_parts {
     struct nan_input inputs[NAN_INPUTS];
     char labels[NAN_INPUTS][64];
     char plain[512];
-    cufence_buffer buffer;
+    cufence_buffer buffer, fresh;
 };
 
 /* Finds the line that writes there. Of arguments with equal pointers, only the first has been looked at. */
@@ -242,10 +249,31 @@ static void find_line(const struct visit *visit, uint64_t pointer, struct nan_fa
     }
 }
 
+/* Whether NaN may come from elements there that held the fill of fresh memory: 0 for no. It is likelier the higher. Those of an
+ * output may only be about to be written. */
+static int is_from(const struct looked *looked)
+{
+    if (!looked->before.fresh)
+        return 0;
+    if (!looked->has_after)
+        return 3;
+    return looked->after.fresh == looked->before.fresh ? 2 : looked->after.nans >= looked->before.fresh;
+}
+
+static const struct looked *find_fresh(const struct results *results)
+{
+    const struct looked *found = NULL;
+    for (size_t i = 0; i < results->count; i++)
+        if (is_from(&results->looked[i]) > (found ? is_from(found) : 0))
+            found = &results->looked[i];
+    return found;
+}
+
 static void tell(const struct results *results, const struct looked *made, int is_inf, int is_of_unwritten)
 {
     const struct visit *visit = results->visit;
     const struct reached *reached = &visit->reached[made->reached];
+    const struct looked *fresh = is_inf ? NULL : find_fresh(results);
     struct report_parts *parts = calloc(1, sizeof *parts);
     if (!parts) {
         untold_for_ever();
@@ -263,8 +291,12 @@ static void tell(const struct results *results, const struct looked *made, int i
                             .buffer = &parts->buffer,
                             .buffer_frames = {stack_buffer_frames, NULL},
                             .inputs = parts->inputs,
-                            .is_of_unwritten = is_of_unwritten,
+                            .is_of_unwritten = is_of_unwritten || fresh,
                             .now_ns = monotonic_ns()};
+    if (fresh && arguments_describe(&visit->reached[fresh->reached].range, &parts->fresh)) {
+        fact.fresh = &parts->fresh;
+        fact.fresh_count = fresh->before.fresh;
+    }
     find_line(visit, reached->pointer, &fact);
     names_launched(visit, &fact.by, parts->frames, parts->plain, sizeof parts->plain);
     for (size_t i = 0; i < results->count && i < NAN_INPUTS; i++)
@@ -374,6 +406,7 @@ cufence_status nan_open(const struct options *options)
     if (options->nan == NAN_OFF)
         return CUFENCE_OK;
     watch.every = options->every;
+    rules.has_fill = options->fill == 0xff;
     watch.looks_for_inf = options->nan >= NAN_REPORT_INF;
     watch.stops = options->nan == NAN_STOP || options->nan == NAN_STOP_INF;
     user.waits = watch.stops;

@@ -4,7 +4,6 @@
 #include "base/output.h"
 #include "base/tally.h"
 #include "bundles.h"
-#include "lens/events/events.h"
 #include "lens/values/names.h"
 #include "lens/values/types.h"
 
@@ -154,14 +153,12 @@ static int make_folder(const struct visit *visit, char *path, size_t room)
 
 static void put_launch(const struct visit *visit, const char *folder)
 {
-    static const struct hashing none;
     char path[1400];
-    struct seen_event event = events_make(visit, &none, NULL);
     snprintf(path, sizeof path, "%s/launch.json", folder);
     int fd = files_create(path);
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (file)
-        seen_event_write(file, &event);
+        launch_file_write(file, visit);
     if (!file || fclose(file) != 0)
         saved_fail(path);
 }

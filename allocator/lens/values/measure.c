@@ -40,9 +40,9 @@ static void submit(struct visit_part *part, unsigned kernel, struct figures_item
     visit_launch(part, kernel, last->first_block + last->blocks, FIGURES_THREADS, (void *[]){items});
 }
 
-void measure_submit(struct visit_part *part, unsigned kernel, const struct measure_item *items, size_t count)
+void measure_submit(struct visit_part *part, unsigned kernel, const struct measure_item *items, size_t count, int has_fill)
 {
-    struct figures_items sent = {.count = 0};
+    struct figures_items sent = {.has_fill = (uint32_t)has_fill};
     uint32_t blocks = 0;
     for (size_t i = 0; i < count; i++) {
         struct figures_item item = {.address = items[i].address,
@@ -82,6 +82,7 @@ static void add(struct figures_part *to, const struct figures_part *from)
     to->zeros += from->zeros;
     to->nans += from->nans;
     to->infinities += from->infinities;
+    to->fresh += from->fresh;
     to->sum += from->sum;
     to->squares += from->squares;
     if (from->first_nan && (!to->first_nan || from->first_nan < to->first_nan))
@@ -120,6 +121,7 @@ void measure_read(const uint8_t *from, uint64_t bytes, enum value_type type, str
                              .zeros = sum.zeros,
                              .nans = sum.nans,
                              .infinities = sum.infinities,
+                             .fresh = sum.fresh,
                              .first_nan = sum.first_nan - (sum.first_nan != 0),
                              .last_nan = sum.last_nan - (sum.last_nan != 0),
                              .hash = sum.hash};
@@ -144,6 +146,7 @@ void measure_count(const uint8_t *from, uint64_t bytes, struct counted *out)
         memcpy(&part, from + i * sizeof part, sizeof part);
         out->nans += part.nans;
         out->infinities += part.infinities;
+        out->fresh += part.fresh;
         out->first_nan = earlier(out->first_nan, part.first_nan);
         out->first_infinity = earlier(out->first_infinity, part.first_infinity);
         out->last_nan = part.last_nan > out->last_nan ? part.last_nan : out->last_nan;

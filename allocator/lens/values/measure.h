@@ -22,7 +22,7 @@ const char *measure_ptx(void);
 struct measured {
     enum value_type type;
     uint64_t count; /* of whole elements */
-    uint64_t finite, zeros, nans, infinities;
+    uint64_t finite, zeros, nans, infinities, fresh;
     uint64_t first_nan, last_nan; /* indices of elements, if there are any */
     uint64_t least, greatest;     /* bits of these values, if any is finite ... */
     double min, max;              /* ... and what they are */
@@ -34,6 +34,7 @@ struct measured {
 
 struct counted {
     uint64_t nans, infinities;
+    uint64_t fresh;                     /* elements that hold the fill of fresh memory, see measure_submit() */
     uint64_t first_nan, first_infinity; /* indices of elements, if there are any */
     uint64_t last_nan, last_infinity;
 };
@@ -45,9 +46,9 @@ struct measure_item {
     uint8_t *out; /* in the part's memory: as many bytes as the function below says, aligned to 8 */
 };
 
-/* kernel: MEASURE_FIGURES or MEASURE_NANS, in these and below. */
+/* kernel: MEASURE_FIGURES or MEASURE_NANS, in these and below. has_fill: with fill=nan; its NaN is then not counted as one. */
 size_t measure_bytes(unsigned kernel, uint64_t bytes);
-void measure_submit(struct visit_part *part, unsigned kernel, const struct measure_item *items, size_t count);
+void measure_submit(struct visit_part *part, unsigned kernel, const struct measure_item *items, size_t count, int has_fill);
 
 /* Read what the kernels have written for that many bytes of memory. */
 void measure_read(const uint8_t *from, uint64_t bytes, enum value_type type, struct measured *out);

@@ -32,7 +32,7 @@ struct named {
 struct stream_name {
     UT_hash_handle hh; /* by key: it has no padding */
     struct stream_ref key;
-    uint64_t number, events;
+    uint64_t number;
 };
 
 static struct {
@@ -266,13 +266,6 @@ uint64_t names_stream(const struct visit *visit)
     HOLD(&names.lock);
     const struct stream_name *stream = find_stream_locked(visit);
     return stream ? stream->number : 0;
-}
-
-uint64_t names_count_event(const struct visit *visit)
-{
-    HOLD(&names.lock);
-    struct stream_name *stream = find_stream_locked(visit);
-    return stream ? ++stream->events : 0;
 }
 
 void names_note(const struct visit *visit)

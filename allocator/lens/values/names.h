@@ -22,9 +22,6 @@ void names_note(const struct visit *visit);
 /* The number that the visit's stream has been given; 0: none. */
 uint64_t names_stream(const struct visit *visit);
 
-/* Counts an event of the visit's stream. Returns their number; 0 if the stream has no name. */
-uint64_t names_count_event(const struct visit *visit);
-
 /* Writes the kernel's name, or those of a graph's kernels: "gemm, softmax". */
 void names_kernels(const struct visit *visit, char *out, size_t room);
 

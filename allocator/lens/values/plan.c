@@ -123,11 +123,11 @@ static void submit_to(const struct plan_rules *rules, struct visit_part *part, u
             items[count++] =
                 (struct measure_item){part->visit->reached[item->reached].pointer, item->bytes, item->type, part->memory + out};
         if (count == FIGURES_ITEMS) {
-            measure_submit(part, kernel, items, count);
+            measure_submit(part, kernel, items, count, rules->has_fill);
             count = 0;
         }
     }
-    measure_submit(part, kernel, items, count);
+    measure_submit(part, kernel, items, count, rules->has_fill);
 }
 
 void plan_submit(const struct plan_rules *rules, struct visit_part *part, unsigned when)

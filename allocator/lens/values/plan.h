@@ -31,6 +31,7 @@ struct plan_rules {
     uint64_t most_figures; /* memory of up to so many bytes has its figures made before the launch, whatever `kernel` is */
     size_t most_pointers;
     int only_floats; /* leave out what is known to be no floating-point number */
+    int has_fill;    /* as in measure_submit() */
     unsigned (*when)(const struct visit *visit, const struct reached *reached); /* PLAN_ flags */
 };
 

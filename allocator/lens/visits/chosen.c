@@ -80,8 +80,6 @@ static size_t names_of(const struct visit *visit, const char **out)
     size_t count = 0;
     if (visit->function)
         return add_names(visit->function, out);
-    if (visit->copy)
-        out[count++] = visit->copy;
     for (size_t i = 0; i < visit->graph_function_count; i++)
         count += add_names(visit->graph_functions[i], out + count);
     return count;
@@ -91,7 +89,7 @@ int chosen_visit(const struct filter *filter, const struct visit *visit)
 {
     struct stack_frame frames[STACK_READ];
     struct filter_place places[STACK_READ];
-    const char *names[1 + NAMES * VISIT_GRAPH_KERNELS];
+    const char *names[NAMES * VISIT_GRAPH_KERNELS];
     size_t count = 0;
     if (filter_needs_places(filter))
         count = visit->stack.python ? stack_interned_frames(visit->stack.python, frames, STACK_READ)

@@ -250,13 +250,11 @@ static void *work(void *unused)
     return NULL;
 }
 
-/* Whether one of the first `submitted` jobs has its results, and is not finished. Or is about to have them: a synchronous copy
- * is done before our work behind it. */
+/* Whether one of the first `submitted` jobs has its results, and is not finished. */
 static int is_due_locked(uint64_t submitted)
 {
-    uint64_t now = monotonic_ms();
     for (struct job *job = jobs.first; job && job->turn <= submitted; job = job->next) {
-        if (job->is_done || (job->visit.copy && age_of(job, now) < YOUNG_MS) || flight_is_over(&job->flight))
+        if (job->is_done || flight_is_over(&job->flight))
             return 1;
     }
     return jobs.finishing && jobs.finishing <= submitted;

@@ -319,55 +319,6 @@ static void ended(const struct launch_event *event, CUresult result)
         end(begun, result);
 }
 
-/* ---- copies ---- */
-
-static void add_reached(struct visit *visit, struct reached *list, uint64_t address, size_t bytes)
-{
-    struct reached *reached = &list[visit->reached_count];
-    if (!bytes || !arguments_reach_one(address, visit->device, reached))
-        return;
-    reached->argument = -1;
-    reached->bytes = bytes;
-    visit->reached_count++;
-}
-
-static uint32_t users_of_copies(void)
-{
-    uint32_t users = 0;
-    for (unsigned i = 0; i < visit_user_count(); i++)
-        users |= (uint32_t)visit_users[i]->sees_copies << i;
-    return users;
-}
-
-int visits_see_copies(void)
-{
-    return users_of_copies() != 0;
-}
-
-void visits_copied(const struct lens_copy *copy)
-{
-    const struct launch_event event = {.stream = copy->stream};
-    struct stream *stream = stream_is_open(copy->stream) ? stream_resolve(copy->stream) : NULL;
-    struct job *job = stream && !__atomic_load_n(&visits.is_closed, __ATOMIC_RELAXED) ? calloc(1, sizeof *job) : NULL;
-    struct reached *reached = job ? calloc(2, sizeof *reached) : NULL;
-    if (!reached) {
-        free(job);
-        return;
-    }
-    fill(&job->visit, &event, stream, 0);
-    job->visit.copy = copy->name;
-    job->visit.reached = reached;
-    add_reached(&job->visit, reached, copy->to, copy->written);
-    job->visit.written_count = job->visit.reached_count;
-    add_reached(&job->visit, reached, copy->from, copy->read);
-    stack_capture_from(&job->visit.stack, copy->frame);
-    if (!join(job, users_of_copies()))
-        return;
-    if (job->how == VISIT_DONE)
-        submit_after(job);
-    jobs_submit(job);
-}
-
 /* ---- work of the users ---- */
 
 static void note(struct visit_part *part, CUresult result)

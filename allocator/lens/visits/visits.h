@@ -43,7 +43,6 @@ struct visit {
     const struct launch_function *function; /* never freed; NULL: a graph launch */
     CUfunction kernel;                      /* its handle, or a CUkernel's */
     CUgraphExec graph;
-    const char *copy;                                     /* the driver function, of a copy or set; NULL: a launch. Static */
     const struct launch_function *const *graph_functions; /* of a graph: the different kernels in it, as far as known */
     size_t graph_function_count;
     SHAPE;
@@ -53,10 +52,9 @@ struct visit {
     struct stack stack;
     const uint8_t *arguments;      /* of the kernel, as the device sees them */
     size_t argument_bytes;         /* 0: unknown, or none */
-    const struct reached *reached; /* of a graph: by the arguments of all its kernels; of a copy: what it writes, then what it
-                                      reads, `bytes` of each */
-    size_t reached_count, written_count; /* written_count: of a copy, 0 or 1 */
-    CUresult result;                     /* of the launch; from after() on */
+    const struct reached *reached; /* of a graph: by the arguments of all its kernels */
+    size_t reached_count;
+    CUresult result; /* of the launch; from after() on */
 };
 
 /* The first pointer of visit->reached that is the same as that one, or that leads into the same buffer. */
@@ -101,7 +99,6 @@ enum visit_end {
 struct visit_user {
     const char *ptx; /* kernels, made by ./dev ptx; NULL: none */
     const char *kernels[VISIT_KERNELS];
-    int sees_copies;  /* and sets, of buffers of ours: before() is not called, and after() does not change what they wrote */
     int waits;        /* the launching thread waits until the visit is finished: the stream is synchronised after each launch */
     int looks_at_all; /* so many launches that their buffers are not kept from reuse by other streams (uaf=off) */
 
@@ -135,10 +132,6 @@ void visits_add(const struct visit_user *user);
 void visits_need(uint64_t pinned_bytes);
 /* Whether buffers are unmapped when they are freed (uaf=strict): set at the start. */
 void visits_open(const struct options *options);
-
-/* A copy or set. Call it only if a user sees them. */
-int visits_see_copies(void);
-void visits_copied(const struct lens_copy *copy);
 
 /* In before() and after(): launch the user's kernel of that index with blocks x threads, or copy device memory to `to` in the
  * part's memory. On an error they remember it, and the visit ends with VISIT_FAILED. */
