@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#define SANITIZER "start the program itself under compute-sanitizer (`cufence docs hunt` says which of its tools)"
 #define COMPARE "save_values= in both runs, and numpy compare them (`cufence docs values`)"
 
 static const struct {
@@ -29,6 +30,10 @@ static const struct {
     {GONE_OPTION, "trace_filter", COMPARE},
     {GONE_OPTION, "trace_every", COMPARE},
     {GONE_COMMAND, "diff", COMPARE},
+    {GONE_FLAG, "hunt --deep", SANITIZER},
+    {GONE_FLAG, "hunt --tools", SANITIZER},
+    {GONE_FLAG, "hunt --seconds", SANITIZER},
+    {GONE_FLAG, "replay --under", SANITIZER},
     {GONE_OPTION, "nan_every", "write every=N"},
     {GONE_OPTION, "values_out", "write values=LAUNCHES=FILE"},
     {GONE_OPTION, "inf", "write nan=report+inf"},

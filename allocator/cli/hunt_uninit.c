@@ -8,6 +8,7 @@
 #include "base/files.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,6 +255,12 @@ static void tell_faults(const struct hunted *hunted)
                 hunted->merged->findings[i].facts->headline);
 }
 
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *at)
+{
+    (void)status, (void)kind, (void)at;
+    return remove(path);
+}
+
 int hunt_uninit(struct plan *plan, struct collected *merged, int (*run)(void *user, unsigned mode), void *user)
 {
     struct hunted hunted = {.plan = plan, .merged = merged, .run = run, .user = user, .diff.most = DIFFERENCES};
@@ -265,6 +272,6 @@ int hunt_uninit(struct plan *plan, struct collected *merged, int (*run)(void *us
         is_verdict = compare(&hunted, &hunted.diff, "a", "b") && (!hunted.diff.found_count || look_closer(&hunted));
     }
     diff_close(&hunted.diff);
-    folder_remove(hunted.folder);
+    nftw(hunted.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return is_verdict;
 }

@@ -226,7 +226,6 @@ static int run_times(struct replay *replay, uint64_t times)
 struct wishes {
     uint64_t times, seconds;
     int has_guards, is_json, is_verbose, is_exact, is_uninit;
-    const char *under; /* NULL: none */
     struct changes changes;
 };
 
@@ -254,8 +253,6 @@ static const struct argument arguments[] = {
      .offset = offsetof(struct wishes, is_exact)},
     {"uninit", NULL, "launches with other bytes where nobody had written, if it was saved with fill=0x4b: what depends on them",
      NULL, .offset = offsetof(struct wishes, is_uninit)},
-    {"under", "TOOL", "one launch under a tool, such as compute-sanitizer or cuda-gdb", "compute-sanitizer cuda-gdb",
-     .offset = offsetof(struct wishes, under)},
     {"seconds", "N", "max seconds for a launch, 60 by default", NULL, offsetof(struct wishes, seconds), arguments_number,
      .most = 86400},
     {"json", NULL, "the report as one line of JSON; `cufence docs json`", NULL, .offset = offsetof(struct wishes, is_json)},
@@ -277,9 +274,7 @@ static int play(struct replay *replay, const struct wishes *wishes)
     if (!find_device(replay) || !make_input(replay))
         return 1;
     tell_left_out(replay);
-    int status = wishes->is_uninit ? replay_uninit(replay)
-                 : wishes->under   ? replay_under(replay, wishes->under)
-                                   : run_times(replay, wishes->times);
+    int status = wishes->is_uninit ? replay_uninit(replay) : run_times(replay, wishes->times);
     return status < 0 ? fault_status() : status;
 }
 
@@ -291,13 +286,11 @@ static int run(int argc, char **argv)
     int status;
     if (!arguments_read(&replay_command, argc, argv, &wishes, &status))
         return status;
-    if (wishes.is_uninit && (wishes.under || wishes.times != 1))
-        return arguments_complain("replay", STATUS_USAGE, "--uninit makes launches of its own; leave out --under and --times");
-    if (wishes.is_exact && (wishes.is_uninit || wishes.under || wishes.times != 1 || !wishes.has_guards))
+    if (wishes.is_uninit && wishes.times != 1)
+        return arguments_complain("replay", STATUS_USAGE, "--uninit makes launches of its own; leave out --times");
+    if (wishes.is_exact && (wishes.is_uninit || wishes.times != 1 || !wishes.has_guards))
         return arguments_complain("replay", STATUS_USAGE,
-                                  "--exact launches nothing; leave out --uninit, --under, --times and --no-guards");
-    if (wishes.under && wishes.times != 1)
-        return arguments_complain("replay", STATUS_USAGE, "--under makes one launch; leave out --times");
+                                  "--exact launches nothing; leave out --uninit, --times and --no-guards");
     status = replay_choose(argv[optind], folder);
     replay.folder = folder;
     replay.seconds = wishes.seconds;

@@ -53,11 +53,6 @@ enum replay_outcome replay_once(struct replay *replay, int is_shown);
  * leads one into a row that was free. Returns the exit status; `faulted` if there is one. */
 int replay_exact(struct replay *replay, int faulted);
 
-/* Launches the kernel once with the tool as that process's parent: "compute-sanitizer --tool memcheck". Returns the exit
- * status.
- */
-int replay_under(struct replay *replay, const char *tool);
-
 /* Launches it with other bytes where nobody had written, and prints the report if what it writes depends on them. Returns the
  * exit status; -1: it does. */
 int replay_uninit(struct replay *replay);

@@ -33,10 +33,6 @@ static const struct {
     {"wrong row", "A launch is given a table that names a row which it must not use."},
     {"first NaN", "A kernel made a NaN of inputs that had none."},
     {"first Inf", "A kernel made an infinity of inputs that had none."},
-    {"memcheck", "compute-sanitizer's memcheck found an access that is wrong."},
-    {"racecheck", "compute-sanitizer's racecheck found a race in shared memory."},
-    {"initcheck", "compute-sanitizer's initcheck found a read of memory that nobody had written."},
-    {"synccheck", "compute-sanitizer's synccheck found a wrong use of synchronisation."},
     {"uninitialised read", "A kernel computed with bytes that nobody had written."},
 };
 

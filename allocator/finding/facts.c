@@ -9,8 +9,7 @@ static const char *const kind_words[] = {
     "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
     "illegal access", "exception", "unexplained", "double free", "invalid free", "host write out of bounds",
     "host read out of bounds", "stream race", "slack write", "write to a free region", "read of a free region", "leak",
-    "first NaN", "first Inf", "wrong row", "uninitialised read", "memcheck", "racecheck", "initcheck", "synccheck", "run",
-    "guarded", NULL};
+    "first NaN", "first Inf", "wrong row", "uninitialised read", "run", "guarded", NULL};
 /* clang-format on */
 static const char *const known_word[] = {"suppressed", "baseline", NULL};
 static const char *const region_words[] = {"", "live", "free", NULL};

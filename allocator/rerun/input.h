@@ -19,7 +19,6 @@
 
 #define RERUN_VERSION 11
 #define RERUN_RANGES 16 /* of memory that is described */
-#define RERUN_RESERVED 256
 #define MOVED_ROOM                                                                                                             \
     ((uint64_t)64 << 20)              /* that stays free at the ends of the address space, and around a buffer that is moved */
 #define RERUN_IMAGE ((size_t)1 << 30) /* most bytes of an image */
@@ -48,8 +47,6 @@ struct rerun_input {
     uint64_t arena_start, arena_end; /* cufence's address space in the process that faulted */
     uint32_t mode;                   /* enum rerun_mode */
     uint32_t is_compared;            /* hand over with MESSAGE_RESULT what each mapping holds after a launch that ended well */
-    uint32_t unwritten;              /* 0x100 and a byte: memory that holds it is left as it is, for a tool that looks for what
-                                        nobody has written; 0: all memory is given its bytes */
     uint32_t is_saved;               /* ask with MESSAGE_SAVE where the bytes of each mapping are to be kept */
     const char *dump;                /* file or pipe for the core dump of the second fault; "" if none is to be written */
     const char *symbol;              /* the kernel's mangled name */
@@ -62,8 +59,6 @@ struct rerun_input {
     size_t launch_count;
     struct rerun_range ranges[RERUN_RANGES]; /* whose figures are wanted: what the arguments point to */
     size_t range_count;
-    struct rerun_range reserved[RERUN_RESERVED]; /* the parts of the address space to reserve, in order; none: all of it */
-    size_t reserved_count;
     struct rerun_range pinned[RERUN_PINNED]; /* host memory at these addresses, in order. Its bytes are asked for */
     size_t pinned_count;
     const struct rerun_variable *variables; /* of the module; others begin with their first values */

@@ -157,5 +157,5 @@ int rerun_has_left(const struct rerun_result *result);
 
 /* ---- the process ---- */
 
-/* Launches the input that comes over the socket. Returns the exit status. A fault ends the process. */
-int rerun_play(int socket);
+/* Launches the input that comes over the socket, which is standard input. Returns the exit status. A fault ends the process. */
+int rerun_play(void);

@@ -41,7 +41,6 @@ CASES: list[Case] = [
             (["--set-arg", "2=100005"], 86, r"4 bytes past the end of buffer #"),
             (["--times", "5"], 0, r"outputs equal in 5 of 5 runs that ended well"),
             (["--no-guards"], 0, EQUAL % 2),
-            (["--under", "env"], 0, EQUAL % 2),
         ],
     ),
     # An order of additions that is never the same: equal or not, the launch runs, and status and sentence agree.

@@ -118,15 +118,6 @@ STORY(stale_and_far)
     launch_paged(5, 1 << 16);
 }
 
-/* Nobody has written the first half of what is read. */
-STORY(second_half_written)
-{
-    CUdeviceptr in, out = allocate(COUNT * 4);
-    CALL(cuMemAlloc_v2, &in, COUNT * 4);
-    CALL(cuMemsetD8_v2, in + COUNT * 2, 1, COUNT * 2);
-    launch("_Z5scalePKfPffi", (void *[]){&in, &out, &(float){2}, &(int){COUNT}});
-}
-
 /* The last 12 bytes before the end of the mapping are no buffer's. */
 STORY(odd)
 {

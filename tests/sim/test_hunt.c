@@ -325,7 +325,7 @@ TEST(a_wrong_command_line_is_told)
         const char *arguments, *message;
     } cases[] = {
         {"", "cufence hunt: no program given"},
-        {"--modes end,ends -- true", "--modes: \"ends\" is not allowed; use some of: end start align strict deep"},
+        {"--modes end,ends -- true", "--modes: \"ends\" is not allowed; use some of: end start align strict"},
         {"--modes '' -- true", "--modes: \"\" is not allowed"},
         {"--modes end, -- true", "--modes: \"\" is not allowed"},
         {"--set uaf=maybe -- true", "cufence hunt: --set: uaf=maybe is not allowed; use off | adaptive | strict"},
@@ -464,7 +464,7 @@ TEST(reads_that_are_known_are_left_out)
 TEST(runs_with_fills_have_no_other_modes)
 {
     hunt("--uninit --modes end -- true");
-    expect(2, "--uninit has runs of its own; leave out --modes and --deep");
+    expect(2, "--uninit has runs of its own; leave out --modes");
     hunt("--uninit --fill 0x11 -- true");
     expect(2, "fill=0x11 has no effect: ");
 }

@@ -28,7 +28,7 @@ CLASSES = {  # of a bug's kind: classes of what may be said about it; any other 
 }  # fmt: skip
 OURS = {  # kinds of cufence's findings
     "misaligned access": "misaligned", "exception": "exception", "double free": "free", "invalid free": "free", "leak": "leak", "first NaN": "NaN",
-    "first Inf": "NaN", "uninitialised read": "uninitialised", "initcheck": "uninitialised", "racecheck": "race", "synccheck": "barrier",
+    "first Inf": "NaN", "uninitialised read": "uninitialised",
     "stream race": "streams", "wrong row": "region", "write to a free region": "region", "read of a free region": "region", "unexplained": "",
 }  # fmt: skip
 THEIRS = (  # heads of compute-sanitizer's reports

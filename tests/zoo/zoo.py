@@ -162,9 +162,6 @@ BUGS = [
       for kind, kernel, width in (
         ("ints", "add_ints", 4), ("flags", "choose", 1), ("bytes", "add_bytes", 1), ("floats", "accumulate", 4), ("doubles", "scale_doubles", 8),
         ("halves", "scale_halves", 2), ("total", "sum", 4), ("maximum", "largest", 4), ("pool", "add_ints", 4), ("copied", "add_ints", 4))),
-    _cuda("deep", "race", "race in shared memory", "shift", "", 4, None, mark="", twin=("clean",), own=("hunt", "--deep"), sanitizer="racecheck", reason="hunt --deep"),
-    _cuda("deep", "fresh", "uninitialised read", "add", "read", 4, None, bytes=16384, mark="", twin=("clean",), own=("hunt", "--deep"), sanitizer="initcheck",
-          reason="hunt --deep"),
     _python("triton_overrun", "overrun", "k_oob", "read", 4, 0, bytes=4000, thread=_LAST),
     _python("triton_store_only", "overrun", "k_store", "write", 4, 0, bytes=4000, thread=_LAST),
     _python("triton_store_half", "overrun", "k_store_half", "write", 2, 0, bytes=2000, thread=_PROGRAM),

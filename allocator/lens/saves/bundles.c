@@ -2,7 +2,6 @@
 
 #include "base/lock.h"
 #include "base/output.h"
-#include "base/tally.h"
 #include "base/list.h"
 #include "finding/finding.h"
 #include "lens/kernels/reach.ptx.h"
@@ -85,7 +84,6 @@ static void refuse(const struct launch_function *function, const char *why)
     counted->count--;
     lock_release(&bundles.lock);
     finding_kernel_of(function->name, name, sizeof name);
-    tally_note(TALLY_UNSAVED);
     if (is_first)
         output_note("save_values: no bundle of %s for `cufence replay`: %s", name, why);
 }

@@ -16,8 +16,7 @@
 
 /* ---- memory.c: the device's ---- */
 
-/* Reserves cufence's address space, or the parts that the input names. Call it before a context is created. Errors:
- * OUT_OF_ADDRESS_SPACE, DRIVER. */
+/* Reserves cufence's address space. Call it before a context is created. Errors: OUT_OF_ADDRESS_SPACE, DRIVER. */
 cufence_status memory_open(int socket, int device, const struct rerun_input *input);
 
 /* Maps everything that `size` bytes of arguments reach, and what that reaches; writes its bytes into files if the input is to
@@ -87,9 +86,8 @@ void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes);
  * or the content is not part of the mapping), SYSTEM. */
 cufence_status keep_open(int fd, const struct rerun_message *message, struct kept *kept);
 
-/* Gives the mapping of `bytes` at `base` that content. unwritten: as in struct rerun_input; runs of at least 16 such bytes are
- * left as they are. Errors: DRIVER. */
-cufence_status keep_read(const struct kept *kept, uint64_t base, uint64_t bytes, uint32_t unwritten);
+/* Gives the mapping of `bytes` at `base` that content. Errors: DRIVER. */
+cufence_status keep_read(const struct kept *kept, uint64_t base, uint64_t bytes);
 
 /* ---- patterns.c: bytes that programs seldom write, or zeros, and what a launch has left of them ---- */
 

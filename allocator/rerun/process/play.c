@@ -1,14 +1,10 @@
 #include "rerun/rerun.h"
 
 #include "base/error.h"
-#include "base/thread.h"
 #include "driver/driver.h"
 #include "memory.h"
 #include "record/record.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,28 +32,6 @@ static void leave_after_dump(int signal)
 {
     (void)signal;
     _exit(STATUS_FAULTED);
-}
-
-static void *watch(void *unused)
-{
-    struct pollfd other = {.fd = self.socket};
-    (void)unused;
-    while (poll(&other, 1, -1) < 0 && errno == EINTR)
-        ;
-    if (other.revents & (POLLHUP | POLLERR))
-        kill(getpid(), SIGKILL); /* the driver's exit handlers may wait for the kernel */
-    return NULL;
-}
-
-/* Ends this process with the one at the other end of the socket, also while a launch or a call of the driver hangs. The kernel
- * does that for a process that the program has started itself, but not under a tool. */
-static cufence_status watch_socket(void)
-{
-    pthread_t thread;
-    int failed = thread_start(&thread, watch, NULL);
-    if (!failed)
-        pthread_detach(thread);
-    return failed ? error_set(CUFENCE_ERROR_SYSTEM, "a thread cannot be started: %s", strerror(failed)) : CUFENCE_OK;
 }
 
 static cufence_status receive_input(void)
@@ -247,7 +221,7 @@ static void follow(void)
 static cufence_status set_up(void)
 {
     const struct rerun_input *input = &self.input;
-    cufence_status status = receive_input() ?: host_reserve(input) ?: watch_socket() ?: driver_load() ?: find_device();
+    cufence_status status = receive_input() ?: host_reserve(input) ?: driver_load() ?: find_device();
     if (status == CUFENCE_OK &&
         *input->dump) /* without SKIP_ABORT: the first fault ends the process, there is no more to learn */
         status = dump_arm(input->dump, CU_COREDUMP_LIGHTWEIGHT_FLAGS);
@@ -298,20 +272,18 @@ static cufence_status emulate(void)
     return CUFENCE_OK;
 }
 
-int rerun_play(int socket)
+int rerun_play(void)
 {
     struct sigaction action = {.sa_handler = leave_after_dump};
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL); /* it was started by a thread that blocks all signals */
-    self.socket = socket;
+    self.socket = STDIN_FILENO;
     sigaction(SIGABRT, &action, NULL);
     cufence_status status = set_up() ?: (self.input.mode == RERUN_FOLLOWED ? emulate() : play());
     struct rerun_message message = {.type = status == CUFENCE_OK ? MESSAGE_DONE : MESSAGE_FAILED,
                                     .number = (uint32_t)self.is_refused};
     snprintf(message.text, sizeof message.text, "%s", status == CUFENCE_OK ? "" : error_detail());
-    if (rerun_send(socket, &message, -1) != 0)
-        fprintf(stderr, "cufence rerun: no process at the other end: %s\n",
-                message.text);                                 /* under a tool, which may have closed it */
+    rerun_send(self.socket, &message, -1);
     _exit(status == CUFENCE_OK ? STATUS_DONE : STATUS_FAILED); /* without the driver's exit handlers: nothing is left to save */
 }
