@@ -410,7 +410,6 @@ static cufence_status start(const char *options)
     contexts_open(&events);
     heap_on_slack(slack_report);
     regions_on_write(region_report);
-    saving_free_rows = regions_free_at;
     status = heap_open(&process.options);
     if (status != CUFENCE_OK) {
         monitor_cancel();

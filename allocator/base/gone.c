@@ -3,6 +3,7 @@
 #include <string.h>
 
 #define SANITIZER "start the program itself under compute-sanitizer (`cufence docs hunt` says which of its tools)"
+#define REPLAYED "nothing does what it did; `cufence replay FOLDER` launches the kernel and reports its fault"
 #define COMPARE "save_values= in both runs, and numpy compare them (`cufence docs values`)"
 
 static const struct {
@@ -34,6 +35,7 @@ static const struct {
     {GONE_FLAG, "hunt --tools", SANITIZER},
     {GONE_FLAG, "hunt --seconds", SANITIZER},
     {GONE_FLAG, "replay --under", SANITIZER},
+    {GONE_FLAG, "replay --exact", REPLAYED},
     {GONE_OPTION, "nan_every", "write every=N"},
     {GONE_OPTION, "values_out", "write values=LAUNCHES=FILE"},
     {GONE_OPTION, "inf", "write nan=report+inf"},

@@ -43,7 +43,6 @@ static const struct row table[] = {
     {" hunt ", "86", "something was found (--error-exitcode)"},
     {" replay ", "86", "the launch faulted or wrote out of bounds (the option exitcode)"},
     {" run ", "86", "something was found, and the program would have exited with 0 (the option exitcode)"},
-    {" replay ", "87", "--exact: nothing was found, but not everything could be decided"},
     {" hunt ", "87", "nothing was found, but not every run could be made, or nothing was guarded"},
     {" report ", "86", "a finding is left (--exit-code)"},
     {" report ", "87", "no verdict: a file could not be read; with --exit-code also: nothing was guarded"},

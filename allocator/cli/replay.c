@@ -225,7 +225,7 @@ static int run_times(struct replay *replay, uint64_t times)
 
 struct wishes {
     uint64_t times, seconds;
-    int has_guards, is_json, is_verbose, is_exact, is_uninit;
+    int has_guards, is_json, is_verbose, is_uninit;
     struct changes changes;
 };
 
@@ -249,8 +249,6 @@ static const struct argument arguments[] = {
      offsetof(struct wishes, changes), .take = take_change},
     {"buffer", "K=FILE.npy", "other bytes in the buffer that argument K points to", NULL, offsetof(struct wishes, changes),
      .take = take_change},
-    {"exact", NULL, "launch nothing, but follow its threads: accesses to free rows (cufence_region)", NULL,
-     .offset = offsetof(struct wishes, is_exact)},
     {"uninit", NULL, "launches with other bytes where nobody had written, if it was saved with fill=0x4b: what depends on them",
      NULL, .offset = offsetof(struct wishes, is_uninit)},
     {"seconds", "N", "max seconds for a launch, 60 by default", NULL, offsetof(struct wishes, seconds), arguments_number,
@@ -266,11 +264,6 @@ static int play(struct replay *replay, const struct wishes *wishes)
         return arguments_complain("replay", 1, "%s: %s", replay->folder, problem.text);
     if (!apply(replay, &wishes->changes))
         return STATUS_USAGE;
-    if (wishes->is_exact) {
-        replay->compute = replay->opened.bundle->compute;
-        take_image(replay);
-        return replay_exact(replay, fault_status());
-    }
     if (!find_device(replay) || !make_input(replay))
         return 1;
     tell_left_out(replay);
@@ -288,9 +281,6 @@ static int run(int argc, char **argv)
         return status;
     if (wishes.is_uninit && wishes.times != 1)
         return arguments_complain("replay", STATUS_USAGE, "--uninit makes launches of its own; leave out --times");
-    if (wishes.is_exact && (wishes.is_uninit || wishes.times != 1 || !wishes.has_guards))
-        return arguments_complain("replay", STATUS_USAGE,
-                                  "--exact launches nothing; leave out --uninit, --times and --no-guards");
     status = replay_choose(argv[optind], folder);
     replay.folder = folder;
     replay.seconds = wishes.seconds;

@@ -49,10 +49,6 @@ int replay_choose(const char *given, char path[PATH_MAX]);
 /* Launches the kernel once, and prints the report if it did something wrong and is_shown. REPLAY_FAILED: after a message. */
 enum replay_outcome replay_once(struct replay *replay, int is_shown);
 
-/* Launches nothing: follows the kernel's threads through its code, with the bundle's memory, and reports each access that
- * leads one into a row that was free. Returns the exit status; `faulted` if there is one. */
-int replay_exact(struct replay *replay, int faulted);
-
 /* Launches it with other bytes where nobody had written, and prints the report if what it writes depends on them. Returns the
  * exit status; -1: it does. */
 int replay_uninit(struct replay *replay);

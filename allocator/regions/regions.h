@@ -14,7 +14,6 @@
  */
 #pragma once
 
-#include "analysis/snapshot/bundle.h"
 #include "heap/heap.h"
 
 #define REGION_TEXT 48
@@ -68,11 +67,6 @@ const char *region_text(const struct region_at *at, char *out, size_t size);
 
 /* Shows the rows that have one of these bytes, by address; under the lock, so `show` only copies. */
 void regions_walk(uint64_t start, uint64_t end, void (*show)(const struct region_at *at, void *user), void *user);
-
-/* The rows that were free at a launch (NULL: are free now), by address. Of one that has changed twice since, nothing is known:
- * it counts as live. Returns their number, at most `most`. *has_more: there are others. */
-struct launch_entry;
-size_t regions_free_at(const struct launch_entry *launch, struct bundle_row *out, size_t most, int *has_more);
 
 /* ---- what the C API does; the contracts are in cufence.h ---- */
 

@@ -26,11 +26,8 @@ struct saving {
     uint64_t most, total; /* bytes of buffers */
     char folder[1100];
     struct bundle_buffer *buffers, pinned[RERUN_PINNED];
-    struct bundle_row *rows;
     struct bundle bundle; /* has the lists above */
 };
-
-size_t (*saving_free_rows)(const struct launch_entry *launch, struct bundle_row *out, size_t most, int *has_more);
 
 cufence_status saving_open(const struct options *options)
 {
@@ -68,23 +65,10 @@ static void free_saving(struct saving *saving)
     if (!saving)
         return;
     free(saving->buffers);
-    free(saving->rows);
     free(saving);
 }
 
-/* Now: when the program sees the error, it may free the buffers. */
-static void take_rows(struct saving *saving, const struct fault_memory *memory)
-{
-    const struct launch_entry *launch = memory->launch_count ? memory->launches[0].entry : NULL;
-    struct bundle *bundle = &saving->bundle;
-    if (!saving_free_rows || !(saving->rows = malloc(BUNDLE_ROWS * sizeof *saving->rows)))
-        return;
-    bundle->row_count = saving_free_rows(launch, saving->rows, BUNDLE_ROWS, &bundle->has_more_rows);
-    struct bundle_row *fitting = realloc(saving->rows, (bundle->row_count + 1) * sizeof *fitting);
-    bundle->rows = saving->rows = fitting ? fitting : saving->rows;
-}
-
-struct saving *saving_begin(const struct options *options, const struct fault_memory *memory)
+struct saving *saving_begin(const struct options *options)
 {
     if (!parent[0])
         return NULL;
@@ -94,7 +78,6 @@ struct saving *saving_begin(const struct options *options, const struct fault_me
         saving->most = options->save_max;
         saving->bundle.buffers = saving->buffers;
         saving->bundle.pinned = saving->pinned;
-        take_rows(saving, memory);
         return saving;
     }
     files_complain(saving && saving->folder[0] ? saving->folder : parent);

@@ -21,13 +21,8 @@ cufence_status saving_open(const struct options *options);
 /* The most that the rerun process may take to save memory, besides its time for other work; 0 if nothing is saved. */
 uint64_t saving_limit_ms(const struct options *options);
 
-/* Tells the rows of divided buffers that were free at a launch: regions_free_at(). Set before the first fault; NULL: none are.
- */
-extern size_t (*saving_free_rows)(const struct launch_entry *launch, struct bundle_row *out, size_t most, int *has_more);
-
-/* Makes the folder of a bundle, and takes the rows that were free at the newest launch of the kernel. Returns NULL if none is
- * wanted, or, after a line that says why, if it cannot be made. */
-struct saving *saving_begin(const struct options *options, const struct fault_memory *memory);
+/* Makes the folder of a bundle. Returns NULL if none is wanted, or, after a line that says why, if it cannot be made. */
+struct saving *saving_begin(const struct options *options);
 
 /* Keeps the kernel's module. */
 void saving_keep_image(struct saving *saving, const void *image, size_t size);

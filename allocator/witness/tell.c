@@ -203,7 +203,7 @@ struct telling *tell_begin(const struct dump *dump, struct evidence *evidence, i
     }
     boxes_place(evidence, &around->memory);
     surroundings_add(around, evidence);
-    *telling = (struct telling){dump, evidence, device, around, variables, NULL, saving_begin(wanted, &around->memory)};
+    *telling = (struct telling){dump, evidence, device, around, variables, NULL, saving_begin(wanted)};
     telling->source = rerun_source_begin(wanted, dump, evidence, around, telling->saving, variables);
     return telling;
 }

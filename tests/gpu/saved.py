@@ -16,10 +16,6 @@ from pathlib import Path
 from played import COMMAND, PROGRAMS, STORIES, play_all, run
 
 STORY = [sys.executable, str(STORIES / "saved_softmax.py")]
-PAGED, TABLES = str(PROGRAMS / "paged.static"), [sys.executable, str(STORIES / "triton_tables.py")]
-
-FREE = r"%s a free region: \d+ bytes, from byte \d+ of row %s of kv \(free, .*by request %s\) on, by block"
-NONE = r"\b0 of \d+ accesses in the kernel's code lead to one of \d+ free rows"
 EQUAL = r"the launch succeeded, outputs equal \(%s buffers?,"
 # Name, program, launches, and replays: arguments, exit status, what they say.
 Case = tuple[str, list[str], str, list[tuple[list[str], int, str]]]
@@ -48,13 +44,6 @@ CASES: list[Case] = [
     ("softmax", STORY, "*softmax*|*SoftMax*", [([], 0, EQUAL % r"\d+")]),
     ("triton", STORY, "k_double", [([], 0, EQUAL % 2)]),
     ("gemm", STORY, "*gemm*|*cutlass*|*nvjet*|*xmma*", [([], 0, EQUAL % r"\d+")]),
-    # Paged attention that has told cufence of no table: the code's own reads lead to the free row. Launch 81 is the right one.
-    ("paged", [PAGED, "stale"], "#81", [(["--exact"], 0, NONE)]),
-    ("paged_stale", [PAGED, "stale"], "#82", [(["--exact"], 86, FREE % ("read of", r"\d+", "1"))]),
-    ("paged_early", [PAGED, "early"], "#82", [(["--exact"], 86, FREE % ("write to", r"\d+", "1"))]),
-    ("tables", [*TABLES, "late", "untold"], "attend", [(["--exact"], 87, "no row of its buffers was free")]),
-    ("tables_stale", [*TABLES, "stale", "untold"], "attend", [(["--exact"], 86, FREE % ("read of", "6", "1"))]),
-    ("tables_early", [*TABLES, "early", "untold"], "write_token", [(["--exact"], 86, FREE % ("write to", "6", "1"))]),
 ]
 
 

@@ -270,21 +270,10 @@ static void end_illegally(const cusim_thread *t, void *const *arguments)
         cusim_raise(4);
 }
 
-/* As in fixtures/cubins/origins.cu. */
-static void paged(const cusim_thread *t, void *const *arguments)
-{
-    float *out = *(float *const *)arguments[0];
-    const float *cache = *(float *const *)arguments[1];
-    const int *blocks = *(int *const *)arguments[2];
-    int block = blocks[(int)t->block_index[0] * *(const int *)arguments[3] + (int)t->block_index[1]];
-    out[t->thread_index[0]] = cache[block * *(const int *)arguments[4] + (int)t->thread_index[0]];
-}
-
 __attribute__((constructor)) static void register_kernels(void)
 {
     static const size_t pointer_and_count[] = {8, 4}, two_pointers[] = {8, 8, 4};
     static const size_t of_scale[] = {8, 8, 4, 4};
-    static const size_t of_paged[] = {8, 8, 8, 4, 4};
     static const size_t map_and_count[] = {128, 4};
     static const size_t large_and_count[] = {sizeof(struct large), 4};
     static const cusim_kernel kernels[] = {
@@ -307,7 +296,6 @@ __attribute__((constructor)) static void register_kernels(void)
         {"write_hosted", write_hosted, two_pointers, 2, "model.cu", 100, 4, 0, 1},
         {"write_by_hosted", write_by_hosted, two_pointers, 2, "model.cu", 110, 4, 0, 1},
         {"_Z5scalePKfPffi", scale, of_scale, 4, "model.cu", 130, 4, 0, 1},
-        {"paged", paged, of_paged, 5, "model.cu", 132, 4, 0, 1},
         {"_Z5waverPfi", waver, pointer_and_count, 2, "model.cu", 135, 4, 0, 1},
         {"add_by_table", add_by_table, pointer_and_count, 2, "model.cu", 140, 4, 0, 1},
         {"count_hosted", count_hosted, two_pointers, 2, "model.cu", 150, 4, 0, 1},

@@ -2,8 +2,6 @@
  * rerun_kernels.c. */
 #include "plain_program.h"
 
-#include <cufence.h>
-
 static CUdeviceptr allocate(size_t bytes)
 {
     CUdeviceptr made;
@@ -66,56 +64,6 @@ STORY(shapes)
         void *arguments[] = {&in, i == 2 ? &large : &out, &(float){2}, &(int){COUNT}};
         CALL(cuLaunchKernel, function, i == 1 ? 16 : 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL);
     }
-}
-
-static CUfunction load_from(const char *name, const char *kernel)
-{
-    CUmodule loaded;
-    CUfunction function;
-    char code[1 << 16];
-    FILE *file = fopen(name, "rb");
-    if (!file || fread(code, 1, sizeof code, file) == 0)
-        exit(3);
-    fclose(file);
-    CALL(cuModuleLoadData, &loaded, code);
-    CALL(cuModuleGetFunction, &function, loaded, kernel);
-    return function;
-}
-
-/* A cache of eight rows, of which row 5 is free, and a table of four rows, which ends so. */
-static void launch_paged(int third, int last)
-{
-    void *cufence = dlopen("libcufence.so.0", RTLD_NOLOAD | RTLD_NOW);
-    cufence_status (*divide)(const void *, size_t, size_t, const char *) = dlsym(cufence, "cufence_region");
-    cufence_status (*take)(const void *, const char *, cufence_stream) = dlsym(cufence, "cufence_region_take");
-    cufence_status (*release)(const void *, cufence_stream) = dlsym(cufence, "cufence_region_release");
-    CUdeviceptr out = allocate(256), cache = allocate(2048), table = allocate(16);
-    const char *row = (const char *)cache + 5 * (ptrdiff_t)256, *other = row + 256;
-    const int rows[] = {1, 2, third, last};
-    CUfunction function = load_from("origins.cubin", "paged");
-    int width = 2, floats = 64;
-    CALL(cuMemcpyHtoD_v2, table, rows, sizeof rows);
-    if (divide((const void *)cache, 256, 8, "kv") || take(row, "request 4", NULL) || release(row, NULL))
-        exit(3);
-    CALL(cuLaunchKernel, function, 2, 2, 1, 64, 1, 1, 0, NULL, (void *[]){&out, &cache, &table, &width, &floats}, NULL);
-    if (take(row, "request 5", NULL) || release(other, NULL)) /* after the launch */
-        exit(3);
-}
-
-STORY(stale_row)
-{
-    launch_paged(3, 5);
-}
-
-STORY(right_rows)
-{
-    launch_paged(3, 4);
-}
-
-/* One that reads a free row, and, of a request with another table, outside of the cache. */
-STORY(stale_and_far)
-{
-    launch_paged(5, 1 << 16);
 }
 
 /* The last 12 bytes before the end of the mapping are no buffer's. */
@@ -227,7 +175,16 @@ STORY(unloaded)
 /* Its kernel is in a fat binary, a file in the folder. */
 static CUfunction load_fat(void)
 {
-    return load_from("write_last.fatbin", "write_last");
+    CUmodule loaded;
+    CUfunction function;
+    char code[1 << 16];
+    FILE *file = fopen("write_last.fatbin", "rb");
+    if (!file || fread(code, 1, sizeof code, file) == 0)
+        exit(3);
+    fclose(file);
+    CALL(cuModuleLoadData, &loaded, code);
+    CALL(cuModuleGetFunction, &function, loaded, "write_last");
+    return function;
 }
 
 STORY(fat)

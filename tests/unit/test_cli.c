@@ -38,7 +38,7 @@ TEST(what_it_does_not_understand_is_named)
         {"explain", "--memory"},
         {"explain", "--memory", "12z", "x"},
         {"explain", "--memory", "-1", "x"},
-        {"replay", "--exact", "--times=2", "x"},
+        {"replay", "--exact", "x"},
         {"replay", "--under=gdb", "x"},
         {"hunt", "--deep", "true"},
         {"hunt", "--seconds=5", "true"},

@@ -57,11 +57,6 @@ static const struct field of_buffer[] = {
 };
 static const struct record buffer_record = RECORD(struct bundle_buffer, of_buffer);
 
-#define ROW(kind, member, ...) FIELD(kind, struct bundle_row, member, #member, __VA_ARGS__)
-static const struct field of_row[] = {ROW(HEX, address, ADDRESS), ROW(NUMBER, size, .flags = REQUIRED, .most = ADDRESS_END),
-                                      ROW(CHARS, text)};
-static const struct record row_record = RECORD(struct bundle_row, of_row);
-
 static const struct field of_bundle[] = {
     {.name = "bundle", .type = FIELD_FIXED, .most = BUNDLE_VERSION},
     BUNDLE(TEXT, symbol, "kernel", .flags = REQUIRED),
@@ -77,9 +72,6 @@ static const struct field of_bundle[] = {
     BUNDLE(LIST, variables, "variables", .flags = BEHIND | NOT_ZERO, .most = RERUN_VARIABLES, .record = &kept_rerun_variable,
            COUNT(struct bundle, variable_count)),
     BUNDLE(TRUE, has_outputs, "outputs"),
-    BUNDLE(LIST, rows, "free_rows", .flags = BEHIND | NOT_ZERO, .most = BUNDLE_ROWS, .record = &row_record,
-           COUNT(struct bundle, row_count)),
-    BUNDLE(TRUE, has_more_rows, "more_free_rows"),
     BUNDLE(NUMBER, filled, "filled", .flags = NOT_ZERO, .most = 0x1ff),
 };
 const struct record kept_bundle = RECORD(struct bundle, of_bundle);
@@ -138,10 +130,6 @@ char *bundle_readme(const struct bundle *bundle, const char *format, ...)
     fprintf(out,
             "\nThe files are NumPy arrays of bytes: `numpy.load(\"" BUNDLE_FOLDER "/1.npy\").view(\"float32\")`. Buffers that\n"
             "were left out hold zeros in a replay.\n");
-    if (bundle->row_count)
-        fprintf(out,
-                "\nRows of these buffers that were free: %zu. `cufence replay --exact .` says which thread comes to one.\n",
-                bundle->row_count);
     if (fclose(out) == 0)
         return text;
     free(text);

@@ -37,13 +37,6 @@ struct bundle_buffer {
     char type[16];  /* "float32": what its elements are taken for; "" if unknown */
 };
 
-/* A row of a divided buffer that was free at the launch (cufence_region()). */
-struct bundle_row {
-    uint64_t address, size;
-    char text[192]; /* "row 5 of kv (free, released 1.2 ms ago by request 4)" */
-};
-enum { BUNDLE_ROWS = 65536 };
-
 struct bundle {
     const char *symbol;    /* the kernel's mangled name */
     char device_name[128]; /* of the GPU that it ran on, "" if unknown */
@@ -60,9 +53,6 @@ struct bundle {
     size_t pinned_count;
     const struct rerun_variable *variables; /* of the module */
     size_t variable_count;
-    const struct bundle_row *rows; /* by address if it was read */
-    size_t row_count;
-    int has_more_rows;           /* than have room in it */
     uint32_t filled;             /* fresh memory was filled with a byte (fill=): 0x100 and the byte; 0: it was not */
     struct record_memory memory; /* of one that was read, with the JSON: the kernel's name is in it */
 };

@@ -115,26 +115,13 @@ static int has_sound_pinned(const struct bundle *bundle, struct problem *problem
            bad(problem, "pinned host memory is damaged");
 }
 
-/* Brings the free rows in order. */
-static int has_sound_rows(struct bundle *bundle, struct problem *problem)
-{
-    struct bundle_row *rows = (struct bundle_row *)(uintptr_t)bundle->rows; /* the whole's own */
-    if (bundle->row_count)
-        qsort(rows, bundle->row_count, sizeof *rows, by_start);
-    for (size_t i = 0; i < bundle->row_count; i++)
-        if (has_control(rows[i].text) || !rows[i].size || (i && rows[i].address - rows[i - 1].address < rows[i - 1].size))
-            return bad(problem, "a free row is damaged");
-    return 1;
-}
-
 static int is_whole(struct bundle *bundle, struct problem *problem)
 {
     if (!*bundle->symbol || has_control(bundle->device_name))
         return bad(problem, "the kernel or the device is missing");
     if (bundle->arena_start >= bundle->arena_end || bundle->arena_start % PAGE || bundle->arena_end % PAGE)
         return bad(problem, "the address space is damaged");
-    return has_sound_launches(bundle, problem) && has_sound_buffers(bundle, problem) && has_sound_pinned(bundle, problem) &&
-           has_sound_rows(bundle, problem);
+    return has_sound_launches(bundle, problem) && has_sound_buffers(bundle, problem) && has_sound_pinned(bundle, problem);
 }
 
 cufence_status bundle_read(const char *text, size_t size, struct bundle **out, struct problem *problem)

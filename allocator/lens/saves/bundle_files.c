@@ -235,9 +235,6 @@ static void take_head(struct writing *writing)
     bundle->has_outputs = 1;
     bundle->layout = visit->function->has_layout ? visit->function->arguments : NULL;
     bundle->argument_count = visit->function->has_layout ? visit->function->argument_count : 0;
-    bundle->rows = writing->bundling->rows;
-    bundle->row_count = writing->bundling->row_count;
-    bundle->has_more_rows = writing->bundling->has_more_rows;
     bundle->filled = writing->bundling->filled;
     struct rerun_launch *launch = &bundle->launches[bundle->launch_count++];
     *launch = (struct rerun_launch){.shape = visit->shape,

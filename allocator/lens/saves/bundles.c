@@ -6,7 +6,6 @@
 #include "finding/finding.h"
 #include "lens/kernels/reach.ptx.h"
 #include "launch/pinned.h"
-#include "regions/regions.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -233,20 +232,6 @@ static const char *take_buffers(struct bundling *bundling, const struct visit *v
     return NULL;
 }
 
-/* ---- rows that are free ---- */
-
-/* As they are when it is launched, on the launching thread. */
-static const char *take_rows(struct bundling *bundling)
-{
-    if (!__atomic_load_n(&regions_are_used, __ATOMIC_ACQUIRE))
-        return NULL;
-    bundling->rows = calloc(BUNDLE_ROWS, sizeof *bundling->rows); /* untouched pages cost nothing */
-    if (!bundling->rows)
-        return "the host has no memory";
-    bundling->row_count = regions_free_at(NULL, bundling->rows, BUNDLE_ROWS, &bundling->has_more_rows);
-    return NULL;
-}
-
 /* ---- a launch ---- */
 
 static void discard(struct bundling *bundling)
@@ -256,7 +241,6 @@ static void discard(struct bundling *bundling)
     code_give_back(bundling->code);
     free(bundling->buffers);
     free(bundling->direct);
-    free(bundling->rows);
     free(bundling);
 }
 
@@ -270,8 +254,6 @@ static const char *prepare(struct bundling *bundling, const struct visit *visit)
     scope_leave(scope);
     if (!why)
         why = take_foreign(bundling, visit);
-    if (!why)
-        why = take_rows(bundling);
     return why ? why : take_buffers(bundling, visit);
 }
 

@@ -26,9 +26,6 @@ struct bundling {
     struct rerun_range pinned[RERUN_PINNED]; /* host memory that the arguments name, by address */
     size_t pinned_count;
     uint64_t pinned_bytes;
-    struct bundle_row *rows; /* of divided buffers: those that are free */
-    size_t row_count;
-    int has_more_rows;
     uint32_t filled; /* as in struct bundle */
 };
 
