@@ -345,7 +345,6 @@ static const struct field of_finding[] = {
     ROW(TRIPLE, where.site.block_index, "block", MUST),
     ROW(PART, where.lane, NULL, .flags = BEHIND, .record = &lane),
     ROW(TRUE, where.is_warp_of_rerun, "rerun"),
-    ROW(TRUE, where.is_warp_emulated, "emulated"),
     CLOSE,
     OPEN("counts", WHEN(struct finding, where.is_known)),
     ROW(NUMBER, where.threads, "threads", .flags = NOT_ZERO),

@@ -30,8 +30,6 @@ static const struct field of_input[] = {
     INPUT(NUMBER, is_saved),
     INPUT(TEXT, dump, .flags = REQUIRED | EVEN_EMPTY),
     INPUT(TEXT, symbol, .flags = REQUIRED | EVEN_EMPTY),
-    INPUT(HEX, access_at),
-    INPUT(NUMBER, is_traced),
     INPUT(HEX, traced.code_at),
     INPUT(HEX, traced.address),
     INPUT(TRIPLE, traced.block),

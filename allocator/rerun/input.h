@@ -17,17 +17,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RERUN_VERSION 11
+#define RERUN_VERSION 12
 #define RERUN_RANGES 16 /* of memory that is described */
 #define MOVED_ROOM                                                                                                             \
     ((uint64_t)64 << 20)              /* that stays free at the ends of the address space, and around a buffer that is moved */
 #define RERUN_IMAGE ((size_t)1 << 30) /* most bytes of an image */
 
 enum rerun_mode {
-    RERUN_WHOLE,    /* launch with patterns in the guards, then with the guards unmapped */
-    RERUN_BARE,     /* only with the guards unmapped */
-    RERUN_ZEROS,    /* only with pages of zeros in the guards */
-    RERUN_FOLLOWED, /* launch nothing, only emulate */
+    RERUN_WHOLE,  /* launch with patterns in the guards, then with the guards unmapped */
+    RERUN_BARE,   /* only with the guards unmapped */
+    RERUN_ZEROS,  /* only with pages of zeros in the guards */
+    RERUN_TRACED, /* launch nothing: follow one thread, to tell what its address is made of */
     RERUN_MODES
 };
 
@@ -50,10 +50,8 @@ struct rerun_input {
     uint32_t is_saved;               /* ask with MESSAGE_SAVE where the bytes of each mapping are to be kept */
     const char *dump;                /* file or pipe for the core dump of the second fault; "" if none is to be written */
     const char *symbol;              /* the kernel's mangled name */
-    uint64_t access_at;              /* for emulation: offset of the access that faulted in the kernel's code */
-    uint32_t is_traced;              /* for emulation: of one thread, to tell what its address is made of */
-    struct origin_access traced;
-    const uint8_t *image; /* its module: a cubin */
+    struct origin_access traced;     /* of the thread that RERUN_TRACED follows */
+    const uint8_t *image;            /* its module: a cubin */
     size_t image_bytes;
     const struct rerun_launch *launches; /* to be tried in this order */
     size_t launch_count;
@@ -99,9 +97,7 @@ enum rerun_message_type {
     MESSAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values`; `number` is 1 in slack.
                          With `data_bytes`: so many of the `bytes`, in too many pieces to tell each */
     MESSAGE_FIGURES,  /* what a range of the input holds before the first launch, in `figures` */
-    MESSAGE_LANE,     /* emulated: lane `number` of a warp accesses `address`, which is outside, in `block` and `thread` */
-    MESSAGE_CAUSE,    /* emulated: what an address is made of, in `cause` */
-    MESSAGE_LOST,     /* emulated, but no lane was found: why, in `text` */
+    MESSAGE_CAUSE,    /* what the address of the traced access is made of, in `cause` */
     MESSAGE_UNSET,    /* the variable in `text` could not be set */
     MESSAGE_NOTE,     /* something that the report should say, in `text` */
     MESSAGE_FAILED,   /* cannot be launched again; `text` says why. `number` is 1 if the driver refuses the image */
@@ -117,7 +113,6 @@ struct rerun_message {
         is_bounded; /* MESSAGE_GIVE, MESSAGE_FILE: the buffer is `data_bytes` at `data`, and the rest of the mapping is slack */
     uint32_t value_bytes;
     uint8_t values[64];
-    uint32_t block[3], thread[3];
     char text[228];
     union {
         struct figures figures;

@@ -74,7 +74,6 @@ case ${1:?"which round? See the top of this file"} in
         {
             part aoti 200 python3 tests/gpu/aoti.py --json "$out/aoti.json"
             part demo 60 python3 tests/gpu/demo.py --json "$out/demo.json"
-            part unfenced 120 python3 tests/gpu/unfenced.py
             part saved 90 python3 tests/gpu/saved.py
             part guarded 200 python3 tests/gpu/guarded.py --json "$out/guarded.json"
         } &

@@ -33,7 +33,6 @@ static const struct rerun_input input = {.device = {1, 2},
                                          .is_compared = 1,
                                          .dump = "/tmp/x/core",
                                          .symbol = "_Z5storePfi",
-                                         .is_traced = 1,
                                          .traced = {0x40, 0x7e0000000010, {1, 2, 3}, {4, 5, 6}},
                                          .image = arguments,
                                          .image_bytes = 5,
@@ -93,7 +92,7 @@ TEST(a_damaged_one_is_refused)
         assert_int_equal(rerun_input_read(bytes, cut, &found, &held, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
     assert_int_equal(rerun_input_read(bytes, size, &found, &held, &problem), CUFENCE_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(problem.text, "of version 12"));
+    assert_non_null(strstr(problem.text, "of version 13"));
     free(bytes);
 }
 

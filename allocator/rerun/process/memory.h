@@ -118,10 +118,6 @@ cufence_status patterns_remove_far(void);
  * last bytes, and at 64 MiB in all. Call it before the first launch. */
 void figures_tell(int socket, const struct rerun_input *input);
 
-/* Follows the threads of a launch through the kernel's code (analysis/sass/search.h), where a dump of a second fault would not
- * have the thread. Sends a MESSAGE_LANE for each thread of the first warp that is found, else a MESSAGE_LOST. The memory must
- * be as the fault left it; what is not mapped yet is asked for. Returns the number of lanes. */
-size_t follow_launch(int socket, const struct rerun_input *input, const struct rerun_launch *launch, uint64_t limit_ms);
-
-/* Follows input->traced, a thread of the launch, and sends a MESSAGE_CAUSE if it is known what its address is made of. */
-void follow_traced(int socket, const struct rerun_input *input, const struct rerun_launch *launch);
+/* Follows input->traced, a thread of the first launch, and sends a MESSAGE_CAUSE if it is known what its address is made of.
+ * The memory must be as the fault left it; what is not mapped yet is asked for. */
+void trace_thread(int socket, const struct rerun_input *input);

@@ -12,14 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FOLLOW_SHARE 3 /* emulation gets this part of the time, */
-#define FOLLOWED 8u    /* for this many launches */
-
 enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_FAULTED = 2 };
 
 static struct {
     int socket, device;
-    uint64_t limit_ms; /* for all of it; 0: none */
     struct rerun_input input;
     struct record_memory memory; /* of the input */
     CUmodule module;
@@ -42,7 +38,6 @@ static cufence_status receive_input(void)
     int fd = -1;
     if (!rerun_receive(self.socket, &message, &fd) || message.type != MESSAGE_INPUT || fd < 0 || fstat(fd, &file) != 0)
         return error_set(CUFENCE_ERROR_CORRUPT, "no input came over the socket");
-    self.limit_ms = message.number;
     if (message.number)
         alarm(message.number / 1000 + 2); /* if the process that faulted ends, nobody else does it */
     const void *bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -204,19 +199,6 @@ static cufence_status look_for_fault(size_t wrote)
     return status;
 }
 
-/* Emulates the launches until one leaves the memory. */
-static void follow(void)
-{
-    const struct rerun_input *input = &self.input;
-    size_t count = input->launch_count < FOLLOWED ? input->launch_count : FOLLOWED;
-    uint64_t share = self.limit_ms / FOLLOW_SHARE / count;
-    for (size_t i = 0; i < count; i++) {
-        tell_launch(i, 0);
-        if (follow_launch(self.socket, input, &self.input.launches[i], share))
-            return;
-    }
-}
-
 /* Everything up to the context: addresses are reserved before a library or the driver may take them. */
 static cufence_status set_up(void)
 {
@@ -261,14 +243,9 @@ static cufence_status play(void)
 }
 
 /* What is read is mapped as it is needed. */
-static cufence_status emulate(void)
+static cufence_status trace(void)
 {
-    if (self.input.is_traced) {
-        follow_traced(self.socket, &self.input, &self.input.launches[0]);
-        return CUFENCE_OK;
-    }
-    figures_tell(self.socket, &self.input);
-    follow();
+    trace_thread(self.socket, &self.input);
     return CUFENCE_OK;
 }
 
@@ -280,7 +257,7 @@ int rerun_play(void)
     sigprocmask(SIG_SETMASK, &none, NULL); /* it was started by a thread that blocks all signals */
     self.socket = STDIN_FILENO;
     sigaction(SIGABRT, &action, NULL);
-    cufence_status status = set_up() ?: (self.input.mode == RERUN_FOLLOWED ? emulate() : play());
+    cufence_status status = set_up() ?: (self.input.mode == RERUN_TRACED ? trace() : play());
     struct rerun_message message = {.type = status == CUFENCE_OK ? MESSAGE_DONE : MESSAGE_FAILED,
                                     .number = (uint32_t)self.is_refused};
     snprintf(message.text, sizeof message.text, "%s", status == CUFENCE_OK ? "" : error_detail());
