@@ -36,6 +36,7 @@ static const struct {
     {GONE_FLAG, "hunt --seconds", SANITIZER},
     {GONE_FLAG, "replay --under", SANITIZER},
     {GONE_FLAG, "replay --exact", REPLAYED},
+    {GONE_FLAG, "replay --no-guards", "run the program without cufence: its buffers then have no guards"},
     {GONE_OPTION, "nan_every", "write every=N"},
     {GONE_OPTION, "values_out", "write values=LAUNCHES=FILE"},
     {GONE_OPTION, "inf", "write nan=report+inf"},

@@ -225,7 +225,7 @@ static int run_times(struct replay *replay, uint64_t times)
 
 struct wishes {
     uint64_t times, seconds;
-    int has_guards, is_json, is_verbose, is_uninit;
+    int is_json, is_verbose, is_uninit;
     struct changes changes;
 };
 
@@ -243,8 +243,6 @@ static int take_change(const struct given *given, void *field)
 static const struct argument arguments[] = {
     {"times", "N", "N launches, and how many of them faulted", NULL, offsetof(struct wishes, times), arguments_number,
      .most = 1000000},
-    {"no-guards", NULL, "with memory after the buffers, as without cufence", NULL,
-     .offset = offsetof(struct wishes, has_guards)},
     {"set-arg", "K=VALUE", "another value of argument K, from 0: 999, -1, 0x3e7, 1.5f (float), 1.5d (double)", NULL,
      offsetof(struct wishes, changes), .take = take_change},
     {"buffer", "K=FILE.npy", "other bytes in the buffer that argument K points to", NULL, offsetof(struct wishes, changes),
@@ -274,7 +272,7 @@ static int play(struct replay *replay, const struct wishes *wishes)
 static int run(int argc, char **argv)
 {
     static struct replay replay = {.opened = {.folder = -1, .buffers = -1}};
-    struct wishes wishes = {.times = 1, .seconds = 60, .has_guards = 1};
+    struct wishes wishes = {.times = 1, .seconds = 60};
     char folder[PATH_MAX];
     int status;
     if (!arguments_read(&replay_command, argc, argv, &wishes, &status))
@@ -286,8 +284,6 @@ static int run(int argc, char **argv)
     replay.seconds = wishes.seconds;
     replay.is_json = wishes.is_json;
     replay.is_verbose = wishes.is_verbose;
-    if (!wishes.has_guards)
-        replay.input.mode = RERUN_ZEROS;
     if (status == 0)
         status = play(&replay, &wishes);
     free(replay.image);

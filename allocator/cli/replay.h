@@ -6,7 +6,6 @@
 #include "opened.h"
 
 #include "finding/finding.h"
-#include "compared.h"
 
 #include <limits.h>
 
@@ -14,9 +13,9 @@
 struct comparison {
     const struct bundle_buffer *pending; /* its bytes are being written to `file` */
     int file;
-    size_t compared, different, unread; /* buffers */
-    uint64_t bytes;                     /* that were compared */
-    struct difference list[16];
+    size_t compared, different, unread;   /* buffers */
+    uint64_t bytes;                       /* that were compared */
+    const struct bundle_buffer *list[16]; /* the first of those that differ */
 };
 
 struct replay {

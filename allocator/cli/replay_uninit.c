@@ -1,4 +1,5 @@
 /* `cufence replay --uninit`: a saved launch with 0x00 and with 0x4b where nobody had written. */
+#include "compared.h"
 #include "replay.h"
 
 #include "arguments.h"

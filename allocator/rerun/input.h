@@ -26,7 +26,6 @@
 enum rerun_mode {
     RERUN_WHOLE,  /* launch with patterns in the guards, then with the guards unmapped */
     RERUN_BARE,   /* only with the guards unmapped */
-    RERUN_ZEROS,  /* only with pages of zeros in the guards */
     RERUN_TRACED, /* launch nothing: follow one thread, to tell what its address is made of */
     RERUN_MODES
 };

@@ -185,12 +185,6 @@ TEST(test_buffer)
     expect_replay("--buffer 1=array.npy", 2, "points to no buffer");
 }
 
-TEST(test_no_guards)
-{
-    make_bundle(save_last, "");
-    expect_replay("--no-guards", 0, "bytes other than 0 were written 2 bytes past the end of buffer #2", "did not fault");
-}
-
 static void save_pinned(void)
 {
     start(saving(more_options));

@@ -54,34 +54,26 @@ TEST(equal_outputs_are_said)
                   "faulted in 0 of 3 runs", "the launch succeeded, outputs equal");
     expect_replay("--json s/000001-scale", 0,
                   "^\\{\"kind\":\"replay\",\"kernel\":\"_Z5scalePKfPffi\",\"is_equal\":true,"
-                  "\"compared\":2,\"different\":0,\"unread\":0,\"differences\":\\[\\]\\}$");
-    expect_replay("--no-guards s/000001-scale", 0, "outputs equal \\(2 buffers");
+                  "\"compared\":2,\"different\":0,\"unread\":0\\}$");
 }
 
 TEST(other_outputs_are_told)
 {
     static const char other[] =
-        "buffer #1: 1 of 1000 elements \\(float32\\) differ, the first at index 5: 2.75, saved was 2.5$";
+        "the launch succeeded, but 1 of 1 buffers differ from what it wrote when it was saved: buffer #1$";
     save("", "waver scale");
-    expect_replay("s/000001-waver", 3, "the launch succeeded, but 1 of 1 buffers differ from what it wrote when it was saved",
-                  other);
+    expect_replay("s/000001-waver", 3, other);
     expect_replay("--times 2 s/000001-waver", 3, "outputs equal in 0 of 2 runs that ended well", other);
-    expect_replay("--json s/000001-waver", 3,
-                  "\"is_equal\":false,.*\"buffer\":1,.*\"elements\":1000,\"different\":1,\"first\":5,"
-                  "\"now\":\"2.75\",\"saved\":\"2.5\"");
-    expect_replay("--set-arg 3=500 s/000002-scale", 3,
-                  "buffer #3: 500 of 1000 elements \\(float32\\) differ, the first at "
-                  "index 500: 0, saved was 1002; the largest difference is 2000");
-    expect_replay("--set-arg 2=4.0f s/000002-scale", 3,
-                  "1000 of 1000 .* index 0: 4, saved was 2; the largest difference is 2000");
+    expect_replay("--json s/000001-waver", 3, "\"is_equal\":false,\"compared\":1,\"different\":1,\"unread\":0\\}$");
+    expect_replay("--set-arg 3=500 s/000002-scale", 3, "but 1 of 2 buffers differ .*: buffer #3$");
+    expect_replay("--set-arg 2=4.0f s/000002-scale", 3, "but 1 of 2 buffers differ .*: buffer #3$");
 }
 
 /* What a buffer holds after the launch that leaves it alone is what it was given. */
 TEST(a_replaced_buffer_counts_as_given)
 {
     save("", "scale");
-    expect_replay("--buffer 0=s/000001-scale/1.before.npy s/000001-scale", 3, "but 1 of 2 buffers differ",
-                  "buffer #2: 1000 of 1000 .* index 0: 0, saved was 2");
+    expect_replay("--buffer 0=s/000001-scale/1.before.npy s/000001-scale", 3, "but 1 of 2 buffers differ .*: buffer #2$");
     expect_replay("--buffer 0=s/000001-scale/0.before.npy s/000001-scale", 0, "outputs equal");
 }
 
@@ -127,8 +119,6 @@ TEST(writes_into_slack_are_reported)
     expect_replay("--set-arg 1=1003 --json s/000001-write_last", 86,
                   "^\\{.*\"kind\":\"slack write\".*\"changed\":12,.*\"found\":\"000020400000204000002040\".*\\}$");
     expect_replay("--times 2 --set-arg 1=1001 s/000001-write_last", 86, "faulted in 2 of 2 runs");
-    expect_replay("--set-arg 1=1001 --no-guards s/000001-write_last", 0,
-                  "bytes other than 0 were written [02] bytes past the end of buffer #1$", "outputs equal");
     expect_replay("--set-arg 1=1004 s/000001-write_last", 86,
                   "out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #1",
                   "written +4 bytes, beginning 12 bytes past the end: 2\\.5",
@@ -258,7 +248,7 @@ TEST(buffers_lie_far_from_the_start)
     setenv("CUFENCE_SIM", "reserve=32T", 1);
     save("", "scale waver");
     expect_replay("s/000001-scale", 0, "outputs equal \\(2 buffers");
-    expect_replay("s/000007-waver", 3, "1 of 1000 elements");
+    expect_replay("s/000007-waver", 3, "1 of 1 buffers differ");
     unsetenv("CUFENCE_SIM");
 }
 
@@ -292,7 +282,7 @@ TEST(damaged_ones_are_refused)
     }
     SUCCEEDS("rm -rf x; cp -r s/000001-scale x; sed -i s,float32,unknown, x/scene.json; "
              "cp x/buffers/1.npy x/buffers/2.after.npy");
-    expect_replay("x", 3, "buffer #2: .* of 4000 elements \\(uint8\\) differ");
+    expect_replay("x", 3, "buffers differ .*: buffer #2$");
 }
 
 TEST_GROUP(make_folder, remove_folder)

@@ -28,7 +28,7 @@ static const struct rerun_variable variables[] = {{"limit", arguments + 2, 8}, {
 static const struct rerun_input input = {.device = {1, 2},
                                          .arena_start = 0x10000,
                                          .arena_end = 0x20000,
-                                         .mode = RERUN_ZEROS,
+                                         .mode = RERUN_TRACED,
                                          .is_saved = 1,
                                          .is_compared = 1,
                                          .dump = "/tmp/x/core",

@@ -35,7 +35,6 @@ static struct {
     size_t refused_count;
     uint64_t searched; /* bytes */
     int has_noted_host, has_noted_pattern, has_noted_far;
-    int is_zero; /* the pages in the guards */
     struct {
         uint64_t from, to, bytes; /* bytes 0: there is none */
     } moved;
@@ -75,8 +74,7 @@ cufence_status memory_open(int socket, int device, const struct rerun_input *inp
     memory.found = malloc(PAGE);
     if (!memory.found)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-    memory.is_zero = input->mode == RERUN_ZEROS;
-    cufence_status status = patterns_open(socket, memory.is_zero);
+    cufence_status status = patterns_open(socket);
     return status == CUFENCE_OK ? reserve(memory.start, memory.end - memory.start) : status;
 }
 
@@ -421,7 +419,7 @@ cufence_status memory_put_patterns(void)
         status = put_page(&piece->before, piece->base - PAGE) ?: put_page(&piece->behind, piece->base + piece->bytes);
         status = status ?: put_slack(piece);
     }
-    if (!memory.is_zero && !patterns_has_far())
+    if (!patterns_has_far())
         fill_far();
     return status == CUFENCE_OK ? patterns_write_far() : status;
 }

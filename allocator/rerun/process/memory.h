@@ -39,7 +39,7 @@ cufence_status memory_refresh(void);
 /* Hands over what each mapping holds now, with MESSAGE_RESULT. Errors: SYSTEM. */
 cufence_status memory_tell_results(void);
 
-/* Maps a page full of a pattern, of zeros in the mode RERUN_ZEROS, into the guard at each end of the mappings, and writes the
+/* Maps a page full of a pattern into the guard at each end of the mappings, and writes the
  * pattern into the slack of the copies; or removes these pages. The slack is what it was after memory_refresh(). Errors:
  * DRIVER.
  */
@@ -89,12 +89,12 @@ cufence_status keep_open(int fd, const struct rerun_message *message, struct kep
 /* Gives the mapping of `bytes` at `base` that content. Errors: DRIVER. */
 cufence_status keep_read(const struct kept *kept, uint64_t base, uint64_t bytes);
 
-/* ---- patterns.c: bytes that programs seldom write, or zeros, and what a launch has left of them ---- */
+/* ---- patterns.c: bytes that programs seldom write, and what a launch has left of them ---- */
 
 #define PATTERN_PAGE ((uint64_t)2 << 20) /* of a pattern; no more is written or compared at once */
 
-/* is_zero: zeros instead. What has changed is sent over the socket. Errors: OUT_OF_MEMORY. */
-cufence_status patterns_open(int socket, int is_zero);
+/* What has changed is sent over the socket. Errors: OUT_OF_MEMORY. */
+cufence_status patterns_open(int socket);
 
 /* Writes the pattern to at most PATTERN_PAGE bytes. Errors: DRIVER. */
 cufence_status patterns_write(uint64_t address, uint64_t bytes);

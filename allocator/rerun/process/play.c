@@ -235,7 +235,7 @@ static cufence_status play(void)
         figures_tell(self.socket, input);
     if (status == CUFENCE_OK && input->mode != RERUN_BARE)
         status = look_for_writes(&wrote);
-    if (status == CUFENCE_OK && input->mode != RERUN_ZEROS)
+    if (status == CUFENCE_OK)
         status = look_for_fault(wrote);
     if (status == CUFENCE_OK && input->is_compared)
         status = memory_tell_results();
