@@ -23,10 +23,10 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 95610),
+    "allocator": (66000, 93036),
     "allocator/lens": (9500, 9500),
-    "allocator/sim": (10000, 10020),
-    "tests": (55000, 74525),
+    "allocator/sim": (10000, 10015),
+    "tests": (55000, 72548),
     "options": (36, 36),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),
