@@ -23,7 +23,7 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 93036),
+    "allocator": (66000, 93062),
     "allocator/lens": (9500, 9500),
     "allocator/sim": (10000, 10015),
     "tests": (55000, 72548),

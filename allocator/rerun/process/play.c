@@ -1,10 +1,14 @@
 #include "rerun/rerun.h"
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "driver/driver.h"
 #include "memory.h"
 #include "record/record.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +32,28 @@ static void leave_after_dump(int signal)
 {
     (void)signal;
     _exit(STATUS_FAULTED);
+}
+
+static void *watch(void *unused)
+{
+    struct pollfd other = {.fd = self.socket};
+    (void)unused;
+    while (poll(&other, 1, -1) < 0 && errno == EINTR)
+        ;
+    if (other.revents & (POLLHUP | POLLERR))
+        kill(getpid(), SIGKILL); /* the driver's exit handlers may wait for the kernel */
+    return NULL;
+}
+
+/* Ends this process with the one at the other end of the socket, also while a launch or a call of the driver hangs, and where the
+ * kernel does not send the signal that spawn.c asks for. */
+static cufence_status watch_socket(void)
+{
+    pthread_t thread;
+    int failed = thread_start(&thread, watch, NULL);
+    if (!failed)
+        pthread_detach(thread);
+    return failed ? error_set(CUFENCE_ERROR_SYSTEM, "a thread cannot be started: %s", strerror(failed)) : CUFENCE_OK;
 }
 
 static cufence_status receive_input(void)
@@ -203,7 +229,7 @@ static cufence_status look_for_fault(size_t wrote)
 static cufence_status set_up(void)
 {
     const struct rerun_input *input = &self.input;
-    cufence_status status = receive_input() ?: host_reserve(input) ?: driver_load() ?: find_device();
+    cufence_status status = receive_input() ?: host_reserve(input) ?: watch_socket() ?: driver_load() ?: find_device();
     if (status == CUFENCE_OK &&
         *input->dump) /* without SKIP_ABORT: the first fault ends the process, there is no more to learn */
         status = dump_arm(input->dump, CU_COREDUMP_LIGHTWEIGHT_FLAGS);
