@@ -45,8 +45,8 @@ static void *watch(void *unused)
     return NULL;
 }
 
-/* Ends this process with the one at the other end of the socket, also while a launch or a call of the driver hangs, and where the
- * kernel does not send the signal that spawn.c asks for. */
+/* Ends this process with the one at the other end of the socket, also while a launch or a call of the driver hangs, and where
+ * the kernel does not send the signal that spawn.c asks for. */
 static cufence_status watch_socket(void)
 {
     pthread_t thread;
