@@ -23,10 +23,10 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 92152),
-    "allocator/lens": (7737, 7737),
-    "allocator/sim": (9999, 10001),
-    "tests": (55000, 73277),
+    "allocator": (66000, 93062),
+    "allocator/lens": (9500, 9500),
+    "allocator/sim": (10000, 10015),
+    "tests": (55000, 72548),
     "options": (35, 35),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #define FRESH "cufence hunt --modes fresh"
+#define SANITIZER "start the program itself under compute-sanitizer (`cufence docs hunt` says which of its tools)"
+#define REPLAYED "nothing does what it did; `cufence replay FOLDER` launches the kernel and reports its fault"
 #define COMPARE "save_values= in both runs, and numpy compare them (`cufence docs values`)"
 
 static const struct {
@@ -31,6 +33,12 @@ static const struct {
     {GONE_OPTION, "trace_every", COMPARE},
     {GONE_COMMAND, "diff", COMPARE},
     {GONE_OPTION, "uninit", FRESH},
+    {GONE_FLAG, "hunt --deep", SANITIZER},
+    {GONE_FLAG, "hunt --tools", SANITIZER},
+    {GONE_FLAG, "hunt --seconds", SANITIZER},
+    {GONE_FLAG, "replay --under", SANITIZER},
+    {GONE_FLAG, "replay --exact", REPLAYED},
+    {GONE_FLAG, "replay --no-guards", "run the program without cufence: its buffers then have no guards"},
     {GONE_OPTION, "nan_every", "write every=N"},
     {GONE_OPTION, "values_out", "write values=LAUNCHES=FILE"},
     {GONE_OPTION, "inf", "write nan=report+inf"},

@@ -22,7 +22,6 @@ enum tally_letter {
     TALLY_UNGUARDED = 'u', /* cufence could not start, and has said why */
     TALLY_CONTEXT = 'c',   /* a context was created */
     TALLY_GUARDED = 'g',   /* the first allocation was guarded */
-    TALLY_UNSAVED = 'v',   /* a launch that save_values= chooses was not saved, or not for `cufence replay` */
     TALLY_SAID = 's',      /* the process has said at its end what was guarded */
     /* of the command */
     TALLY_ESTIMATE = 'e', /* nothing is meant to be guarded */

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ALL_MODES = (1u << MODE_DEEP) - 1 };
+enum { ALL_MODES = (1u << MODE_FRESH) - 1 };
 
 struct hunt {
     struct plan plan;
@@ -27,7 +27,6 @@ struct hunt {
     struct signals signals;
     struct outputs outputs;
     const char *kept; /* the folder of --keep */
-    int is_deep;
     int exitcode;
 };
 
@@ -142,8 +141,6 @@ static int run_in(struct hunt *hunt, unsigned mode)
     run->refusal = outputs_collect("hunt", hunt->kept ? kept_reports(&hunt->plan, mode, kept) : NULL, hunt->plan.reports);
     if (!run->refusal)
         hunt_run(&hunt->plan, mode, &hunt->signals, run);
-    if (!run->refusal && mode == MODE_DEEP && !signals_wait(&hunt->signals, 0))
-        deep_look(&hunt->plan, &hunt->signals, run);
     hunt->merged.tag = mode;
     if (!run->refusal)
         collected_read(&hunt->merged, NULL, hunt->plan.reports);
@@ -196,12 +193,6 @@ static const struct argument arguments[] = {
      .take = arguments_bits},
     {"first", NULL, "stop at the first finding; a program that goes on after it is ended", NULL,
      .offset = offsetof(struct hunt, plan.is_first)},
-    {"deep", NULL, "the mode deep alone, or besides --modes; compute-sanitizer looks at each kernel once a shape", NULL,
-     .offset = offsetof(struct hunt, is_deep)},
-    {"tools", "LIST", "with --deep: only these of its tools", DEEP_TOOLS, offsetof(struct hunt, plan.tools),
-     .take = arguments_bits},
-    {"seconds", "N", "with --deep: most seconds for a tool at a launch, 120 by default", NULL,
-     offsetof(struct hunt, plan.seconds), arguments_number, .most = 86400},
     {"json", "FILE", "the merged list as JSON; \"-\": on standard output, at the end. `cufence docs hunt` describes it",
      ARGUMENT_FILE, .offset = offsetof(struct hunt, outputs.paths[OUTPUT_JSON])},
     {"html", "FILE", "the findings as one page; \"-\" as above", ARGUMENT_FILE,
@@ -231,15 +222,8 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
 {
     hunt->plan.command = argv + optind;
     hunt->plan.words = (size_t)(argc - optind);
-    hunt->plan.modes |= (unsigned)hunt->is_deep << MODE_DEEP;
     if (!hunt->plan.modes)
         hunt->plan.modes = ALL_MODES;
-    if (!(hunt->plan.modes & 1u << MODE_DEEP) && (hunt->plan.tools || hunt->plan.seconds))
-        return complain(STATUS_USAGE, "--%s has no effect without --deep", hunt->plan.tools ? "tools" : "seconds");
-    if (!hunt->plan.seconds)
-        hunt->plan.seconds = 120;
-    if (!hunt->plan.tools)
-        hunt->plan.tools = (1u << DEEP_TOOL_COUNT) - 1;
     if (hunt->kept && !*hunt->kept)
         return complain(STATUS_USAGE, "--keep: the folder's name is empty");
     hunt->outputs.write_json = put_json;
@@ -247,8 +231,6 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
     int status = check_settings(hunt, own) ?: outputs_begin(&hunt->outputs, &hunt->merged, hunt->plan.command);
     if (status == 0 && hunt->kept)
         status = make_folder(hunt);
-    if (status == 0 && hunt->plan.modes & 1u << MODE_DEEP)
-        status = deep_open(&hunt->plan);
     return status ?: conclude(hunt, run_all(hunt));
 }
 
@@ -260,7 +242,6 @@ static int run(int argc, char **argv)
     int status = settings_insert(&hunt.settings, 0, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
     if (status == 0 && arguments_read(&hunt_command, argc, argv, &hunt, &status))
         status = start(&hunt, argc, argv, &own);
-    deep_close(&hunt.plan);
     outputs_close(&hunt.outputs);
     collected_free(&hunt.merged);
     known_free(&hunt.known);
@@ -279,7 +260,6 @@ const struct command hunt_command = {
              "The program has the terminal, input and output to itself; all that hunt says goes to stderr. Ctrl-C ends the "
              "program and lists what was found so far; a second one kills the program.",
     .more = print_modes,
-    .examples = "Example: cufence hunt --modes end,start -- python train.py --steps 10\n"
-                "         cufence hunt --deep -- python train.py --steps 2\n",
+    .examples = "Example: cufence hunt --modes end,start -- python train.py --steps 10\n",
     SETTINGS_ROWS(struct hunt),
 };

@@ -14,8 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DEEP_BOUNDS "fill=0x4b,small=map,save_max=4G/64" /* the user's own wins */
-
 enum { PAUSE_MS = 200 };
 /* With --first: how long a program may go on after its first finding, and then after SIGTERM. */
 enum { END_SECONDS = 5, KILL_SECONDS = 10 };
@@ -69,13 +67,11 @@ static int become(void *argument)
     char **argv = calloc(plan->words + 10, sizeof *argv), *last = NULL;
     size_t used = 0;
     const struct mode *mode = &modes[start->mode];
-    int is_deep = start->mode == MODE_DEEP;
-    int size = asprintf(&last, "%s%s,exitcode=0", mode->options, is_deep ? plan->launches : "");
+    int size = asprintf(&last, "%s,exitcode=0", mode->options);
     if (!argv || size < 0)
         return STATUS_UNFIT;
-    for (const char *const *word = (const char *const[]){"run", "--set", is_deep ? DEEP_BOUNDS : "", "--set", plan->options,
-                                                         "--set", last, "--", NULL};
-         *word; word++)
+    for (const char *const *word = (const char *const[]){"run", "--set", plan->options, "--set", last, "--", NULL}; *word;
+         word++)
         argv[used++] = (char *)*word;
     memcpy(argv + used, plan->command, plan->words * sizeof *argv);
     tally_set(start->tally);
@@ -157,9 +153,7 @@ void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, s
             end_after_finding(&wait, plan, run);
     }
     run->seconds = now() - began;
-    int is_told = tally_read(fd, &tally);
-    run->is_guarded = is_told && tally.counts[TALLY_GUARDED];
-    run->deep.unsaved = is_told ? tally.counts[TALLY_UNSAVED] : 0;
+    run->is_guarded = tally_read(fd, &tally) && tally.counts[TALLY_GUARDED];
     if (fd >= 0)
         close(fd);
 }

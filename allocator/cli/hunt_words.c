@@ -16,7 +16,6 @@ const struct mode modes[MODES] = {
     {"start", "side=start", "accesses before the start of a buffer"},
     {"align", "side=end,align=auto", "accesses to the slack that align=16 leaves"},
     {"strict", "uaf=strict", "accesses to freed buffers"},
-    {"deep", "save_values=#new=", "inside kernels: compute-sanitizer, once a shape"},
     {"fresh", "fill=nan,nan=report,side=start", "kernels that use unwritten floats"},
 };
 
@@ -148,11 +147,6 @@ static void tell_runs(FILE *out, const struct plan *plan, const struct run runs[
     }
 }
 
-static int is_partial(const struct deep *deep)
-{
-    return !deep->looked || deep->left || deep->unsaved || deep->missing;
-}
-
 struct hunt_verdict hunt_judge(const struct plan *plan, const struct run runs[MODES], const struct collected *merged)
 {
     struct hunt_verdict verdict = {0};
@@ -162,10 +156,9 @@ struct hunt_verdict hunt_judge(const struct plan *plan, const struct run runs[MO
         verdict.cut |= (unsigned)(!run->is_started || run->is_ended) << mode & plan->modes;
         verdict.unguarded |= (unsigned)(run->is_started && !run->is_guarded) << mode;
         verdict.failed |= (unsigned)run_has_failed(run, merged, mode) << mode;
-        verdict.partial |= (unsigned)(mode == MODE_DEEP && run->is_started && is_partial(&run->deep)) << mode;
     }
     verdict.unguarded *= (unsigned)plan->is_guarded_required;
-    verdict.is_complete = !verdict.cut && !verdict.unguarded && !verdict.failed && !verdict.partial;
+    verdict.is_complete = !verdict.cut && !verdict.unguarded && !verdict.failed;
     return verdict;
 }
 
@@ -183,10 +176,7 @@ static void tell_verdict(FILE *out, const struct hunt_verdict *verdict)
         put_modes(out, verdict->unguarded);
         fputs(", and the program's processes have said why.\n", out);
     } else if (!verdict->is_complete) {
-        fputs(verdict->failed ? "the program failed by itself.\n"
-              : verdict->cut  ? "not every run was made to its end.\n"
-                              : "not every launch was looked at by every tool.\n",
-              out);
+        fputs(verdict->failed ? "the program failed by itself.\n" : "not every run was made to its end.\n", out);
     }
 }
 
@@ -197,23 +187,6 @@ static const char blind_spots[] =
     "whatever the program did not do in "
     "these runs.";
 
-static const char deep_spots[] =
-    "The mode deep does not see: launches of CUDA graphs; races between launches; what happens only with the values of another "
-    "launch of the same shape (grid, block, shared memory, sizes of buffers); and memory of a pool that nobody wrote.";
-
-/* What the tools were shown, and what not. */
-static void tell_deep(FILE *out, const struct deep *deep)
-{
-    fprintf(out, "\ncompute-sanitizer has looked at %u launch%s", deep->looked, deep->looked == 1 ? "" : "es");
-    if (deep->missing)
-        fprintf(out, "; %u TIMES A TOOL HAD NO VERDICT, see above", deep->missing);
-    if (deep->unsaved)
-        fprintf(out, "; SOME COULD NOT BE SAVED, as the program's processes have said");
-    if (deep->left)
-        fprintf(out, "; %u MORE WERE LEFT OUT", deep->left);
-    fputs(".\n", out);
-    words_print(out, deep_spots, 0);
-}
 
 void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged)
 {
@@ -236,10 +209,6 @@ void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES],
         put_modes(out, verdict.failed);
         fputs(": its own messages say more.\nIf it succeeds without cufence, `cufence docs hunt` says what may differ.\n", out);
     }
-    if (runs[MODE_DEEP].is_started)
-        tell_deep(out, &runs[MODE_DEEP].deep);
-    if (plan->modes == 1u << MODE_DEEP)
-        return;
     fputc('\n', out);
     words_print(out, blind_spots, 0);
 }

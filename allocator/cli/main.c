@@ -127,8 +127,8 @@ static int dispatch(int argc, char **argv)
         printf("cufence %s\n", cufence_version_string());
         return 0;
     }
-    if (!strcmp(argv[0], "rerun") && argc <= 2) /* started by cufence, with a socket as standard input or as that descriptor */
-        return rerun_play(argc == 2 ? atoi(argv[1]) : STDIN_FILENO);
+    if (!strcmp(argv[0], "rerun")) /* started by cufence */
+        return rerun_play();
     if (!strcmp(argv[0], "complete")) /* started by the scripts of `cufence completion` */
         return completion_tell(argc - 1, argv + 1);
     const struct command *command = command_find(argv[0]);

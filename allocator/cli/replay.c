@@ -225,8 +225,7 @@ static int run_times(struct replay *replay, uint64_t times)
 
 struct wishes {
     uint64_t times, seconds;
-    int has_guards, is_json, is_verbose;
-    const char *under; /* NULL: none */
+    int is_json, is_verbose;
     struct changes changes;
 };
 
@@ -244,14 +243,10 @@ static int take_change(const struct given *given, void *field)
 static const struct argument arguments[] = {
     {"times", "N", "N launches, and how many of them faulted", NULL, offsetof(struct wishes, times), arguments_number,
      .most = 1000000},
-    {"no-guards", NULL, "with memory after the buffers, as without cufence", NULL,
-     .offset = offsetof(struct wishes, has_guards)},
     {"set-arg", "K=VALUE", "another value of argument K, from 0: 999, -1, 0x3e7, 1.5f (float), 1.5d (double)", NULL,
      offsetof(struct wishes, changes), .take = take_change},
     {"buffer", "K=FILE.npy", "other bytes in the buffer that argument K points to", NULL, offsetof(struct wishes, changes),
      .take = take_change},
-    {"under", "TOOL", "one launch under a tool, such as compute-sanitizer or cuda-gdb", "compute-sanitizer cuda-gdb",
-     .offset = offsetof(struct wishes, under)},
     {"seconds", "N", "max seconds for a launch, 60 by default", NULL, offsetof(struct wishes, seconds), arguments_number,
      .most = 86400},
     {"json", NULL, "the report as one line of JSON; `cufence docs json`", NULL, .offset = offsetof(struct wishes, is_json)},
@@ -268,27 +263,23 @@ static int play(struct replay *replay, const struct wishes *wishes)
     if (!find_device(replay) || !make_input(replay))
         return 1;
     tell_left_out(replay);
-    int status = wishes->under ? replay_under(replay, wishes->under) : run_times(replay, wishes->times);
+    int status = run_times(replay, wishes->times);
     return status < 0 ? fault_status() : status;
 }
 
 static int run(int argc, char **argv)
 {
     static struct replay replay = {.opened = {.folder = -1, .buffers = -1}};
-    struct wishes wishes = {.times = 1, .seconds = 60, .has_guards = 1};
+    struct wishes wishes = {.times = 1, .seconds = 60};
     char folder[PATH_MAX];
     int status;
     if (!arguments_read(&replay_command, argc, argv, &wishes, &status))
         return status;
-    if (wishes.under && wishes.times != 1)
-        return arguments_complain("replay", STATUS_USAGE, "--under makes one launch; leave out --times");
     status = replay_choose(argv[optind], folder);
     replay.folder = folder;
     replay.seconds = wishes.seconds;
     replay.is_json = wishes.is_json;
     replay.is_verbose = wishes.is_verbose;
-    if (!wishes.has_guards)
-        replay.input.mode = RERUN_ZEROS;
     if (status == 0)
         status = play(&replay, &wishes);
     free(replay.image);

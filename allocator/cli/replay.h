@@ -6,7 +6,6 @@
 #include "opened.h"
 
 #include "finding/finding.h"
-#include "compared.h"
 
 #include <limits.h>
 
@@ -14,9 +13,9 @@
 struct comparison {
     const struct bundle_buffer *pending; /* its bytes are being written to `file` */
     int file;
-    size_t compared, different, unread; /* buffers */
-    uint64_t bytes;                     /* that were compared */
-    struct difference list[16];
+    size_t compared, different, unread;   /* buffers */
+    uint64_t bytes;                       /* that were compared */
+    const struct bundle_buffer *list[16]; /* the first of those that differ */
 };
 
 struct replay {
@@ -47,10 +46,6 @@ int replay_choose(const char *given, char path[PATH_MAX]);
 /* Launches the kernel once, and prints the report if it did something wrong and is_shown. REPLAY_FAILED: after a message. */
 enum replay_outcome replay_once(struct replay *replay, int is_shown);
 
-/* Launches the kernel once with the tool as that process's parent: "compute-sanitizer --tool memcheck". Returns the exit
- * status.
- */
-int replay_under(struct replay *replay, const char *tool);
 
 /* Prints the finding, and frees it. */
 void replay_print(const struct replay *replay, struct finding *finding);

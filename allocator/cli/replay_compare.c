@@ -6,28 +6,44 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LISTED (sizeof((struct comparison *)0)->list / sizeof(struct difference))
+#define LISTED (sizeof((struct comparison *)0)->list / sizeof(void *))
+#define AT_ONCE ((size_t)1 << 20)
+
+/* Whether the files hold the same bytes; -1: one of them cannot be read. */
+static int is_equal(int saved, uint64_t offset, int now, uint64_t size)
+{
+    uint8_t *parts = malloc(2 * AT_ONCE);
+    int is = parts ? 1 : -1;
+    for (uint64_t at = 0; is == 1 && at < size; at += AT_ONCE) {
+        size_t bytes = size - at < AT_ONCE ? (size_t)(size - at) : AT_ONCE;
+        if (pread(saved, parts, bytes, (off_t)(offset + at)) != (ssize_t)bytes ||
+            pread(now, parts + AT_ONCE, bytes, (off_t)at) != (ssize_t)bytes)
+            is = -1;
+        else
+            is = !memcmp(parts, parts + AT_ONCE, bytes);
+    }
+    free(parts);
+    return is;
+}
 
 static void compare(struct replay *replay, const struct bundle_buffer *buffer, int now)
 {
     struct comparison *comparison = &replay->comparison;
     uint64_t offset = 0;
-    struct difference difference = compared_begin(buffer);
     int saved = opened_expected(&replay->opened, buffer, &offset);
-    int is_read = saved >= 0 && compared_files(&difference, (struct compared){saved, offset}, (struct compared){now, 0});
+    int is = saved >= 0 ? is_equal(saved, offset, now, buffer->size) : -1;
     if (saved >= 0)
         close(saved);
-    comparison->unread += !is_read;
-    comparison->compared += (size_t)is_read;
-    comparison->bytes += is_read ? buffer->size : 0;
-    if (!is_read || !difference.different)
-        return;
-    if (comparison->different < LISTED)
-        comparison->list[comparison->different] = difference;
-    comparison->different++;
+    comparison->unread += is < 0;
+    comparison->compared += is >= 0;
+    comparison->bytes += is >= 0 ? buffer->size : 0;
+    if (is == 0 && comparison->different++ < LISTED)
+        comparison->list[comparison->different - 1] = buffer;
 }
 
 void compare_begin(struct replay *replay)
@@ -72,60 +88,38 @@ int compare_answer(struct replay *replay, const struct rerun_message *question, 
 
 /* ---- saying it ---- */
 
-static void name_buffer(const struct bundle_buffer *buffer, char out[96])
+static void print_buffer(const struct bundle_buffer *buffer)
 {
     if (buffer->id)
-        snprintf(out, 96, "buffer #%" PRIu64, buffer->id);
+        printf("buffer #%" PRIu64, buffer->id);
     else
-        snprintf(out, 96, "%s at 0x%" PRIx64, *buffer->label ? buffer->label : "memory", buffer->address);
-}
-
-static void print_difference(const struct difference *difference)
-{
-    char name[96];
-    name_buffer(difference->buffer, name);
-    printf("cufence replay: %s: %" PRIu64 " of %" PRIu64 " elements (%s) differ, the first at index %" PRIu64
-           ": %s, saved was %s",
-           name, difference->different, difference->elements, value_names[difference->type], difference->first, difference->now,
-           difference->saved);
-    if (difference->different > 1 && difference->largest > 0)
-        printf("; the largest difference is %.6g", difference->largest);
-    printf("\n");
+        printf("%s at 0x%" PRIx64, *buffer->label ? buffer->label : "memory", buffer->address);
 }
 
 static void print_text(const struct comparison *comparison)
 {
     if (comparison->different)
-        printf("cufence replay: the launch succeeded, but %zu of %zu buffers differ from what it wrote when it was saved\n",
+        printf("cufence replay: the launch succeeded, but %zu of %zu buffers differ from what it wrote when it was saved: ",
                comparison->different, comparison->compared);
     else
         printf("cufence replay: the launch succeeded, outputs equal (%zu buffer%s, %" PRIu64 " bytes)\n", comparison->compared,
                plural(comparison->compared), comparison->bytes);
-    for (size_t i = 0; i < comparison->different && i < LISTED; i++)
-        print_difference(&comparison->list[i]);
+    for (size_t i = 0; i < comparison->different && i < LISTED; i++) {
+        fputs(i ? ", " : "", stdout);
+        print_buffer(comparison->list[i]);
+    }
+    if (comparison->different)
+        puts(comparison->different > LISTED ? ", ..." : "");
     if (comparison->unread)
         printf("cufence replay: %zu buffers could not be read and compared\n", comparison->unread);
-}
-
-static json_t *difference_json(const struct difference *difference)
-{
-    char address[24];
-    snprintf(address, sizeof address, "0x%" PRIx64, difference->buffer->address);
-    return json_pack("{sIsssssIsIsIssss}", "buffer", (json_int_t)difference->buffer->id, "address", address, "type",
-                     value_names[difference->type], "elements", (json_int_t)difference->elements, "different",
-                     (json_int_t)difference->different, "first", (json_int_t)difference->first, "now", difference->now, "saved",
-                     difference->saved);
 }
 
 static void print_json(const struct replay *replay)
 {
     const struct comparison *comparison = &replay->comparison;
-    json_t *list = json_array();
-    for (size_t i = 0; i < comparison->different && i < LISTED; i++)
-        json_array_append_new(list, difference_json(&comparison->list[i]));
-    json_t *root = json_pack("{sssssbsIsIsIso}", "kind", "replay", "kernel", replay->opened.bundle->symbol, "is_equal",
+    json_t *root = json_pack("{sssssbsIsIsI}", "kind", "replay", "kernel", replay->opened.bundle->symbol, "is_equal",
                              !comparison->different, "compared", (json_int_t)comparison->compared, "different",
-                             (json_int_t)comparison->different, "unread", (json_int_t)comparison->unread, "differences", list);
+                             (json_int_t)comparison->different, "unread", (json_int_t)comparison->unread);
     if (!text_put_json(stdout, root, JSON_COMPACT) && !ferror(stdout))
         puts("cufence: the host has no memory for the report");
 }

@@ -67,17 +67,16 @@ static void print_fault(const struct replay *replay, struct rerun *rerun, const 
     replay_print(replay, &finding);
 }
 
-/* The bytes that were written out of bounds, without a dump that says more. Among zeros, those of the same value are not seen.
- */
-static void print_writes(const struct rerun_result *rerun, const char *what)
+/* The bytes that were written out of bounds, without a dump that says more. */
+static void print_writes(const struct rerun_result *rerun)
 {
     for (size_t i = 0; i < rerun->write_count; i++) {
         const struct rerun_write *write = &rerun->writes[i];
         if (write->buffer)
-            printf("cufence replay: %" PRIu64 " %s were written %" PRIu64 " bytes %s buffer #%" PRIu64 "\n", write->bytes, what,
+            printf("cufence replay: %" PRIu64 " bytes were written %" PRIu64 " bytes %s buffer #%" PRIu64 "\n", write->bytes,
                    write->distance, write->is_before ? "before the start of" : "past the end of", write->buffer->id);
         else
-            printf("cufence replay: %" PRIu64 " %s were written out of bounds at 0x%" PRIx64 "\n", write->bytes, what,
+            printf("cufence replay: %" PRIu64 " bytes were written out of bounds at 0x%" PRIx64 "\n", write->bytes,
                    write->address);
     }
 }
@@ -88,11 +87,10 @@ static void print_written(const struct replay *replay, struct rerun *rerun)
     struct evidence *evidence = NULL;
     struct problem ignored;
     const struct loaded *dump = &replay->opened.dump;
-    if (replay->input.mode == RERUN_WHOLE && dump->at &&
-        evidence_from_coredump(dump->at, dump->size, &evidence, &ignored) == CUFENCE_OK && evidence->site_count)
+    if (dump->at && evidence_from_coredump(dump->at, dump->size, &evidence, &ignored) == CUFENCE_OK && evidence->site_count)
         print_fault(replay, rerun, evidence);
     else if (!replay->is_json)
-        print_writes(&rerun->result, replay->input.mode == RERUN_ZEROS ? "bytes other than 0" : "bytes");
+        print_writes(&rerun->result);
     evidence_free(evidence);
 }
 
@@ -202,16 +200,6 @@ static void print_slack(const struct replay *replay, const struct rerun *rerun)
                 result->written_bytes, MOST_WRITES);
 }
 
-static enum replay_outcome tell_quiet(const struct replay *replay, const struct rerun *rerun, int is_shown)
-{
-    int is_zero = replay->input.mode == RERUN_ZEROS, has_written = rerun->result.write_count != 0;
-    if (has_written && is_shown && is_zero && !replay->is_json)
-        print_writes(&rerun->result, "bytes other than 0");
-    else if (has_written && is_shown && !is_zero)
-        print_slack(replay, rerun);
-    return has_written && !is_zero ? REPLAY_FAULTED : REPLAY_QUIET;
-}
-
 static enum replay_outcome tell(const struct replay *replay, struct rerun *rerun, int is_shown)
 {
     struct rerun_result *result = &rerun->result;
@@ -224,9 +212,11 @@ static enum replay_outcome tell(const struct replay *replay, struct rerun *rerun
     case RERUN_WROTE:
         if (is_shown)
             print_written(replay, rerun);
-        return replay->input.mode == RERUN_ZEROS ? REPLAY_QUIET : REPLAY_FAULTED;
+        return REPLAY_FAULTED;
     case RERUN_NO_FAULT:
-        return tell_quiet(replay, rerun, is_shown);
+        if (result->write_count && is_shown)
+            print_slack(replay, rerun);
+        return result->write_count ? REPLAY_FAULTED : REPLAY_QUIET;
     case RERUN_FAILED:
     case RERUN_NOT_TRIED:
         break;

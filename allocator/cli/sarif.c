@@ -31,10 +31,6 @@ static const struct {
     {"leak", "Buffers were still allocated when the process ended."},
     {"first NaN", "A kernel made a NaN of inputs that had none."},
     {"first Inf", "A kernel made an infinity of inputs that had none."},
-    {"memcheck", "compute-sanitizer's memcheck found an access that is wrong."},
-    {"racecheck", "compute-sanitizer's racecheck found a race in shared memory."},
-    {"initcheck", "compute-sanitizer's initcheck found a read of memory that nobody had written."},
-    {"synccheck", "compute-sanitizer's synccheck found a wrong use of synchronisation."},
 };
 
 #define RULES (sizeof rules / sizeof rules[0])

@@ -9,8 +9,7 @@ static const char *const kind_words[] = {
     "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
     "illegal access", "exception", "unexplained", "double free", "invalid free", "host write out of bounds",
     "host read out of bounds", "stream race", "slack write", "write to poisoned memory", "leak",
-    "first NaN", "first Inf", "memcheck", "racecheck", "initcheck", "synccheck", "run",
-    "guarded", NULL};
+    "first NaN", "first Inf", "run", "guarded", NULL};
 /* clang-format on */
 static const char *const known_word[] = {"suppressed", "baseline", NULL};
 static const char *const access_words[] = {"", "read", "write", "atomic", NULL};
@@ -324,7 +323,6 @@ static const struct field of_finding[] = {
     ROW(TRIPLE, where.site.block_index, "block", MUST),
     ROW(PART, where.lane, NULL, .flags = BEHIND, .record = &lane),
     ROW(TRUE, where.is_warp_of_rerun, "rerun"),
-    ROW(TRUE, where.is_warp_emulated, "emulated"),
     CLOSE,
     OPEN("counts", WHEN(struct finding, where.is_known)),
     ROW(NUMBER, where.threads, "threads", .flags = NOT_ZERO),

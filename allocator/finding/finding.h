@@ -181,7 +181,6 @@ struct where_fact {
     int has_exited;                          /* the warp had exited when the driver wrote its dump: so it is in the JSON */
     int is_warp_of_rerun;                    /* block, threads and lanes are those of the second launch, ... */
     int is_grid_of_rerun;                    /* ... and so are grid, block and cluster */
-    int is_warp_emulated;                    /* block, threads and lanes are those that the kernel's code leads to */
     int is_exception;                        /* the exception is not about a memory access */
     const struct evidence_lane *lane;        /* the first thread that faulted, NULL if unknown */
     size_t threads;                          /* at this instruction, as far as the dump shows; 0 if unknown */

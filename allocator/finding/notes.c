@@ -187,10 +187,6 @@ static void note_rerun(struct finding *finding, const struct diagnosis *diagnosi
     const struct evidence_site *elsewhere = rerun_result_elsewhere(diagnosis, rerun);
     if (elsewhere)
         note_elsewhere(finding, elsewhere);
-    if (diagnosis->is_emulated)
-        note_add(finding,
-                 "address, block and thread are emulated: no dump has the warp, so the kernel's code was followed with the "
-                 "memory as the fault left it");
     if (rerun->outcome == RERUN_NO_FAULT)
         note_no_fault(finding);
     if (rerun->note[0] && rerun->outcome != RERUN_FAILED) {

@@ -340,8 +340,7 @@ static void take_site(struct finding *finding, const struct diagnosis *diagnosis
     finding->where.has_no_buffer = site->exception.class == CLASS_NO_BUFFER;
     finding->where.has_cluster = site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1;
     finding->where.has_exited = diagnosis->is_warp_of_rerun ? diagnosis->has_first_exited : !finding->where.site.is_warp_alive;
-    finding->where.is_warp_of_rerun = diagnosis->is_warp_of_rerun && !diagnosis->is_emulated;
-    finding->where.is_warp_emulated = diagnosis->is_emulated;
+    finding->where.is_warp_of_rerun = diagnosis->is_warp_of_rerun;
     finding->where.is_grid_of_rerun = diagnosis->is_grid_of_rerun;
     finding->where.is_exception = diagnosis->kind == FAULT_OTHER;
     if (!finding->where.is_exception)

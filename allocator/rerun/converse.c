@@ -55,23 +55,15 @@ static void give(struct rerun *rerun, const struct rerun_message *question)
 static void take_launch(struct rerun *rerun, const struct rerun_message *message)
 {
     rerun->number = (uint32_t)rerun->passed + (message->number < rerun->input.launch_count ? message->number : 0);
-    if (rerun->progress != RERUN_EMULATING)
-        rerun->progress = message->address ? RERUN_AMID_PATTERNS : RERUN_LAUNCHING;
+    rerun->progress = message->address ? RERUN_AMID_PATTERNS : RERUN_LAUNCHING;
     if (rerun->result.launches_tried <= rerun->number)
         rerun->result.launches_tried = rerun->number + 1;
 }
 
-/* why: is added to the text. */
-static void take_note(struct rerun_result *result, const char *text, const char *why)
+static void take_note(struct rerun_result *result, const char *text)
 {
     size_t length = strlen(result->note);
-    snprintf(result->note + length, sizeof result->note - length, "%s%s%s", length ? "; " : "", text, why);
-}
-
-void rerun_lose(struct rerun *rerun, const char *why)
-{
-    rerun->progress = RERUN_EMULATING;
-    take_note(&rerun->result, "the kernel's threads could not be emulated: ", why);
+    snprintf(result->note + length, sizeof result->note - length, "%s%s", length ? "; " : "", text);
 }
 
 static void take_figures(struct rerun *rerun, const struct rerun_message *message)
@@ -89,19 +81,6 @@ static void take_cause(struct rerun *rerun, struct origin *cause)
     for (uint32_t i = 0; i < ORIGIN_WRAPS; i++)
         cause->wraps[i].place.file[sizeof cause->wraps[i].place.file - 1] = '\0';
     rerun->result.cause = *cause;
-}
-
-static void take_lane(struct rerun *rerun, const struct rerun_message *message)
-{
-    struct rerun_result *result = &rerun->result;
-    rerun->progress = RERUN_EMULATING;
-    if (result->emulated_count == sizeof result->emulated / sizeof *result->emulated)
-        return;
-    struct evidence_lane *lane = &result->emulated[result->emulated_count++];
-    *lane = (struct evidence_lane){
-        .lane = message->number, .address = message->address, .certainty = CERTAIN_DERIVED, .is_replayed = 1};
-    memcpy(lane->thread, message->thread, sizeof lane->thread);
-    memcpy(result->emulated_block, message->block, sizeof result->emulated_block);
 }
 
 int rerun_converse(struct rerun *rerun)
@@ -130,20 +109,14 @@ int rerun_converse(struct rerun *rerun)
     case MESSAGE_FIGURES:
         take_figures(rerun, &message);
         return 1;
-    case MESSAGE_LANE:
-        take_lane(rerun, &message);
-        return 1;
     case MESSAGE_CAUSE:
         take_cause(rerun, &message.cause);
-        return 1;
-    case MESSAGE_LOST:
-        rerun_lose(rerun, message.text);
         return 1;
     case MESSAGE_UNSET:
         rerun_result_add_unset(&rerun->result, message.text);
         return 1;
     case MESSAGE_NOTE:
-        take_note(&rerun->result, message.text, "");
+        take_note(&rerun->result, message.text);
         return 1;
     case MESSAGE_FAILED:
         rerun->said = message.number ? RERUN_CODE_REFUSED : RERUN_FAILURE;

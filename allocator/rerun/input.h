@@ -17,18 +17,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RERUN_VERSION 11
+#define RERUN_VERSION 12
 #define RERUN_RANGES 16 /* of memory that is described */
-#define RERUN_RESERVED 256
 #define MOVED_ROOM                                                                                                             \
     ((uint64_t)64 << 20)              /* that stays free at the ends of the address space, and around a buffer that is moved */
 #define RERUN_IMAGE ((size_t)1 << 30) /* most bytes of an image */
 
 enum rerun_mode {
-    RERUN_WHOLE,    /* launch with patterns in the guards, then with the guards unmapped */
-    RERUN_BARE,     /* only with the guards unmapped */
-    RERUN_ZEROS,    /* only with pages of zeros in the guards */
-    RERUN_FOLLOWED, /* launch nothing, only emulate */
+    RERUN_WHOLE,  /* launch with patterns in the guards, then with the guards unmapped */
+    RERUN_BARE,   /* only with the guards unmapped */
+    RERUN_TRACED, /* launch nothing: follow one thread, to tell what its address is made of */
     RERUN_MODES
 };
 
@@ -48,22 +46,16 @@ struct rerun_input {
     uint64_t arena_start, arena_end; /* cufence's address space in the process that faulted */
     uint32_t mode;                   /* enum rerun_mode */
     uint32_t is_compared;            /* hand over with MESSAGE_RESULT what each mapping holds after a launch that ended well */
-    uint32_t unwritten;              /* 0x100 and a byte: memory that holds it is left as it is, for a tool that looks for what
-                                        nobody has written; 0: all memory is given its bytes */
     uint32_t is_saved;               /* ask with MESSAGE_SAVE where the bytes of each mapping are to be kept */
     const char *dump;                /* file or pipe for the core dump of the second fault; "" if none is to be written */
     const char *symbol;              /* the kernel's mangled name */
-    uint64_t access_at;              /* for emulation: offset of the access that faulted in the kernel's code */
-    uint32_t is_traced;              /* for emulation: of one thread, to tell what its address is made of */
-    struct origin_access traced;
-    const uint8_t *image; /* its module: a cubin */
+    struct origin_access traced;     /* of the thread that RERUN_TRACED follows */
+    const uint8_t *image;            /* its module: a cubin */
     size_t image_bytes;
     const struct rerun_launch *launches; /* to be tried in this order */
     size_t launch_count;
     struct rerun_range ranges[RERUN_RANGES]; /* whose figures are wanted: what the arguments point to */
     size_t range_count;
-    struct rerun_range reserved[RERUN_RESERVED]; /* the parts of the address space to reserve, in order; none: all of it */
-    size_t reserved_count;
     struct rerun_range pinned[RERUN_PINNED]; /* host memory at these addresses, in order. Its bytes are asked for */
     size_t pinned_count;
     const struct rerun_variable *variables; /* of the module; others begin with their first values */
@@ -104,9 +96,7 @@ enum rerun_message_type {
     MESSAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values`; `number` is 1 in slack.
                          With `data_bytes`: so many of the `bytes`, in too many pieces to tell each */
     MESSAGE_FIGURES,  /* what a range of the input holds before the first launch, in `figures` */
-    MESSAGE_LANE,     /* emulated: lane `number` of a warp accesses `address`, which is outside, in `block` and `thread` */
-    MESSAGE_CAUSE,    /* emulated: what an address is made of, in `cause` */
-    MESSAGE_LOST,     /* emulated, but no lane was found: why, in `text` */
+    MESSAGE_CAUSE,    /* what the address of the traced access is made of, in `cause` */
     MESSAGE_UNSET,    /* the variable in `text` could not be set */
     MESSAGE_NOTE,     /* something that the report should say, in `text` */
     MESSAGE_FAILED,   /* cannot be launched again; `text` says why. `number` is 1 if the driver refuses the image */
@@ -122,7 +112,6 @@ struct rerun_message {
         is_bounded; /* MESSAGE_GIVE, MESSAGE_FILE: the buffer is `data_bytes` at `data`, and the rest of the mapping is slack */
     uint32_t value_bytes;
     uint8_t values[64];
-    uint32_t block[3], thread[3];
     char text[228];
     union {
         struct figures figures;

@@ -34,9 +34,8 @@ static int put_barriers(struct rerun *rerun)
     struct problem ignored;
     struct fence fence;
     size_t size = input->image_bytes;
-    uint64_t held = rerun->holds_stores ? FENCE_STORES : rerun->has_access ? input->access_at : FENCE_NO_ACCESS;
+    uint64_t held = rerun->holds_stores ? FENCE_STORES : rerun->has_access ? rerun->access_at : FENCE_NO_ACCESS;
     rerun->plain = (struct span){input->image, size};
-    rerun->is_open = 1;
     uint8_t *copy = malloc(size);
     if (copy)
         memcpy(copy, input->image, size);
@@ -47,7 +46,6 @@ static int put_barriers(struct rerun *rerun)
     }
     input->image = rerun->fenced = copy;
     input->image_bytes = size;
-    rerun->is_open = fence.fenced < fence.exits;
     rerun->is_held = fence.held > 0;
     return 1;
 }
@@ -56,7 +54,6 @@ static void take_barriers_off(struct rerun *rerun)
 {
     rerun->input.image = rerun->plain.bytes;
     rerun->input.image_bytes = rerun->plain.size;
-    rerun->is_open = 1;
     free(rerun->fenced);
     rerun->fenced = NULL;
 }
@@ -75,7 +72,7 @@ void rerun_aim(struct rerun *rerun, const struct diagnosis *diagnosis)
     rerun->has_access = !fault_is_address_sure(diagnosis) && site && site->symbol &&
                         !strcmp(site->symbol, rerun->input.symbol) && !site->is_in_driver &&
                         (site->exception.class == CLASS_ADDRESS || site->exception.class == CLASS_GIVEN_ONLY);
-    rerun->input.access_at = rerun->has_access ? site->kernel_offset : 0;
+    rerun->access_at = rerun->has_access ? site->kernel_offset : 0;
 }
 
 /* ---- the process ---- */
@@ -242,21 +239,18 @@ static enum rerun_event run_again(struct rerun *rerun, enum rerun_mode mode)
 struct rerun_step rerun_step(enum rerun_state state, enum rerun_event event)
 {
     static const struct rerun_step after_launches[RERUN_EVENTS] = {
-        [RERUN_FAULT] = {RERUN_EMULATED, RERUN_FAULTED},
+        [RERUN_FAULT] = {RERUN_OVER, RERUN_FAULTED},
         [RERUN_FAULT_AMID_PATTERNS] = {RERUN_UNMAPPED, RERUN_FAULTED},
-        [RERUN_WRITES] = {RERUN_EMULATED, RERUN_WROTE},
+        [RERUN_WRITES] = {RERUN_OVER, RERUN_WROTE},
         [RERUN_SILENCE] = {RERUN_OVER, RERUN_NO_FAULT},
         [RERUN_BARRIERS_REFUSED] = {RERUN_PLAIN, RERUN_NOT_TRIED},
-        [RERUN_CODE_REFUSED] = {RERUN_EMULATED, RERUN_FAILED},
+        [RERUN_CODE_REFUSED] = {RERUN_OVER, RERUN_FAILED},
         [RERUN_FAILURE] = {RERUN_OVER, RERUN_FAILED},
         [RERUN_SKIPPED] = {RERUN_OVER, RERUN_FAILED},
     };
-    /* Whatever comes of these: they look again at what has an outcome. */
-    static const enum rerun_state after_looks[RERUN_STATES] = {
-        [RERUN_UNMAPPED] = RERUN_EMULATED, [RERUN_DUMPED] = RERUN_EMULATED, [RERUN_EMULATED] = RERUN_OVER};
     if (state == RERUN_FIRST || state == RERUN_PLAIN)
         return after_launches[event];
-    return (struct rerun_step){after_looks[state], RERUN_NOT_TRIED};
+    return (struct rerun_step){RERUN_OVER, RERUN_NOT_TRIED}; /* the others look again at what has an outcome */
 }
 
 /* Takes the code that ran out of the dump of the second launch. Returns 0 if it is not there. */
@@ -285,8 +279,7 @@ static int has_address(const struct rerun *rerun)
 {
     for (size_t i = 0; i < rerun->evidence->site_count; i++) {
         const struct evidence_site *site = &rerun->evidence->sites[i];
-        int is_there =
-            site->symbol && !strcmp(site->symbol, rerun->input.symbol) && site->kernel_offset == rerun->input.access_at;
+        int is_there = site->symbol && !strcmp(site->symbol, rerun->input.symbol) && site->kernel_offset == rerun->access_at;
         for (size_t k = 0; is_there && k < site->lane_count; k++)
             if (site->lanes[k].certainty != CERTAIN_NOT)
                 return 1;
@@ -311,26 +304,10 @@ static int enter(struct rerun *rerun, enum rerun_state state)
         if (!may_look || !rerun->has_access || !rerun->evidence)
             return 0;
         return is_made_by_driver(rerun) ? take_dumped(rerun) && put_barriers(rerun) : !has_address(rerun) && hold(rerun);
-    case RERUN_EMULATED:
-        may_look = may_look && rerun->has_access && (rerun->is_open || (rerun->evidence && !has_address(rerun)));
-        if (may_look && rerun->fenced)
-            take_barriers_off(rerun); /* with them, the access lies elsewhere */
-        return may_look;
     case RERUN_OVER:
         break;
     }
     return 0;
-}
-
-/* What the emulation adds to the result; the rest of it stays. */
-static void complete_emulation(struct rerun *rerun, const struct rerun_result *before)
-{
-    struct rerun_result *result = &rerun->result;
-    if (rerun->progress != RERUN_EMULATING)
-        rerun_lose(rerun, result->outcome == RERUN_FAILED ? result->reason : "the process for it has ended early");
-    result->outcome = before->outcome;
-    result->launches_tried = before->launches_tried;
-    memcpy(result->reason, before->reason, sizeof result->reason);
 }
 
 static enum rerun_event play(struct rerun *rerun, enum rerun_state state)
@@ -342,13 +319,8 @@ static enum rerun_event play(struct rerun *rerun, enum rerun_state state)
         return run(rerun);
     if (state == RERUN_PLAIN)
         return start_and_run(rerun);
-    if (state == RERUN_EMULATED)
-        rerun->result.outcome = RERUN_NOT_TRIED;
-    enum rerun_event event = run_again(rerun, state == RERUN_EMULATED ? RERUN_FOLLOWED : RERUN_BARE);
-    if (state == RERUN_EMULATED)
-        complete_emulation(rerun, &before);
-    else
-        rerun->result = before; /* a failure takes nothing away */
+    enum rerun_event event = run_again(rerun, RERUN_BARE);
+    rerun->result = before; /* a failure takes nothing away */
     if (state == RERUN_DUMPED && event == RERUN_BARRIERS_REFUSED)
         take_barriers_off(rerun);
     return event;
@@ -380,7 +352,7 @@ static int is_at_place(const struct rerun *rerun)
     for (size_t i = 0; i < rerun->evidence->site_count; i++) {
         const struct evidence_site *site = &rerun->evidence->sites[i];
         if (site->symbol && !strcmp(site->symbol, rerun->input.symbol) &&
-            (!rerun->has_access || site->kernel_offset == rerun->input.access_at))
+            (!rerun->has_access || site->kernel_offset == rerun->access_at))
             return 1;
     }
     return 0;
@@ -459,9 +431,7 @@ void rerun_trace(struct rerun *rerun, const struct diagnosis *diagnosis)
                    &rerun->result.cause) ||
         !ms_left(rerun))
         return;
-    input->is_traced = 1;
-    run_again(rerun, RERUN_FOLLOWED);
-    input->is_traced = 0;
+    run_again(rerun, RERUN_TRACED);
     before.cause = rerun->result.cause;
     rerun->result = before;
 }

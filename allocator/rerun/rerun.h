@@ -8,7 +8,7 @@
  * looked at like one that is known.
  *
  * The warp that faults is found with memory barriers in front of the kernel's exits, so that it cannot have left when the
- * driver looks. Where they cannot be put there, or the driver refuses the code with them, its threads are emulated.
+ * driver looks. Where they cannot be put there, or the driver refuses the code with them, the warp may not be found.
  *
  * Thread safety: one thread at a time for each rerun.
  */
@@ -23,7 +23,7 @@
 
 /* ---- states ---- */
 
-/* In each state, one process launches the kernel, or emulates it. */
+/* In each state, one process launches the kernel. */
 enum rerun_state {
     RERUN_FIRST,    /* as the input says, with barriers as far as possible */
     RERUN_PLAIN,    /* the driver has refused the barriers: without them */
@@ -31,7 +31,6 @@ enum rerun_state {
                      */
     RERUN_DUMPED,   /* the driver has made the code, of PTX, or has chosen one of several: that code, with barriers. Or only now
                        it   is known what faults: with a barrier there */
-    RERUN_EMULATED, /* a warp may have left before the dump: its threads are emulated */
     RERUN_OVER,
     RERUN_STATES = RERUN_OVER
 };
@@ -76,7 +75,7 @@ void rerun_process_end(struct rerun_process *process);
 
 /* ---- the side that serves ---- */
 
-enum rerun_progress { RERUN_STARTED, RERUN_AMID_PATTERNS, RERUN_LAUNCHING, RERUN_EMULATING };
+enum rerun_progress { RERUN_STARTED, RERUN_AMID_PATTERNS, RERUN_LAUNCHING };
 
 struct rerun {
     /* For the caller to fill in; `input` without its dump, and with the image as the program had it. All must outlive the
@@ -108,21 +107,21 @@ struct rerun {
     enum rerun_event said;        /* what it has said of its end; RERUN_FAILURE before */
     int dump_pipe;
     struct dump dump;
-    struct span plain; /* the image without barriers */
-    uint8_t *fenced;   /* with them; NULL if there are none */
-    uint8_t *dumped;   /* the image in the dump, if `input` had none of a single cubin */
-    size_t passed;     /* launches that `input` had in front of those that it has now */
-    int is_choosing;   /* several launches may have been it, and are tried until one faults */
-    int is_open;       /* a warp can leave without passing a barrier */
-    int is_held;       /* there is one behind the access that faulted */
-    int has_access;    /* input.access_at is known */
+    struct span plain;  /* the image without barriers */
+    uint8_t *fenced;    /* with them; NULL if there are none */
+    uint8_t *dumped;    /* the image in the dump, if `input` had none of a single cubin */
+    size_t passed;      /* launches that `input` had in front of those that it has now */
+    int is_choosing;    /* several launches may have been it, and are tried until one faults */
+    int is_held;        /* there is one behind the access that faulted */
+    int has_access;     /* access_at is known */
+    uint64_t access_at; /* offset of the access that faulted in the kernel's code */
     uint64_t saving_since_ns, saved_ns;
 };
 
 /* Ends the attempt with a reason, unless it has ended already. Returns UNSUPPORTED. */
 cufence_status rerun_fail(struct rerun *rerun, const char *why);
 
-/* Says what faulted, as far as a dump has told before rerun_begin(): if its address is not known, it can be emulated. */
+/* Says what faulted, as far as a dump has told before rerun_begin(): if its address is not known, the access is held. */
 void rerun_aim(struct rerun *rerun, const struct diagnosis *diagnosis);
 
 /* Starts the process, which may need a while. The error is also in the result. */
@@ -149,13 +148,10 @@ void rerun_end(struct rerun *rerun);
 /* Handles one message. Returns 0 at the end of the conversation. */
 int rerun_converse(struct rerun *rerun);
 
-/* Notes why no thread was found by emulation. */
-void rerun_lose(struct rerun *rerun, const char *why);
-
 /* Whether anything was written where an access faults. */
 int rerun_has_left(const struct rerun_result *result);
 
 /* ---- the process ---- */
 
-/* Launches the input that comes over the socket. Returns the exit status. A fault ends the process. */
-int rerun_play(int socket);
+/* Launches the input that comes over the socket, which is standard input. Returns the exit status. A fault ends the process. */
+int rerun_play(void);

@@ -407,7 +407,7 @@ struct rerun_result *rerun_source_finish(struct rerun_source *source)
     rerun_finish(&source->rerun);
     if (source->withheld[0]) /* what it did without that memory means nothing */
         rerun_void(&source->rerun, source->withheld);
-    if (result->outcome != RERUN_FAILED || result->emulated_count)
+    if (result->outcome != RERUN_FAILED)
         result->launch = source->recorded[source->rerun.number];
     return result;
 }

@@ -280,8 +280,6 @@ static int put_readme(const struct saving *saving, const struct bundle *bundle)
         "```\ncufence replay .                             # launch it again, and report\n"
         "cufence replay . --times 20                  # does it fault every time?\n"
         "cufence replay . --set-arg 1=999             # with another value of argument 1\n"
-        "cufence replay . --no-guards                 # as without cufence\n"
-        "cufence replay . --under compute-sanitizer   # the same launch under a tool\n"
         "cufence explain .                            # the core dump of the fault, without a GPU\n```\n\n"
         "Any GPU of compute capability %u.%u will do, on any machine with cufence. The report of the fault is in\n"
         "report.txt and finding.json.",

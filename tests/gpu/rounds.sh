@@ -74,11 +74,8 @@ case ${1:?"which round? See the top of this file"} in
         {
             part aoti 200 python3 tests/gpu/aoti.py --json "$out/aoti.json"
             part demo 60 python3 tests/gpu/demo.py --json "$out/demo.json"
-            part unfenced 120 python3 tests/gpu/unfenced.py
             part saved 90 python3 tests/gpu/saved.py
-            part tools 120 python3 tests/gpu/replay_tools.py --show
             part guarded 200 python3 tests/gpu/guarded.py --json "$out/guarded.json"
-            part hints 60 python3 tests/gpu/address_hints.py
         } &
         part programs 300 python3 tests/gpu/programs.py --json "$out/programs.json"
         part program_dump 120 python3 tests/gpu/program_dump.py --json "$out/program_dump.json"

@@ -17,6 +17,7 @@ from played import COMMAND, PROGRAMS, STORIES, play_all, run
 
 STORY = [sys.executable, str(STORIES / "saved_softmax.py")]
 EQUAL = r"the launch succeeded, outputs equal \(%s buffers?,"
+DIFFERS = r"but 1 of 2 buffers differ from what it wrote when it was saved: buffer #\d+$"
 # Name, program, launches, and replays: arguments, exit status, what they say.
 Case = tuple[str, list[str], str, list[tuple[list[str], int, str]]]
 CASES: list[Case] = [
@@ -30,14 +31,12 @@ CASES: list[Case] = [
         [str(PROGRAMS / "saved.static"), "scale"],
         "scale",
         [
-            (["--set-arg", "2=100002"], 3, r"1 of 100003 elements \(float32\) differ, the first at index 100002: 0, saved was"),
-            (["--set-arg", "3=4.0f"], 3, r"elements \(float32\) differ, the first at index 1: 2, saved was 1; the largest"),
+            (["--set-arg", "2=100002"], 3, DIFFERS),
+            (["--set-arg", "3=4.0f"], 3, DIFFERS),
             # The one float behind the end is mapped: 400,012 bytes end 4 before a multiple of 16.
             (["--set-arg", "2=100004"], 86, r"slack WRITE: [1-4] bytes? changed, \d bytes? past the end of buffer #"),
             (["--set-arg", "2=100005"], 86, r"4 bytes past the end of buffer #"),
             (["--times", "5"], 0, r"outputs equal in 5 of 5 runs that ended well"),
-            (["--no-guards"], 0, EQUAL % 2),
-            (["--under", "env"], 0, EQUAL % 2),
         ],
     ),
     # An order of additions that is never the same: equal or not, the launch runs, and status and sentence agree.
@@ -58,7 +57,7 @@ def play(program: list[str], launches: str, replays: list[tuple[list[str], int, 
         for arguments, wanted, says in replays:
             got, out = run(COMMAND, "replay", *arguments, bundles[0])
             is_right = got == wanted or (wanted < 0 and got in (0, 3))
-            if not is_right or not re.search(says, out):
+            if not is_right or not re.search(says, out, re.M):
                 return f"replay {' '.join(arguments)}: status {got}, not {wanted}, or it does not say {says}\n{out}"
     return ""
 

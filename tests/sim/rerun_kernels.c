@@ -100,23 +100,10 @@ static void write_end(const cusim_thread *t, void *const *arguments)
         out[n] = 2.5f;
 }
 
-/* The same of the first buffer; test_witness_emulated.c has machine code for it. */
+/* The same of the first buffer; kernels.sass has machine code for it. */
 static void store_first(const cusim_thread *t, void *const *arguments)
 {
     write_past(t, first(arguments), *(const int *)arguments[2]);
-}
-
-/* From far behind the end down to it. */
-static void store_down(const cusim_thread *t, void *const *arguments)
-{
-    char *top = *(char *const *)arguments[0];
-    if (number(t) <= *(const int *)arguments[2])
-        *(volatile float *)(top - number(t) * 0x40000L) = 2.5f;
-}
-
-static void store_until(const cusim_thread *t, void *const *arguments)
-{
-    write_past(t, first(arguments), **(const volatile int *const *)arguments[1]);
 }
 
 static void store_there(const cusim_thread *t, void *const *arguments)
@@ -290,8 +277,6 @@ __attribute__((constructor)) static void register_kernels(void)
         {"mark_process", mark_process, pointer_and_count, 2, "model.cu", 80, 4, 0, 1},
         {"write_end", write_end, two_pointers, 3, "model.cu", 86, 4, 0, 1},
         {"store_first", store_first, two_pointers, 3, "model.cu", 90, 4, 0, 1},
-        {"store_down", store_down, two_pointers, 3, "model.cu", 93, 4, 0, 1},
-        {"store_until", store_until, two_pointers, 2, "model.cu", 95, 4, 0, 1},
         {"store_there", store_there, two_pointers, 2, "model.cu", 97, 4, 0, 1},
         {"write_hosted", write_hosted, two_pointers, 2, "model.cu", 100, 4, 0, 1},
         {"write_by_hosted", write_by_hosted, two_pointers, 2, "model.cu", 110, 4, 0, 1},

@@ -2,8 +2,6 @@
  * rerun_kernels.c. */
 #include "plain_program.h"
 
-#include <cufence.h>
-
 static CUdeviceptr allocate(size_t bytes)
 {
     CUdeviceptr made;
@@ -51,29 +49,6 @@ STORY(shapes)
         void *arguments[] = {&in, i == 2 ? &large : &out, &(float){2}, &(int){COUNT}};
         CALL(cuLaunchKernel, function, i == 1 ? 16 : 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL);
     }
-}
-
-static CUfunction load_from(const char *name, const char *kernel)
-{
-    CUmodule loaded;
-    CUfunction function;
-    char code[1 << 16];
-    FILE *file = fopen(name, "rb");
-    if (!file || fread(code, 1, sizeof code, file) == 0)
-        exit(3);
-    fclose(file);
-    CALL(cuModuleLoadData, &loaded, code);
-    CALL(cuModuleGetFunction, &function, loaded, kernel);
-    return function;
-}
-
-/* Nobody has written the first half of what is read. */
-STORY(second_half_written)
-{
-    CUdeviceptr in, out = allocate(COUNT * 4);
-    CALL(cuMemAlloc_v2, &in, COUNT * 4);
-    CALL(cuMemsetD8_v2, in + COUNT * 2, 1, COUNT * 2);
-    launch("_Z5scalePKfPffi", (void *[]){&in, &out, &(float){2}, &(int){COUNT}});
 }
 
 /* The last 12 bytes before the end of the mapping are no buffer's. */
@@ -185,7 +160,16 @@ STORY(unloaded)
 /* Its kernel is in a fat binary, a file in the folder. */
 static CUfunction load_fat(void)
 {
-    return load_from("write_last.fatbin", "write_last");
+    CUmodule loaded;
+    CUfunction function;
+    char code[1 << 16];
+    FILE *file = fopen("write_last.fatbin", "rb");
+    if (!file || fread(code, 1, sizeof code, file) == 0)
+        exit(3);
+    fclose(file);
+    CALL(cuModuleLoadData, &loaded, code);
+    CALL(cuModuleGetFunction, &function, loaded, "write_last");
+    return function;
 }
 
 STORY(fat)

@@ -325,7 +325,7 @@ TEST(a_wrong_command_line_is_told)
         const char *arguments, *message;
     } cases[] = {
         {"", "cufence hunt: no program given"},
-        {"--modes end,ends -- true", "--modes: \"ends\" is not allowed; use some of: end start align strict deep"},
+        {"--modes end,ends -- true", "--modes: \"ends\" is not allowed; use some of: end start align strict"},
         {"--modes '' -- true", "--modes: \"\" is not allowed"},
         {"--modes end, -- true", "--modes: \"\" is not allowed"},
         {"--set uaf=maybe -- true", "cufence hunt: --set: uaf=maybe is not allowed; use off | adaptive | strict"},

@@ -185,46 +185,6 @@ TEST(test_buffer)
     expect_replay("--buffer 1=array.npy", 2, "points to no buffer");
 }
 
-TEST(test_no_guards)
-{
-    make_bundle(save_last, "");
-    expect_replay("--no-guards --under env", 0, "^cufence replay: the launch did not fault$");
-    expect_replay("--no-guards", 0, "bytes other than 0 were written 2 bytes past the end of buffer #2", "did not fault");
-}
-
-/* The tool is the parent of the process that launches, and keeps its standard input and output. */
-TEST(test_under)
-{
-    make_bundle(save_last, "");
-    SUCCEEDS("printf 'echo tool \"$2\" $#; exec \"$@\"\n' > tool");
-    expect_replay("--under 'sh tool'", 86, "^tool rerun 3$", "the launch failed: .*ILLEGAL_ADDRESS");
-    expect_replay("--set-arg 1=999 --under 'sh tool'", 0, "^tool rerun 3$");
-    SUCCEEDS("printf '[ \"$1\" = --args ]; echo debugger $?; exit 5\n' > cuda-gdb; chmod +x cuda-gdb; "
-             "sed -i '1i #!/bin/sh' cuda-gdb");
-    expect_replay("--under ./cuda-gdb", 5, "^debugger 0$", "cuda-gdb ended before the launch$");
-    expect_replay("--under true", 1, "true ended before the launch$");
-    expect_replay("--under 'true; false'", 2, "is not a command, .* need quotes in it");
-    expect_replay("--under /nowhere/tool", 127, "cannot run /nowhere/tool");
-    expect_replay("--under ' '", 2, "is not a command");
-}
-
-/* A debugger starts the process by itself or by a shell, and both leave it its socket. On the simulated device a fault is a
- * signal. */
-TEST(test_debugger)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* they do not work under a debugger */
-#endif
-    if (system("command -v gdb >/dev/null") != 0)
-        skip();
-    make_bundle(save_last, "");
-    expect_replay("--under \"gdb -nx -batch -ex 'handle SIGSEGV nostop noprint pass' -ex run\"", 86,
-                  "the launch failed: .*ILLEGAL_ADDRESS");
-    expect_replay("--under \"gdb -nx -batch -ex 'set startup-with-shell off' -ex 'handle SIGSEGV nostop pass' -ex run\"", 86,
-                  "the launch failed: .*ILLEGAL_ADDRESS");
-    expect_replay("--under 'gdb -nx -batch -ex run -ex bt'", 0, " write_last \\(", "the process ended in the launch$");
-}
-
 static void save_pinned(void)
 {
     start(saving(more_options));

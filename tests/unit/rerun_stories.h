@@ -109,20 +109,6 @@ static inline void rerun_exited(struct story *story)
     story->sites_again[0].lane_count = 0;
 }
 
-/* But its code says who it was. */
-static inline void rerun_emulated(struct story *story)
-{
-    rerun_exited(story);
-    for (uint32_t i = 0; i < 2; i++)
-        story->rerun.emulated[i] = (struct evidence_lane){.lane = 8 + i,
-                                                          .thread = {104 + i},
-                                                          .address = A_END + UINT64_C(4) * i,
-                                                          .certainty = CERTAIN_DERIVED,
-                                                          .is_replayed = 1};
-    story->rerun.emulated_count = 2;
-    story->rerun.emulated_block[0] = 7;
-}
-
 /* Three buffers, one of them unknown, and more ranges than are shown. */
 static inline void rerun_all_over(struct story *story)
 {
@@ -186,12 +172,10 @@ static inline void rerun_with_all(struct story *story)
         .term_count = 2,
         .wraps = {{{0x50, 24, "k.cu"}, ORIGIN_WRAPPED_SUM, -1, 2, -3, INT64_MIN, INT32_MIN, 0x7e0000000020}},
         .wrap_count = 1};
-    rerun_emulated(story);
+    rerun_exited(story);
     struct rerun_write *slack = add_write(story, NULL, 16, 1, &two, sizeof two);
     slack->is_before = slack->is_slack = 1;
     snprintf(story->rerun.note, sizeof story->rerun.note, "the GPU was full");
-    story->rerun.emulated[0].lane = 31;
-    memcpy(story->rerun.emulated_block, (uint32_t[]){4, 5, 6}, sizeof story->rerun.emulated_block);
     story->rerun.figures[0] = (struct figures){.address = 0xfedcba9876543210,
                                                .bytes = UINT64_C(3) << 30,
                                                .seen = 16 << 20,

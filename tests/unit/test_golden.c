@@ -88,7 +88,7 @@ TEST(faults)
         STORY(launched_twice), STORY(launched_from_two_places), STORY(launched_in_a_graph), STORY(launched_with_structs),
         STORY(exited_launched), STORY(exited_launched_traced), STORY(exited_launched_loaded), STORY(exited_launched_const),
         STORY(exited_launched_twice), STORY(rerun), STORY(rerun_given), STORY(rerun_for_nothing), STORY(rerun_second_launch),
-        STORY(rerun_exited), STORY(rerun_emulated), STORY(rerun_all_over), STORY(rerun_result_elsewhere_in_it),
+        STORY(rerun_exited), STORY(rerun_all_over), STORY(rerun_result_elsewhere_in_it),
         STORY(rerun_well), STORY(rerun_well_with_variables), STORY(not_rerun), STORY(rerun_with_all),
     };
     /* clang-format on */

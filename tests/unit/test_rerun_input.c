@@ -28,13 +28,11 @@ static const struct rerun_variable variables[] = {{"limit", arguments + 2, 8}, {
 static const struct rerun_input input = {.device = {1, 2},
                                          .arena_start = 0x10000,
                                          .arena_end = 0x20000,
-                                         .mode = RERUN_ZEROS,
+                                         .mode = RERUN_TRACED,
                                          .is_saved = 1,
                                          .is_compared = 1,
                                          .dump = "/tmp/x/core",
                                          .symbol = "_Z5storePfi",
-                                         .is_traced = 1,
-                                         .unwritten = 0x14b,
                                          .traced = {0x40, 0x7e0000000010, {1, 2, 3}, {4, 5, 6}},
                                          .image = arguments,
                                          .image_bytes = 5,
@@ -43,9 +41,7 @@ static const struct rerun_input input = {.device = {1, 2},
                                          .variables = variables,
                                          .variable_count = 2,
                                          .pinned = {{0x1000, 16}, {0x1010, 0x40}, {0x20000, 5}},
-                                         .pinned_count = 3,
-                                         .reserved = {{0x10000, 0x1000}, {0x11000, 0xf000}},
-                                         .reserved_count = 2};
+                                         .pinned_count = 3};
 
 /* Returns the input as bytes; free() them. */
 static uint8_t *written(const struct rerun_input *what, size_t *size)
@@ -96,7 +92,7 @@ TEST(a_damaged_one_is_refused)
         assert_int_equal(rerun_input_read(bytes, cut, &found, &held, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
     assert_int_equal(rerun_input_read(bytes, size, &found, &held, &problem), CUFENCE_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(problem.text, "of version 12"));
+    assert_non_null(strstr(problem.text, "of version 13"));
     free(bytes);
 }
 
@@ -157,18 +153,6 @@ TEST(unsound_pinned_memory_is_refused)
     assert_false(rerun_pinned_is_sound(bad.pinned, RERUN_PINNED + 1, 0x10000, 0x20000));
 }
 
-TEST(unsound_reserved_parts_are_refused)
-{
-    static const struct rerun_range cases[][2] = {
-        {{0xf000, 0x1000}}, {{0x1f000, 0x1001}}, {{0x10000, 0}}, {{0x12000, 16}, {0x1200f, 16}}, {{0x20001, UINT64_MAX}}};
-    struct rerun_input bad = input;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        memcpy(bad.reserved, cases[i], sizeof cases[i]);
-        bad.reserved_count = cases[i][1].address ? 2 : 1;
-        assert_int_equal(read_again(&bad), CUFENCE_ERROR_CORRUPT);
-    }
-}
-
 /* ---- the ranges of memory that the process is asked to describe ---- */
 
 TEST(ranges_arrive)
@@ -186,23 +170,28 @@ TEST(ranges_arrive)
     }
 }
 
-/* The list of the others, which may be longer, under their name. */
+/* One more, in front of the list as it was written. */
 TEST(too_many_ranges_are_refused)
 {
+    static const char list[] = "\"ranges\":[", more[] = "{\"address\":\"0x1\",\"bytes\":\"0x1\"},";
     struct rerun_input with = input;
-    for (size_t count = RERUN_RANGES; count <= RERUN_RANGES + 1; count++) {
-        size_t size;
-        with.reserved_count = count;
+    for (size_t count = RERUN_RANGES - 1; count <= RERUN_RANGES; count++) {
+        size_t size, added = sizeof more - 1;
+        with.range_count = count;
         for (size_t i = 0; i < count; i++)
-            with.reserved[i] = (struct rerun_range){0x10000 + i, 1};
+            with.ranges[i] = (struct rerun_range){ARENA + i, 1};
         uint8_t *bytes = written(&with, &size);
-        char *ranges = memmem(bytes, size, "\"ranges\"", 8), *reserved = memmem(bytes, size, "\"reserved\"", 10);
-        assert_true(ranges && reserved);
-        memcpy(reserved, "\"ranges\"  ", 10);
-        memcpy(ranges, "\"others\"", 8);
+        bytes = realloc(bytes, size + added);
+        assert_non_null(bytes);
+        uint8_t *first = memmem(bytes, size, list, sizeof list - 1);
+        assert_non_null(first);
+        first += sizeof list - 1;
+        memmove(first + added, first, (size_t)(bytes + size - first));
+        memcpy(first, more, added);
+        ((struct rerun_head *)bytes)->json_bytes += (uint32_t)added;
         record_free(&held);
-        assert_int_equal(rerun_input_read(bytes, size, &found, &held, &problem),
-                         count == RERUN_RANGES ? CUFENCE_OK : CUFENCE_ERROR_CORRUPT);
+        assert_int_equal(rerun_input_read(bytes, size + added, &found, &held, &problem),
+                         count < RERUN_RANGES ? CUFENCE_OK : CUFENCE_ERROR_CORRUPT);
         free(bytes);
     }
 }

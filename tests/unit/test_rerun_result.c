@@ -239,37 +239,6 @@ TEST(what_was_written_names_the_buffer_if_it_is_one)
     expect_address(&story, FAULT_UNDERRUN, 2, B_START - 2200000, 2200000);
 }
 
-TEST(an_emulated_warp_stands_in)
-{
-    struct story story;
-    rerun_emulated(&story);
-    assert_true(diagnose(&story).is_emulated && diagnose(&story).is_warp_of_rerun);
-    story.rerun.emulated[0].address = story.rerun.emulated[1].address = A_END + 4096; /* there nothing was */
-    assert_false(diagnose(&story).is_emulated);
-    assert_int_equal(diagnose(&story).address_certainty, CERTAIN_RERUN);
-    story.rerun.write_count = story.rerun.written_bytes = 0; /* what was written is not known */
-    struct diagnosis diagnosis = diagnose(&story);
-    assert_true(diagnosis.is_emulated);
-    assert_true(diagnosis.address == A_END + 4096);
-    assert_int_equal(diagnosis.address_certainty, CERTAIN_DERIVED);
-    assert_int_equal(diagnosis.owner_certainty, CERTAIN_DERIVED);
-    assert_int_equal(diagnosis.arguments.certainty, CERTAIN_RERUN);
-    story.rerun.outcome = RERUN_FAILED; /* nothing was launched */
-    diagnosis = diagnose(&story);
-    assert_true(diagnosis.is_emulated);
-    assert_true(diagnosis.arguments.certainty < CERTAIN_RERUN && diagnosis.origin.certainty < CERTAIN_RERUN);
-    assert_false(diagnosis.is_grid_of_rerun);
-    story.rerun.outcome = RERUN_NO_FAULT; /* the hardware says no */
-    assert_false(diagnose(&story).is_emulated);
-    rerun_emulated(&story); /* a warp in the dump is better */
-    fault_again(&story, A_END);
-    assert_false(diagnose(&story).is_emulated);
-    assert_int_equal(diagnose(&story).address_certainty, CERTAIN_RERUN);
-    rerun_emulated(&story);
-    story.sites_again[0].symbol = "another"; /* it faulted elsewhere */
-    assert_false(diagnose(&story).is_emulated);
-}
-
 /* It does not fault there, so it is not where the fault was. */
 TEST(what_was_written_into_slack_names_none)
 {

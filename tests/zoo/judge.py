@@ -26,8 +26,7 @@ CLASSES = {  # of a bug's kind: classes of what may be said about it; any other 
 }  # fmt: skip
 OURS = {  # kinds of cufence's findings
     "misaligned access": "misaligned", "exception": "exception", "double free": "free", "invalid free": "free", "leak": "leak", "first NaN": "NaN",
-    "first Inf": "NaN", "initcheck": "uninitialised", "racecheck": "race", "synccheck": "barrier",
-    "stream race": "streams", "write to poisoned memory": "region", "unexplained": "",
+    "first Inf": "NaN", "stream race": "streams", "write to poisoned memory": "region", "unexplained": "",
 }  # fmt: skip
 THEIRS = (  # heads of compute-sanitizer's reports
     (r"Invalid __\w+__ (?:read|write|atomic)", "access"), (r"Uninitialized __", "uninitialised"), (r".*Race reported|.*[Hh]azard", "race"),

@@ -1,7 +1,7 @@
 /*
  * Emulates a lane's path from the kernel's start to the faulting access. When a dump is taken, the registers that held the
  * address are often overwritten (`LDG R2, [R2]`), but the inputs are still known: the parameters, grid and block dimensions,
- * the block and thread index. Values are known or unknown; so are those of loads, unless the memory is at hand (search.h).
+ * the block and thread index. Values are known or unknown; so are those of loads, unless the memory is at hand.
  *
  * Supported: integer arithmetic with divisions, moves, shifts, logic, comparisons, constant loads, special registers, branches
  * and calls, from sm_70 to sm_120. Other instructions make their results unknown, and an unknown branch ends the emulation.

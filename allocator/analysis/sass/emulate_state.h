@@ -52,10 +52,6 @@ int machine_fetch(const struct machine *machine, uint64_t pc, struct sass_instru
 /* Executes the instruction at *pc, and advances it. */
 enum flow machine_step(struct machine *machine, uint64_t *pc);
 
-/* Goes on after a branch forwards whose way is not known, behind the code that only one of its ways passes, if that accesses no
- * memory: what it may write is then not known. Returns 0 if that cannot be done; the machine is then of no use. */
-int machine_skip(struct machine *machine, uint64_t *pc);
-
 /* Executes the instruction, which is no branch, whatever its guard. */
 void machine_run(struct machine *machine, struct sass_instruction instruction);
 

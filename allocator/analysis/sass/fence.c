@@ -133,10 +133,8 @@ static int is_plain_exit(struct sass_instruction instruction)
 static void count_exits(const struct code *code, struct fence *fence)
 {
     *fence = (struct fence){0};
-    for (uint64_t at = 0; at < code->size; at += SASS_INSTRUCTION_BYTES) {
-        fence->exits += sass_opcode(instruction_at(code, at)) == 0x14d; /* EXIT */
+    for (uint64_t at = 0; at < code->size; at += SASS_INSTRUCTION_BYTES)
         fence->fenced += is_plain_exit(instruction_at(code, at)) != 0;
-    }
 }
 
 /* Returns `like`, an EXIT or a BRA without offset, as a BRA with the predicate and the schedule of that; `distance`: bytes from

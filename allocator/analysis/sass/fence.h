@@ -21,8 +21,7 @@
 #define FENCE_HELD 64u                /* most accesses with a barrier behind them */
 
 struct fence {
-    unsigned exits;  /* in the section of the kernel's code, with those of functions that were put there */
-    unsigned fenced; /* those that now go through the barriers */
+    unsigned fenced; /* exits that now go through the barriers */
     int is_moved;    /* the code had no room for the barriers: it now lies at the end of the file, and is longer */
     unsigned held;   /* accesses with a barrier behind them: each has moved to a stub, which branches back */
 };

@@ -72,7 +72,6 @@ static const struct field of_bundle[] = {
     BUNDLE(LIST, variables, "variables", .flags = BEHIND | NOT_ZERO, .most = RERUN_VARIABLES, .record = &kept_rerun_variable,
            COUNT(struct bundle, variable_count)),
     BUNDLE(TRUE, has_outputs, "outputs"),
-    BUNDLE(NUMBER, filled, "filled", .flags = NOT_ZERO, .most = 0x1ff),
 };
 const struct record kept_bundle = RECORD(struct bundle, of_bundle);
 

@@ -53,7 +53,6 @@ struct bundle {
     size_t pinned_count;
     const struct rerun_variable *variables; /* of the module */
     size_t variable_count;
-    uint32_t filled;             /* fresh memory was filled with a byte (fill=): 0x100 and the byte; 0: it was not */
     struct record_memory memory; /* of one that was read, with the JSON: the kernel's name is in it */
 };
 

@@ -121,8 +121,6 @@ TABLE(cause, struct origin, CAUSE(BOOL, has_formula), CAUSE(HEX, address), CAUSE
 TABLE(write_record, struct rerun_write, FIELD(PART, struct rerun_write, buffer, NULL, .flags = BEHIND, .record = &number),
       WRITE(BOOL, is_before), WRITE(BOOL, is_slack), WRITE(NUMBER, distance), WRITE(HEX, address), WRITE(NUMBER, bytes),
       WRITE(BYTES, values, COUNT(struct rerun_write, value_bytes)));
-#define LANE(kind, member) FIELD(kind, struct evidence_lane, member, #member)
-TABLE(lane_record, struct evidence_lane, LANE(NUMBER, lane), LANE(TRIPLE, thread), LANE(INT, address));
 #define FIGURE(kind, member) FIELD(kind, struct figures, member, #member)
 TABLE(figures_record, struct figures, FIGURE(HEX, address), FIGURE(NUMBER, bytes), FIGURE(NUMBER, seen), FIGURE(BYTES, first));
 
@@ -158,10 +156,6 @@ static const struct field of_snapshot[] = {
     RERUN(HEX, rest_end, .flags = NOT_ZERO),
     RERUN(LIST, writes, .record = &write_record, COUNT(struct kept_snapshot, of.rerun.write_count)),
     RERUN(PART, cause, .record = &cause, WHEN(struct kept_snapshot, of.rerun.cause.is_known)),
-    OPEN("emulated", WHEN(struct kept_snapshot, of.rerun.emulated_count)),
-    KEPT(TRIPLE, of.rerun.emulated_block, "block"),
-    KEPT(LIST, of.rerun.emulated, "lanes", .record = &lane_record, COUNT(struct kept_snapshot, of.rerun.emulated_count)),
-    CLOSE,
     RERUN(LIST, figures, .flags = NOT_ZERO, .record = &figures_record, COUNT(struct kept_snapshot, of.rerun.figure_count)),
     CLOSE,
 };

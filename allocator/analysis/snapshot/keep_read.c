@@ -108,10 +108,6 @@ static void connect_rerun(struct kept_snapshot *kept, const json_t *figures)
     for (size_t i = 0; i < rerun->write_count; i++)
         if (rerun->writes[i].buffer)
             rerun->writes[i].buffer = buffer_of(memory, rerun->writes[i].buffer->id);
-    for (size_t i = 0; i < rerun->emulated_count; i++) {
-        rerun->emulated[i].certainty = CERTAIN_DERIVED;
-        rerun->emulated[i].is_replayed = 1;
-    }
     for (size_t i = 0; i < rerun->figure_count; i++) {
         const json_t *types = json_object_get(json_array_get(figures, i), "types");
         for (enum value_type type = 0; type < VALUE_GUESSED; type++)

@@ -51,7 +51,6 @@ struct diagnosis {
     enum fault_kind kind;
     const struct evidence *evidence;  /* borrowed */
     const struct evidence_site *site; /* that the report is about; NULL if there is none. See fault_site() for its valid part */
-    int is_emulated; /* the warp of `view` is in no dump: the kernel's code was followed with the memory as the fault left it */
     int is_bystander; /* every lane of the site's warp is known to be in bounds: another warp had faulted here and exited */
     int has_view;     /* `view` is the valid part of the site, or the site with the warp of the second launch */
     struct evidence_site view;

@@ -12,12 +12,6 @@ static void limit(enum certainty *certainty)
         *certainty = CERTAIN_RERUN;
 }
 
-static void derive(enum certainty *certainty)
-{
-    if (*certainty == CERTAIN_RERUN)
-        *certainty = CERTAIN_DERIVED;
-}
-
 /* Returns 1 if the exception is about an access to global memory, or may be. */
 static int is_about_memory(const struct evidence_site *site)
 {
@@ -194,36 +188,6 @@ static int is_written(const struct rerun_result *rerun, uint64_t address)
     return !is_any; /* nothing was seen, so nothing contradicts */
 }
 
-/* The warp that the kernel's code leads to. The dump has not seen it, so it is derived. */
-static int take_emulated(struct diagnosis *diagnosis, const struct rerun_result *rerun)
-{
-    struct evidence_site site = *fault_site(diagnosis);
-    size_t count = rerun->emulated_count;
-    const struct launch_entry *entry = rerun->launch ? rerun->launch->entry : NULL;
-    if (!count || (is_writing(&site) && !is_written(rerun, rerun->emulated[0].address)))
-        return 0;
-    site.is_warp_alive = 1;
-    site.lanes = (struct evidence_lane *)(uintptr_t)rerun->emulated; /* nothing changes them */
-    site.lane_count = count;
-    memcpy(site.block_index, rerun->emulated_block, sizeof site.block_index);
-    if (!site.has_grid && entry && !entry->graph) {
-        site.has_grid = 1;
-        memcpy(site.grid, entry->grid, sizeof site.grid);
-        memcpy(site.block, entry->block, sizeof site.block);
-    }
-    const struct evidence evidence = {.sites = &site, .site_count = 1};
-    if (!take_warp(diagnosis, &evidence, rerun))
-        return 0;
-    diagnosis->is_emulated = 1;
-    if (rerun->outcome == RERUN_FAILED) { /* nothing was launched */
-        derive(&diagnosis->origin.certainty);
-        derive(&diagnosis->arguments.certainty);
-        diagnosis->view.has_grid &= !diagnosis->is_grid_of_rerun;
-        diagnosis->is_grid_of_rerun = 0;
-    }
-    return 1;
-}
-
 static void take_buffer(struct rerun_write *write, const cufence_buffer *buffer)
 {
     write->buffer = buffer;
@@ -344,8 +308,6 @@ static void take_rerun(struct diagnosis *diagnosis, const struct rerun_result *r
             take_write(diagnosis, rerun);
         return;
     }
-    if (rerun->outcome != RERUN_NO_FAULT && take_emulated(diagnosis, rerun))
-        return;
     if (is_again && diagnosis->address_certainty == CERTAIN_NOT)
         take_write(diagnosis, rerun);
     take_thread(diagnosis, rerun);

@@ -38,10 +38,7 @@ struct rerun_result {
     size_t write_count;                /* in writes[] */
     uint64_t written_bytes;            /* in all, into slack too */
     uint64_t rest_start, rest_end;     /* those in guards that are not in writes[] lie in between; equal: there are none */
-    struct evidence_lane emulated[32]; /* of a warp whose accesses leave the memory, according to the kernel's code */
-    size_t emulated_count;
-    uint32_t emulated_block[3];
-    struct figures figures[16]; /* of what arguments point to, as the fault left it, up to the end of each buffer */
+    struct figures figures[16];        /* of what arguments point to, as the fault left it, up to the end of each buffer */
     size_t figure_count;
     struct origin cause; /* what the address that faulted is made of */
     char unset[160];     /* variables of the module that the kernel uses and whose values are not known, so that they began with
@@ -55,9 +52,8 @@ struct rerun_result {
  * is. Where it leaves the address unknown, has only one half of it, or has it from registers that may have changed, and the
  * second launch faulted at the same instruction in a warp whose address is known (that is sure), then address, owner, lanes and
  * missing parameters are those of that warp. If there is no such warp, the access writes, and all bytes written out of bounds
- * lie beside one buffer, that is the owner. What rests on the second launch is at most RERUN. Where its dump has no such warp,
- * the emulated one stands in, as DERIVED, unless what was written contradicts it. `evidence`, `rerun`, what they point to, and
- * `memory` must outlive *diagnosis.
+ * lie beside one buffer, that is the owner. What rests on the second launch is at most RERUN. `evidence`, `rerun`, what they
+ * point to, and `memory` must outlive *diagnosis.
  */
 void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_result *rerun, const struct fault_memory *memory,
                           struct diagnosis *diagnosis);

@@ -235,7 +235,6 @@ static void take_head(struct writing *writing)
     bundle->has_outputs = 1;
     bundle->layout = visit->function->has_layout ? visit->function->arguments : NULL;
     bundle->argument_count = visit->function->has_layout ? visit->function->argument_count : 0;
-    bundle->filled = writing->bundling->filled;
     struct rerun_launch *launch = &bundle->launches[bundle->launch_count++];
     *launch = (struct rerun_launch){.shape = visit->shape,
                                     .shared_bytes = visit->shared_bytes,
@@ -295,8 +294,7 @@ static void put_readme(struct writing *writing)
         "```\ncufence replay .                             # launch it again, and compare what it writes\n"
         "cufence replay . --times 20                  # does it write the same every time?\n"
         "cufence replay . --set-arg 1=999             # with another value of argument 1\n"
-        "cufence replay . --buffer 0=other.npy        # with other bytes in the buffer of argument 0\n"
-        "cufence replay . --under compute-sanitizer   # the same launch under a tool\n```\n\n"
+        "cufence replay . --buffer 0=other.npy        # with other bytes in the buffer of argument 0\n```\n\n"
         "Any GPU of compute capability %u.%u will do, on any machine with cufence. launch.json says where it was\n"
         "launched. kernel.cubin is the module as the driver was given it: a cubin, a fat binary or PTX.",
         VERSION_TEXT, bundle->symbol, bundle->device_name, bundle->compute / 10, bundle->compute % 10);

@@ -2,7 +2,6 @@
 
 #include "base/lock.h"
 #include "base/output.h"
-#include "base/tally.h"
 #include "base/list.h"
 #include "finding/finding.h"
 #include "lens/kernels/reach.ptx.h"
@@ -30,7 +29,6 @@ struct counted {
 
 static struct {
     uint64_t most; /* constant after the start, as is `filled` */
-    uint32_t filled;
     struct lock lock;
     struct counted kernels[KERNELS]; /* this and the rest under the lock, a leaf */
     size_t kernel_count;
@@ -45,7 +43,6 @@ const char *bundles_ptx(void)
 void bundles_open(const struct options *options)
 {
     bundles.most = options->save_replay;
-    bundles.filled = options->fill == FILL_OFF ? 0 : 0x100 | (uint32_t)options->fill;
     if (bundles.most)
         code_keep();
 }
@@ -84,7 +81,6 @@ static void refuse(const struct launch_function *function, const char *why)
     counted->count--;
     lock_release(&bundles.lock);
     finding_kernel_of(function->name, name, sizeof name);
-    tally_note(TALLY_UNSAVED);
     if (is_first)
         output_note("save_values: no bundle of %s for `cufence replay`: %s", name, why);
 }
@@ -296,7 +292,6 @@ void bundles_begin(const struct visit *visit, uint64_t most)
         return;
     }
     bundling->number = visit->number;
-    bundling->filled = bundles.filled;
     HOLD(&bundles.lock);
     bundling->next = bundles.begun;
     bundles.begun = bundling;

@@ -26,7 +26,6 @@ struct bundling {
     struct rerun_range pinned[RERUN_PINNED]; /* host memory that the arguments name, by address */
     size_t pinned_count;
     uint64_t pinned_bytes;
-    uint32_t filled; /* as in struct bundle */
 };
 
 struct bundling_area bundling_area(const struct bundling *bundling);

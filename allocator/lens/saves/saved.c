@@ -3,7 +3,6 @@
 #include "analysis/snapshot/bundle.h"
 #include "base/files.h"
 #include "base/output.h"
-#include "base/tally.h"
 #include "lens/values/declared.h"
 #include "lens/values/types.h"
 
@@ -16,7 +15,6 @@ static int has_failed;
 void saved_fail(const char *path)
 {
     output_note("save_values: cannot write %s: %s", path, strerror(errno));
-    tally_note(TALLY_UNSAVED);
     has_failed = 1;
 }
 

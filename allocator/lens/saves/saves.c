@@ -2,7 +2,6 @@
 
 #include "base/files.h"
 #include "base/output.h"
-#include "base/tally.h"
 #include "bundles.h"
 #include "lens/values/names.h"
 #include "lens/values/types.h"
@@ -99,7 +98,6 @@ static int wants(const struct visit *visit)
 {
     if (!take_room(size_of_buffers(visit))) {
         __atomic_add_fetch(&saves.refused, 1, __ATOMIC_RELAXED);
-        tally_note(TALLY_UNSAVED);
         return 0;
     }
     bundles_begin(visit, saves.most - __atomic_load_n(&saves.taken, __ATOMIC_RELAXED));
@@ -229,7 +227,6 @@ static void finished(const struct visit *visit, uint8_t *results, size_t bytes, 
             save(visit, results, saved);
         free(saved);
     } else if (!saved_has_failed() && visit->result == CUDA_SUCCESS) {
-        tally_note(TALLY_UNSAVED);
         output_note("save_values: launch %" PRIu64 " could not be saved: %s", visit->number,
                     how == VISIT_NO_ROOM ? "there is no pinned memory left" : "a kernel has faulted, or the program ended");
     }

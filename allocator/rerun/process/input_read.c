@@ -4,20 +4,6 @@
 #include "base/reader.h"
 #include "record/record.h"
 
-/* Within the address space, in order and apart from each other. */
-static int has_sound_reserved(const struct rerun_input *input)
-{
-    uint64_t end = input->arena_start;
-    for (size_t i = 0; i < input->reserved_count; i++) {
-        const struct rerun_range *part = &input->reserved[i];
-        if (!part->bytes || part->address < end || part->address > input->arena_end ||
-            part->bytes > input->arena_end - part->address)
-            return 0;
-        end = part->address + part->bytes;
-    }
-    return 1;
-}
-
 static int has_sound_move(const struct rerun_input *input)
 {
     return !input->moved_bytes ||
@@ -40,8 +26,7 @@ cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_inp
     memory->json = json_loadb((const char *)json.at, reader_left(&json), 0, &ignored);
     cufence_status status = record_from_json(&rerun_input_record, memory->json, input, memory, problem);
     input->image = reader.at;
-    if (status == CUFENCE_OK && input->launch_count && input->arena_start < input->arena_end && has_sound_reserved(input) &&
-        has_sound_move(input) &&
+    if (status == CUFENCE_OK && input->launch_count && input->arena_start < input->arena_end && has_sound_move(input) &&
         rerun_pinned_is_sound(input->pinned, input->pinned_count, input->arena_start, input->arena_end) && input->image_bytes &&
         reader_left(&reader) == input->image_bytes)
         return CUFENCE_OK;

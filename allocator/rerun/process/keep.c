@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define UNWRITTEN 16 /* bytes: a shorter run may be the program's */
 #define AT_ONCE ((uint64_t)8 << 20)
 
 int keep_put(int fd, uint64_t offset, const uint8_t *bytes, size_t size)
@@ -52,34 +51,11 @@ static cufence_status put_zeros(uint64_t from, uint64_t end)
     return from < end ? driver_check(driver->cuMemsetD8Async(from, 0, end - from, NULL), "cuMemsetD8Async") : CUFENCE_OK;
 }
 
-static cufence_status put_part(const struct kept *kept, uint64_t from, uint64_t end)
-{
-    if (from == end)
-        return CUFENCE_OK;
-    return driver_check(driver->cuMemcpyHtoD(kept->data + from, kept->content + from, end - from), "cuMemcpyHtoD");
-}
-
-/* All but the runs of the byte. */
-static cufence_status put_written(const struct kept *kept, uint8_t byte)
-{
-    cufence_status status = CUFENCE_OK;
-    uint64_t from = 0; /* what is not copied yet */
-    for (uint64_t at = 0, end = 0; at < kept->bytes && status == CUFENCE_OK; at = end + 1) {
-        for (end = at; end < kept->bytes && kept->content[end] == byte;)
-            end++;
-        if (end - at < UNWRITTEN)
-            continue;
-        status = put_part(kept, from, at);
-        from = end;
-    }
-    return status == CUFENCE_OK ? put_part(kept, from, kept->bytes) : status;
-}
-
-cufence_status keep_read(const struct kept *kept, uint64_t base, uint64_t bytes, uint32_t unwritten)
+cufence_status keep_read(const struct kept *kept, uint64_t base, uint64_t bytes)
 {
     if (!kept->bytes)
         return put_zeros(base, base + bytes);
     cufence_status status = put_zeros(base, kept->data);
-    status = status ?: (unwritten ? put_written(kept, (uint8_t)unwritten) : put_part(kept, 0, kept->bytes));
+    status = status ?: driver_check(driver->cuMemcpyHtoD(kept->data, kept->content, kept->bytes), "cuMemcpyHtoD");
     return status == CUFENCE_OK ? put_zeros(kept->data + kept->bytes, base + bytes) : status;
 }

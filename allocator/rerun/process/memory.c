@@ -28,7 +28,6 @@ struct piece {
 
 static struct {
     int socket, device, is_saved;
-    uint32_t unwritten; /* of the input */
     uint64_t start, end;
     struct piece pieces[MOST_PIECES]; /* by address */
     size_t count;
@@ -36,7 +35,6 @@ static struct {
     size_t refused_count;
     uint64_t searched; /* bytes */
     int has_noted_host, has_noted_pattern, has_noted_far;
-    int is_zero; /* the pages in the guards */
     struct {
         uint64_t from, to, bytes; /* bytes 0: there is none */
     } moved;
@@ -71,19 +69,13 @@ cufence_status memory_open(int socket, int device, const struct rerun_input *inp
     memory.socket = socket;
     memory.device = device;
     memory.is_saved = input->is_saved != 0;
-    memory.unwritten = input->unwritten;
     memory.start = input->arena_start;
     memory.end = input->arena_end;
     memory.found = malloc(PAGE);
     if (!memory.found)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-    memory.is_zero = input->mode == RERUN_ZEROS;
-    cufence_status status = patterns_open(socket, memory.is_zero);
-    if (status == CUFENCE_OK && !input->reserved_count)
-        return reserve(memory.start, memory.end - memory.start);
-    for (size_t i = 0; i < input->reserved_count && status == CUFENCE_OK; i++)
-        status = reserve(input->reserved[i].address, input->reserved[i].bytes);
-    return status;
+    cufence_status status = patterns_open(socket);
+    return status == CUFENCE_OK ? reserve(memory.start, memory.end - memory.start) : status;
 }
 
 /* ---- mappings ---- */
@@ -153,7 +145,7 @@ static cufence_status show_original(struct piece *piece, CUmemGenericAllocationH
 static cufence_status refresh(const struct piece *piece)
 {
     if (piece->kept.is_kept)
-        return keep_read(&piece->kept, piece->base, piece->bytes, memory.unwritten);
+        return keep_read(&piece->kept, piece->base, piece->bytes);
     return driver_check(driver->cuMemcpyDtoD(piece->base, piece->seen, piece->bytes), "cuMemcpyDtoD");
 }
 
@@ -263,11 +255,7 @@ static cufence_status search_piece(struct piece *piece)
 {
     uint64_t base = piece->base, left = piece->bytes < SCAN_EACH ? piece->bytes : SCAN_EACH;
     cufence_status status = CUFENCE_OK;
-    piece->is_searched = 1;                        /* the piece may move while it is searched */
-    if (memory.unwritten && piece->kept.is_kept) { /* a tool would see the memory read */
-        uint64_t size = piece->kept.bytes < SCAN_EACH ? piece->kept.bytes : SCAN_EACH;
-        return size ? search(piece->kept.content + (piece->kept.bytes - size), size) : CUFENCE_OK;
-    }
+    piece->is_searched = 1; /* the piece may move while it is searched */
     /* A buffer ends where its mapping does, so a small one lies in the last bytes. */
     for (uint64_t at = base + piece->bytes - left; left && status == CUFENCE_OK && memory.searched < SCAN_ALL;) {
         uint64_t bytes = left < PAGE ? left : PAGE;
@@ -431,7 +419,7 @@ cufence_status memory_put_patterns(void)
         status = put_page(&piece->before, piece->base - PAGE) ?: put_page(&piece->behind, piece->base + piece->bytes);
         status = status ?: put_slack(piece);
     }
-    if (!memory.is_zero && !patterns_has_far())
+    if (!patterns_has_far())
         fill_far();
     return status == CUFENCE_OK ? patterns_write_far() : status;
 }

@@ -16,8 +16,7 @@
 
 /* ---- memory.c: the device's ---- */
 
-/* Reserves cufence's address space, or the parts that the input names. Call it before a context is created. Errors:
- * OUT_OF_ADDRESS_SPACE, DRIVER. */
+/* Reserves cufence's address space. Call it before a context is created. Errors: OUT_OF_ADDRESS_SPACE, DRIVER. */
 cufence_status memory_open(int socket, int device, const struct rerun_input *input);
 
 /* Maps everything that `size` bytes of arguments reach, and what that reaches; writes its bytes into files if the input is to
@@ -40,7 +39,7 @@ cufence_status memory_refresh(void);
 /* Hands over what each mapping holds now, with MESSAGE_RESULT. Errors: SYSTEM. */
 cufence_status memory_tell_results(void);
 
-/* Maps a page full of a pattern, of zeros in the mode RERUN_ZEROS, into the guard at each end of the mappings, and writes the
+/* Maps a page full of a pattern into the guard at each end of the mappings, and writes the
  * pattern into the slack of the copies; or removes these pages. The slack is what it was after memory_refresh(). Errors:
  * DRIVER.
  */
@@ -87,16 +86,15 @@ void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes);
  * or the content is not part of the mapping), SYSTEM. */
 cufence_status keep_open(int fd, const struct rerun_message *message, struct kept *kept);
 
-/* Gives the mapping of `bytes` at `base` that content. unwritten: as in struct rerun_input; runs of at least 16 such bytes are
- * left as they are. Errors: DRIVER. */
-cufence_status keep_read(const struct kept *kept, uint64_t base, uint64_t bytes, uint32_t unwritten);
+/* Gives the mapping of `bytes` at `base` that content. Errors: DRIVER. */
+cufence_status keep_read(const struct kept *kept, uint64_t base, uint64_t bytes);
 
-/* ---- patterns.c: bytes that programs seldom write, or zeros, and what a launch has left of them ---- */
+/* ---- patterns.c: bytes that programs seldom write, and what a launch has left of them ---- */
 
 #define PATTERN_PAGE ((uint64_t)2 << 20) /* of a pattern; no more is written or compared at once */
 
-/* is_zero: zeros instead. What has changed is sent over the socket. Errors: OUT_OF_MEMORY. */
-cufence_status patterns_open(int socket, int is_zero);
+/* What has changed is sent over the socket. Errors: OUT_OF_MEMORY. */
+cufence_status patterns_open(int socket);
 
 /* Writes the pattern to at most PATTERN_PAGE bytes. Errors: DRIVER. */
 cufence_status patterns_write(uint64_t address, uint64_t bytes);
@@ -120,10 +118,6 @@ cufence_status patterns_remove_far(void);
  * last bytes, and at 64 MiB in all. Call it before the first launch. */
 void figures_tell(int socket, const struct rerun_input *input);
 
-/* Follows the threads of a launch through the kernel's code (analysis/sass/search.h), where a dump of a second fault would not
- * have the thread. Sends a MESSAGE_LANE for each thread of the first warp that is found, else a MESSAGE_LOST. The memory must
- * be as the fault left it; what is not mapped yet is asked for. Returns the number of lanes. */
-size_t follow_launch(int socket, const struct rerun_input *input, const struct rerun_launch *launch, uint64_t limit_ms);
-
-/* Follows input->traced, a thread of the launch, and sends a MESSAGE_CAUSE if it is known what its address is made of. */
-void follow_traced(int socket, const struct rerun_input *input, const struct rerun_launch *launch);
+/* Follows input->traced, a thread of the first launch, and sends a MESSAGE_CAUSE if it is known what its address is made of.
+ * The memory must be as the fault left it; what is not mapped yet is asked for. */
+void trace_thread(int socket, const struct rerun_input *input);

@@ -26,15 +26,14 @@ static void make_pattern(void)
     }
 }
 
-cufence_status patterns_open(int socket, int is_zero)
+cufence_status patterns_open(int socket)
 {
     patterns.socket = socket;
-    patterns.pattern = calloc(1, PAGE);
+    patterns.pattern = malloc(PAGE);
     patterns.found = malloc(PAGE);
     if (!patterns.pattern || !patterns.found)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-    if (!is_zero)
-        make_pattern();
+    make_pattern();
     return CUFENCE_OK;
 }
 

@@ -16,14 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FOLLOW_SHARE 3 /* emulation gets this part of the time, */
-#define FOLLOWED 8u    /* for this many launches */
-
 enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_FAULTED = 2 };
 
 static struct {
     int socket, device;
-    uint64_t limit_ms; /* for all of it; 0: none */
     struct rerun_input input;
     struct record_memory memory; /* of the input */
     CUmodule module;
@@ -49,8 +45,8 @@ static void *watch(void *unused)
     return NULL;
 }
 
-/* Ends this process with the one at the other end of the socket, also while a launch or a call of the driver hangs. The kernel
- * does that for a process that the program has started itself, but not under a tool. */
+/* Ends this process with the one at the other end of the socket, also while a launch or a call of the driver hangs, and where
+ * the kernel does not send the signal that spawn.c asks for. */
 static cufence_status watch_socket(void)
 {
     pthread_t thread;
@@ -68,7 +64,6 @@ static cufence_status receive_input(void)
     int fd = -1;
     if (!rerun_receive(self.socket, &message, &fd) || message.type != MESSAGE_INPUT || fd < 0 || fstat(fd, &file) != 0)
         return error_set(CUFENCE_ERROR_CORRUPT, "no input came over the socket");
-    self.limit_ms = message.number;
     if (message.number)
         alarm(message.number / 1000 + 2); /* if the process that faulted ends, nobody else does it */
     const void *bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -230,19 +225,6 @@ static cufence_status look_for_fault(size_t wrote)
     return status;
 }
 
-/* Emulates the launches until one leaves the memory. */
-static void follow(void)
-{
-    const struct rerun_input *input = &self.input;
-    size_t count = input->launch_count < FOLLOWED ? input->launch_count : FOLLOWED;
-    uint64_t share = self.limit_ms / FOLLOW_SHARE / count;
-    for (size_t i = 0; i < count; i++) {
-        tell_launch(i, 0);
-        if (follow_launch(self.socket, input, &self.input.launches[i], share))
-            return;
-    }
-}
-
 /* Everything up to the context: addresses are reserved before a library or the driver may take them. */
 static cufence_status set_up(void)
 {
@@ -279,7 +261,7 @@ static cufence_status play(void)
         figures_tell(self.socket, input);
     if (status == CUFENCE_OK && input->mode != RERUN_BARE)
         status = look_for_writes(&wrote);
-    if (status == CUFENCE_OK && input->mode != RERUN_ZEROS)
+    if (status == CUFENCE_OK)
         status = look_for_fault(wrote);
     if (status == CUFENCE_OK && input->is_compared)
         status = memory_tell_results();
@@ -287,31 +269,24 @@ static cufence_status play(void)
 }
 
 /* What is read is mapped as it is needed. */
-static cufence_status emulate(void)
+static cufence_status trace(void)
 {
-    if (self.input.is_traced) {
-        follow_traced(self.socket, &self.input, &self.input.launches[0]);
-        return CUFENCE_OK;
-    }
-    figures_tell(self.socket, &self.input);
-    follow();
+    trace_thread(self.socket, &self.input);
     return CUFENCE_OK;
 }
 
-int rerun_play(int socket)
+int rerun_play(void)
 {
     struct sigaction action = {.sa_handler = leave_after_dump};
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL); /* it was started by a thread that blocks all signals */
-    self.socket = socket;
+    self.socket = STDIN_FILENO;
     sigaction(SIGABRT, &action, NULL);
-    cufence_status status = set_up() ?: (self.input.mode == RERUN_FOLLOWED ? emulate() : play());
+    cufence_status status = set_up() ?: (self.input.mode == RERUN_TRACED ? trace() : play());
     struct rerun_message message = {.type = status == CUFENCE_OK ? MESSAGE_DONE : MESSAGE_FAILED,
                                     .number = (uint32_t)self.is_refused};
     snprintf(message.text, sizeof message.text, "%s", status == CUFENCE_OK ? "" : error_detail());
-    if (rerun_send(socket, &message, -1) != 0)
-        fprintf(stderr, "cufence rerun: no process at the other end: %s\n",
-                message.text);                                 /* under a tool, which may have closed it */
+    rerun_send(self.socket, &message, -1);
     _exit(status == CUFENCE_OK ? STATUS_DONE : STATUS_FAILED); /* without the driver's exit handlers: nothing is left to save */
 }
