@@ -29,6 +29,8 @@ static const struct {
     {GONE_OPTION, "trace_filter", COMPARE},
     {GONE_OPTION, "trace_every", COMPARE},
     {GONE_COMMAND, "diff", COMPARE},
+    {GONE_OPTION, "estimate",
+     "run it guarded: cufence_get_stats() and cufence.stats() say what it takes; the page on memory has the formula"},
     {GONE_OPTION, "nan_every", "write every=N"},
     {GONE_OPTION, "values_out", "write values=LAUNCHES=FILE"},
     {GONE_OPTION, "inf", "write nan=report+inf"},

@@ -135,8 +135,6 @@ static const struct option_row internal[] = {
            .help = "check freed buffers in one launch after this many frees on a stream; 1: each at its free"),
     OPTION("max_overhead", NUMBER, "1..100", "5", IN(max_overhead), RANGE(1, 100),
            .help = "small=auto: pack once the pages of small buffers take this many per cent of a device's memory"),
-    OPTION("estimate", SWITCH, "on | off", "off", IN(estimate),
-           .help = "guard nothing; print at exit what the program would take guarded (cufence run --estimate)"),
     OPTION("uninit", PATH, "a file name up to 255 bytes, with %p %r %h %%", "", TEXT_IN(uninit),
            .help = "file for a line for each launch, with hashes of its buffers before and after, for cufence hunt --uninit"),
     OPTION("color", CHOICE, "auto | on | off", "auto", IN(color),

@@ -65,7 +65,6 @@ struct options {
     uint64_t max_overhead;   /* 1..100, default 5: small=auto packs once small buffers' own pages take so much of a device */
     int fallback;            /* on (default) | off: where no page is left, the driver allocates, unguarded */
     unsigned live;           /* LIVE_: print the use of memory at SIGUSR1, at exit; what is live at exit is a finding */
-    int estimate;            /* on | off (default): guard nothing, print at exit what guarding would take */
     enum option_color color; /* auto (default): on a terminal, unless NO_COLOR is set | on | off: reports on stderr */
     enum option_say say;     /* normal (default) | quiet: no summary line at exit | verbose: print the setup, and statistics at
                                 exit, to stderr */

@@ -25,8 +25,7 @@ enum tally_letter {
     TALLY_UNSAVED = 'v',   /* a launch that save_values= chooses was not saved, or not for `cufence replay` */
     TALLY_SAID = 's',      /* the process has said at its end what was guarded */
     /* of the command */
-    TALLY_ESTIMATE = 'e', /* nothing is meant to be guarded */
-    TALLY_TORCH = 't',    /* a process that has not loaded PyTorch says nothing */
+    TALLY_TORCH = 't', /* a process that has not loaded PyTorch says nothing */
 };
 
 /* How many processes have written each letter. */

@@ -352,7 +352,6 @@ CASES = [
                 2000,
             ),
             ("skip", {"skip": "lib:small_ones*;lib:libcudart*"}, [r"not guarded: 133,3\d\d buffers that skip names"], 0),
-            ("estimate", {"estimate": "on"}, [r"small=map +195\.\d GiB .* no\n", r"small=pack .* yes\n"], 0),
         )
     ),
     _program(

@@ -84,8 +84,7 @@ static void say_no_memory(const struct heap_request *wanted)
     driver->cuMemGetInfo(&free_bytes, &all_bytes);
     output_say("cufence: device %d has no room left for whole pages of 2 MiB: %llu live buffers ask for %llu bytes and map "
                "%llu, %zu of %zu bytes are free. From now on buffers that do not fit are left to the driver, unguarded (this "
-               "one: %zu bytes), and counted at exit; fallback=off fails instead. skip=, sample= and max_guarded= choose "
-               "what is guarded; `cufence run --estimate` says what fits\n",
+               "one: %zu bytes), and counted at exit; fallback=off fails instead. skip= chooses what is guarded\n",
                wanted->device, (unsigned long long)stats.live_buffers, (unsigned long long)stats.live_bytes,
                (unsigned long long)stats.mapped_bytes, free_bytes, all_bytes, wanted->size);
 }
