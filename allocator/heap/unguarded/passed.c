@@ -24,10 +24,7 @@ const char *passed_word(enum passed_reason why)
         [PASSED_NO_MEMORY] = "for whose pages of 2 MiB there was no room (fallback=on)",
         [PASSED_NO_SPACE] = "for whose pages there was no address space (fallback=on)",
         [PASSED_SMALL] = "smaller than skip=smaller",
-        [PASSED_SAMPLE] = "that sample left out",
-        [PASSED_LIMIT] = "beyond max_guarded",
         [PASSED_SKIPPED] = "that skip names",
-        [PASSED_NOT_NAMED] = "that only does not name",
         [PASSED_GRAPH] = "of graphs, beyond a quarter of the device",
         [PASSED_EXPORTED] = "that other processes may open (NCCL, NVSHMEM, ipc=driver)",
     };
