@@ -345,7 +345,7 @@ TEST(the_table_is_printed_with_every_default)
         line = end + 1;
     }
     assert_int_equal(*line, '\0');
-    assert_true(count <= 36); /* who adds one finds another to merge it with */
+    assert_true(count <= 32); /* who adds one finds another to merge it with */
     free(text);
 
     size_t lines = 0;
