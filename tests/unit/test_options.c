@@ -356,7 +356,7 @@ TEST(the_table_is_printed_with_every_default)
     assert_null(strstr(text, "\nguard "));
     for (line = text; (line = strchr(line, '\n')) != NULL; line++)
         lines++;
-    assert_int_equal(lines, 1 + 12);
+    assert_int_equal(lines, 1 + 11);
     free(text);
 }
 
