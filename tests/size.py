@@ -24,10 +24,10 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 # what: (limit, ceiling)
 LIMITS = {
     "allocator": (66000, 94135),
-    "allocator/lens": (9500, 8441),
+    "allocator/lens": (8441, 8441),
     "allocator/sim": (10000, 10015),
     "tests": (55000, 73750),
-    "options": (36, 32),
+    "options": (32, 32),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),
 }
