@@ -39,7 +39,7 @@ CIRCLES = {
     "cli/outputs.c report.c": "a report opens its outputs, and a face of the report is one of them",
     "contexts/contexts.c streams.c": "streams end with their context, and each belongs to one",
     "lens/saves/bundle_files.c bundles.c": "what is kept of a launch, and its files",
-    "preload/bounds.c captures.c contexts.c coredumps.c events.c frees.c launches.c maps.c memops.c memory.c nodes.c peers.c "
+    "preload/bounds.c captures.c contexts.c coredumps.c events.c frees.c launches.c maps.c memops.c memory.c nodes.c peers.c pointers.c pools.c "
     "start.c table.c textures.c watch.c":
         "the table names each hook, and each hook calls the driver by way of the table",
     "stacks/cfi.c cfi_entry.c": "rules are read for an architecture, which the unwinder knows",
