@@ -21,7 +21,7 @@ GROUPS = {  # the heading above each of these options
     "streams": "What else is found",
     "wait_ms": "How a fault is explained",
     "peers": "Several devices, several processes",
-    "only": "Which buffers are guarded",
+    "skip": "Which buffers are guarded",
     "live": "Use of memory",
     "say": "Where reports go",
     "keep": "What is kept for later",

@@ -214,9 +214,9 @@ cufence_status cufence_check_options(const char *options);
  * Allocates `size` bytes on `device` (a driver ordinal; uses its primary context) or, with device = -1, in the calling thread's
  * current context. The memory may be used on `stream` at once. The caller must order other streams behind `stream`, and name
  * those that may still use the buffer at its free with cufence_record_stream(). size = 0 gives NULL. The content is undefined.
- * *pointer is unchanged on failure. Allowed while `stream` is capturing. What the options leave out (sample, skip,
- * ...), and with fallback=on what has no room in whole pages, comes from the driver's own allocator, unguarded. Errors:
- * INVALID_ARGUMENT, NOT_INITIALIZED, OVERFLOW, OUT_OF_MEMORY, OUT_OF_ADDRESS_SPACE, DRIVER, FAULTED.
+ * *pointer is unchanged on failure. Allowed while `stream` is capturing. What skip= leaves out, and with fallback=on what has
+ * no room in whole pages, comes from the driver's own allocator, unguarded. Errors: INVALID_ARGUMENT, NOT_INITIALIZED,
+ * OVERFLOW, OUT_OF_MEMORY, OUT_OF_ADDRESS_SPACE, DRIVER, FAULTED.
  */
 cufence_status cufence_malloc(void **pointer, size_t size, int device, cufence_stream stream);
 

@@ -23,11 +23,11 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 93062),
-    "allocator/lens": (9500, 9500),
+    "allocator": (66000, 92152),
+    "allocator/lens": (8441, 8441),
     "allocator/sim": (10000, 10015),
     "tests": (55000, 72548),
-    "options": (35, 35),
+    "options": (32, 32),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),
 }

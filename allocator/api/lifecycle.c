@@ -383,8 +383,6 @@ static cufence_status start(const char *options)
     options_default(&process.options);
     cufence_status status = options_parse(&process.options, env_get("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS")
                                 ?: options_parse(&process.options, options, "cufence_init");
-    if (status == CUFENCE_OK && process.options.estimate)
-        status = error_set(CUFENCE_ERROR_UNSUPPORTED, "estimate=on guards nothing: it is for `cufence run --estimate`");
     int hides = status == CUFENCE_OK && process.options.explain != EXPLAIN_OFF;
     if (hides)
         program_dump_hide();

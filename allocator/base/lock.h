@@ -47,10 +47,9 @@ enum lock_rank {
     RANK_WAKE,        /* wakes the background thread */
     RANK_CODE, /* one's own: the code of all modules; held while the driver is asked for a kernel's module, and while it is read
                 */
-    RANK_ESTIMATE, /* what an estimate follows; held while it is printed */
-    RANK_FRAMES,   /* the session of libdw that is kept; held while it names frames */
-    RANK_DRIVER,   /* one's own: the driver's library is loaded; held across that */
-    RANK_LEAF      /* every lock under which no other is taken */
+    RANK_FRAMES, /* the session of libdw that is kept; held while it names frames */
+    RANK_DRIVER, /* one's own: the driver's library is loaded; held across that */
+    RANK_LEAF    /* every lock under which no other is taken */
 };
 
 struct lock {

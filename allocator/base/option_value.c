@@ -170,10 +170,7 @@ static int parse_number(struct span value, uint64_t *number)
 static int set_number(const struct option_row *row, struct span value, void *field)
 {
     uint64_t number = 0;
-    int is_sample = row->type == OPTION_SAMPLE && value.length > 2 && !memcmp(value.start, "1/", 2);
-    int is_number = row->type == OPTION_NUMBER ? parse_number(value, &number)
-                    : is_sample                ? parse_number((struct span){value.start + 2, value.length - 2}, &number)
-                                               : row->type != OPTION_SAMPLE && parse_bytes(value, &number);
+    int is_number = row->type == OPTION_NUMBER ? parse_number(value, &number) : parse_bytes(value, &number);
     if (!is_number || number < row->minimum || number > row->maximum || (row->type == OPTION_ALIGN && (number & (number - 1))))
         return 0;
     memcpy(field, &number, sizeof number);
@@ -200,7 +197,6 @@ int option_set_field(const struct option_row *row, const char *value, size_t len
         if (is_text(span, "auto"))
             return memcpy(field, &(uint64_t){OPTION_ALIGN_AUTO}, sizeof(uint64_t)) != NULL;
         break;
-    case OPTION_SAMPLE:
     case OPTION_BYTES:
     case OPTION_NUMBER:
         break;

@@ -56,16 +56,12 @@ struct options {
     uint64_t witness_ms;         /* 100..600000, default 10000: the most that a report waits for that */
     enum option_peers peers; /* auto (default): map buffers for peers that the program gives access to | on: all | off: none */
     enum option_ipc ipc;     /* refuse (default) | driver: under the preload library, memory of cuMemAlloc can be exported */
-    char only[256];          /* rules.h: guard only these; "" (default): all */
     char skip[256];          /* rules.h: do not guard these */
-    uint64_t sample;         /* guard one allocation in this many, 1 (default)..1000000; written 1/N */
     uint64_t min_size;       /* bytes of the smallest buffer to guard, default 0: skip=smaller:BYTES */
-    uint64_t max_guarded;    /* bytes that live guarded buffers may map per device, default 0 = no limit */
     enum option_small small; /* auto (default) | map | pack: small buffers share pages */
     uint64_t max_overhead;   /* 1..100, default 5: small=auto packs once small buffers' own pages take so much of a device */
     int fallback;            /* on (default) | off: where no page is left, the driver allocates, unguarded */
     unsigned live;           /* LIVE_: print the use of memory at SIGUSR1, at exit; what is live at exit is a finding */
-    int estimate;            /* on | off (default): guard nothing, print at exit what guarding would take */
     enum option_color color; /* auto (default): on a terminal, unless NO_COLOR is set | on | off: reports on stderr */
     enum option_say say;     /* normal (default) | quiet: no summary line at exit | verbose: print the setup, and statistics at
                                 exit, to stderr */
@@ -93,7 +89,6 @@ enum option_type {
     OPTION_FILL,       /* uint64_t: "off" = FILL_OFF, "nan" = 0xff, or a byte as 0x and two hexadecimal digits */
     OPTION_SWITCH,     /* int: on = 1, off = 0 */
     OPTION_RULES,      /* char[]: rules.h */
-    OPTION_SAMPLE,     /* uint64_t N: "1/" and digits */
     OPTION_PATH,       /* char[]: a file name for options_expand_path() */
     OPTION_FILTER,     /* char[]: launches, as filter.h says */
     OPTION_TEXT,       /* char[]: checked by whoever reads it */

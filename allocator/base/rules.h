@@ -1,5 +1,5 @@
 /*
- * Rules that name allocations: the value of only= and skip=, "KIND:GLOB;KIND:GLOB".
+ * Rules that name allocations: the value of skip=, "KIND:GLOB;KIND:GLOB".
  *
  *   label:GLOB   the innermost label at the allocation
  *   func:GLOB    a function in its call stack, Python's or native

@@ -189,9 +189,8 @@ static const char *reason(const struct tally *tally)
 int tally_sentence(const struct tally *tally, char *text, size_t size)
 {
     unsigned used = tally->counts[TALLY_CONTEXT], said = tally->counts[TALLY_SAID];
-    const char *nothing = tally->counts[TALLY_ESTIMATE] ? "nothing to estimate" : "NOTHING WAS GUARDED";
     if (!used)
-        snprintf(text, size, "%s: %s", nothing, reason(tally));
+        snprintf(text, size, "NOTHING WAS GUARDED: %s", reason(tally));
     else if (said < used)
         snprintf(
             text, size,

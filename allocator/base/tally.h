@@ -24,8 +24,7 @@ enum tally_letter {
     TALLY_GUARDED = 'g',   /* the first allocation was guarded */
     TALLY_SAID = 's',      /* the process has said at its end what was guarded */
     /* of the command */
-    TALLY_ESTIMATE = 'e', /* nothing is meant to be guarded */
-    TALLY_TORCH = 't',    /* a process that has not loaded PyTorch says nothing */
+    TALLY_TORCH = 't', /* a process that has not loaded PyTorch says nothing */
 };
 
 /* How many processes have written each letter. */

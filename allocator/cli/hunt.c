@@ -68,8 +68,6 @@ static int check_settings(struct hunt *hunt, char **own)
     int status = settings_check(&hunt->settings, &options);
     if (status != 0)
         return status;
-    if (options.estimate)
-        return complain(STATUS_USAGE, "estimate=on guards nothing, so that a hunt finds nothing; use cufence run --estimate");
     hunt->exitcode = (int)options.exitcode;
     status = read_known(hunt, options.known);
     if (status != 0)

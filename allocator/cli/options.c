@@ -30,10 +30,17 @@ static void print_row(const struct option_row *row)
 static json_t *row_object(const struct option_row *row)
 {
     static const char *const types[] = {
-        [OPTION_CHOICE] = "choice", [OPTION_ALIGN] = "alignment", [OPTION_BYTES] = "bytes",
-        [OPTION_NUMBER] = "number", [OPTION_FILL] = "byte",       [OPTION_SWITCH] = "switch",
-        [OPTION_RULES] = "rules",   [OPTION_SAMPLE] = "sample",   [OPTION_PATH] = "path",
-        [OPTION_FILTER] = "filter", [OPTION_TEXT] = "text",       [OPTION_FILTER_PATH] = "filter=path",
+        [OPTION_CHOICE] = "choice",
+        [OPTION_ALIGN] = "alignment",
+        [OPTION_BYTES] = "bytes",
+        [OPTION_NUMBER] = "number",
+        [OPTION_FILL] = "byte",
+        [OPTION_SWITCH] = "switch",
+        [OPTION_RULES] = "rules",
+        [OPTION_PATH] = "path",
+        [OPTION_FILTER] = "filter",
+        [OPTION_TEXT] = "text",
+        [OPTION_FILTER_PATH] = "filter=path",
     };
     return json_pack("{ss ss ss ss ss sb}", "key", row->name, "type", types[row->type], "allowed", row->allowed, "default",
                      row->default_value, "help", row->help, "is_common", row->is_common);

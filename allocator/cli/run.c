@@ -35,7 +35,6 @@ struct page {
 struct request {
     struct settings settings;
     int is_verbose;
-    int is_estimate;
     int is_guarded_required; /* --require-guarded */
     int is_if_asked;         /* leave the program alone unless PyTorch's variables ask for cufence */
     int is_left;             /* they do not */
@@ -90,23 +89,12 @@ static int begin_json(const struct request *request, const struct options *optio
     return error && !may_come ? complain(STATUS_USAGE, "json=%s: %s", path, strerror(error)) : 0;
 }
 
-/* What an estimate, which guards nothing and finds nothing, leaves without effect. */
-static int check_estimate(const struct request *request, const struct options *options)
-{
-    if (options->estimate && request->is_guarded_required)
-        return complain(STATUS_USAGE, "--require-guarded: --estimate guards nothing; leave one of them out");
-    if (options->estimate && outputs_is_any(&request->page.outputs))
-        return complain(STATUS_USAGE, "%s: --estimate finds nothing; leave one of them out",
-                        request->page.outputs.paths[OUTPUT_HTML] ? "--html" : "--sarif");
-    return 0;
-}
-
 static int set_options(const struct request *request, struct options *options)
 {
     char *merged = settings_text(&request->settings);
     if (!merged)
         return complain(STATUS_UNFIT, "no host memory");
-    int status = settings_check(&request->settings, options) ?: check_estimate(request, options) ?: check_known(options->known);
+    int status = settings_check(&request->settings, options) ?: check_known(options->known);
     if (status == 0 && writable_check(options, 0, refuse))
         status = STATUS_USAGE;
     if (status == 0 && lifecycle_lens(options, 0) != CUFENCE_OK)
@@ -151,7 +139,6 @@ static int set_up(struct request *request, const struct alloc_conf confs[ALLOC_C
     if (environment_preload(preload, words) != CUFENCE_OK || environment_frameworks(words) != CUFENCE_OK ||
         (installed_bootstrap(own, bootstrap) && environment_python(bootstrap, words) != CUFENCE_OK))
         return complain(STATUS_UNFIT, "%s", error_detail());
-    request->is_estimate = options.estimate;
     return 0;
 }
 
@@ -242,8 +229,7 @@ static void keep_tally(const struct request *request)
     int fd = has_tally(outer) ? -1 : tally_make(name);
     if (fd < 0)
         return;
-    int is_written =
-        (!request->is_if_asked || tally_add(fd, TALLY_TORCH)) && (!request->is_estimate || tally_add(fd, TALLY_ESTIMATE));
+    int is_written = !request->is_if_asked || tally_add(fd, TALLY_TORCH);
     if (!is_written || asprintf(&list, "%s%s%s", name, outer ? ":" : "", outer ? outer : "") < 0 ||
         environment_set(TALLY_VARIABLE, list) != CUFENCE_OK)
         close(fd);
@@ -331,11 +317,6 @@ static const struct argument arguments[] = {
      "exit with 87 if nothing was guarded, where the program would exit with 0; the program is then a process of its own, as "
      "with --html",
      NULL, .offset = offsetof(struct request, is_guarded_required)},
-    {"estimate", NULL,
-     "guard nothing; run the program as it is, and say at its end how much memory it would take guarded, whether that fits, "
-     "and "
-     "which options make it fit",
-     NULL, offsetof(struct request, settings), settings_take_key, .key = "estimate"},
     {"if-asked", NULL,
      "only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence; otherwise run the program as it is", NULL,
      .offset = offsetof(struct request, is_if_asked)},

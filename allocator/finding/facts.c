@@ -39,7 +39,6 @@ static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] =
 #define NAN_OF(kind, ...) FIELD(kind, struct nan_fact, __VA_ARGS__)
 #define PROCESS(kind, ...) FIELD(kind, struct finding_process, __VA_ARGS__)
 #define ORIGIN(kind, ...) FIELD(kind, struct finding_origin, __VA_ARGS__)
-#define EVENT(kind, ...) FIELD(kind, struct timeline_event, __VA_ARGS__)
 #define GUARDED(kind, ...) FIELD(kind, struct guarded, __VA_ARGS__)
 #define ROW(kind, ...) FIELD(kind, struct finding, __VA_ARGS__)
 #define MUST .flags = REQUIRED
@@ -266,13 +265,6 @@ TABLE(where, struct finding_origin, ORIGIN(PART, process, NULL, .flags = BEHIND,
 
 TABLE(source, struct source_line, FIELD(INT, struct source_line, number, "line", MUST),
       FIELD(CHARS, struct source_line, text, "text", .flags = REQUIRED | EVEN_EMPTY));
-TABLE(named_buffer, cufence_buffer, MEMORY(NUMBER, id, "buffer", .flags = NOT_ZERO), MEMORY(NUMBER, size, "size"),
-      MEMORY(CHARS, label, "label"));
-TABLE(event, struct timeline_event, EVENT(NUMBER, time_ns, "ns", MUST), EVENT(AGO, time_ns, "ago_ns"),
-      EVENT(TEXT, what, "what", .words = timeline_words, MUST), EVENT(CHARS, kernel, "kernel"),
-      EVENT(PART, launch, NULL, .flags = BEHIND, .record = &shape, WHEN(struct timeline_event, has_kernel)),
-      EVENT(PART, buffer, NULL, .flags = BEHIND, .record = &named_buffer), EVENT(NUMBER, tid, "tid", MUST),
-      EVENT(HEX, stream, "stream", MUST), EVENT(TRUE, has_faulted, "faulted"));
 TABLE(guarded, struct guarded, GUARDED(NUMBER, allocations, "allocations", MUST), GUARDED(NUMBER, peak_bytes, "peak_bytes"),
       GUARDED(NUMBER, launches, "launches"), GUARDED(NUMBER, left, "left_to_driver"),
       GUARDED(NUMBER, left_bytes, "left_to_driver_bytes"), GUARDED(NUMBER, findings, "findings", MUST),
@@ -349,7 +341,6 @@ static const struct field of_finding[] = {
     ROW(CHARS, hint, "hint"),
     ROW(PART, previous, "previous", .record = &buffer, WHEN(struct finding, previous.buffer)),
     ROW(PART, next, "next", .record = &buffer, WHEN(struct finding, next.buffer)),
-    ROW(LIST, timeline.events, "timeline", .flags = NOT_ZERO | BEHIND, .record = &event, COUNT(struct finding, timeline.count)),
     ROW(PART, guarded, "guarded", .flags = BEHIND, .record = &guarded,
         .about = "of a line of kind guarded: what the process has guarded by its end"),
 };

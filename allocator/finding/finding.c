@@ -87,7 +87,6 @@ void finding_free(struct finding *finding)
     for (size_t i = 0; i < finding->candidates.count; i++)
         free_frames(&finding->candidates.list[i]);
     finding_free_values(finding);
-    free(finding->timeline.events);
     *finding = (struct finding){0};
 }
 

@@ -294,10 +294,6 @@ struct finding {
     const struct guarded *guarded;    /* of a line about what a process has guarded (json.h); else NULL */
     struct note_facts meaning;        /* what happened, if no buffer is involved */
     struct note_facts notes;          /* why facts are missing, and where the candidates come from */
-    struct {
-        struct timeline_event *events;
-        size_t count;
-    } timeline; /* of a fault */
 };
 
 /* Fill in *finding; cannot fail. The strings must outlive *finding. rerun: what the second launch of the kernel did, NULL if
@@ -343,29 +339,3 @@ uint64_t finding_hash(const char *key); /* FNV-1a: http://www.isthe.com/chongo/t
  * What has no place of its own has that of the buffer's allocation: "slack write next to a buffer from model.py in forward".
  */
 void finding_name(const struct finding *finding, char *out, size_t size);
-
-/* ---- timeline.c: what happened before a fault: the newest launches, allocations and frees that cufence knows of, in order of
- * time. Pure; any thread. ---- */
-
-#define TIMELINE_MOST 32
-
-struct timeline_event {
-    uint64_t time_ns;
-    const char *what;                  /* one of timeline_words */
-    const struct launch_entry *launch; /* NULL: of a buffer */
-    char kernel[256];                  /* its short name, "" if unknown */
-    int has_kernel;                    /* it is no graph */
-    int has_faulted;
-    const cufence_buffer *buffer;
-    int is_free; /* of the buffer; else its allocation */
-    uint64_t tid, stream;
-};
-
-extern const char *const timeline_words[];
-
-/*
- * Gets the newest events, oldest first, into *out, which the caller frees. Returns their number; 0 if out of host memory.
- * Events of one clock tick, of up to 10 ms, are in no particular order, but for launches of one thread. They borrow from
- * `memory`. faulted: the launch that faulted, NULL if it is unknown.
- */
-size_t timeline_of(const struct fault_memory *memory, const struct launch_entry *faulted, struct timeline_event **out);

@@ -386,8 +386,6 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
     } else {
         note_possible(finding, diagnosis->memory);
     }
-    finding->timeline.count = timeline_of(diagnosis->memory, finding->launch.launch ? finding->launch.launch->entry : NULL,
-                                          &finding->timeline.events);
     say_what(finding, diagnosis);
     say_headline(finding, diagnosis);
     finding_complete(finding);

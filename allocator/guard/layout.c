@@ -31,14 +31,6 @@ uint64_t layout_auto_align(uint64_t size)
     return smaller(size & (~size + 1), AUTO_ALIGN_MAX);
 }
 
-int layout_is_sampled(uint64_t number, uint64_t one_in)
-{
-    uint64_t mixed = number * UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9); /* splitmix64: no stride of the program's fits it */
-    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-    return one_in <= 1 || (mixed ^ mixed >> 31) % one_in == 0;
-}
-
 uint64_t layout_offset(uint64_t mapped, uint64_t size, uint64_t align, enum layout_side side)
 {
     /* `mapped` is a multiple of the alignment, so rounding down is the same as leaving round_up(size, align) at the end. */

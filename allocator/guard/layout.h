@@ -49,9 +49,6 @@ struct layout_slack {
 };
 struct layout_slack layout_slack(uint64_t mapped, uint64_t offset, uint64_t size, uint64_t reach);
 
-/* Whether sample=1/N guards the allocation of that number: another one in each run of N, the same ones in each process. */
-int layout_is_sampled(uint64_t number, uint64_t one_in);
-
 /* Returns the alignment for align=auto: the largest power of two that divides size, at most 512; 1 for odd sizes. size > 0. */
 uint64_t layout_auto_align(uint64_t size);
 

@@ -11,8 +11,6 @@
 /* Call before the driver's own free, and give what it returns to after_free(). */
 static struct passed *before_free(CUdeviceptr pointer)
 {
-    if (__builtin_expect(__atomic_load_n(&observe_is_on, __ATOMIC_RELAXED), 0))
-        observe_freed(pointer);
     return is_active() ? passed_take(pointer) : NULL; /* in a forked child, locks may be held by threads that are not there */
 }
 

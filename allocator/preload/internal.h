@@ -83,17 +83,6 @@ static inline CUstream own_default(CUstream stream)
 /* table.c: looks up the real functions. Call before anything else in this room; any thread, any number of times. */
 void table_open(void);
 
-/* ---- observe.c, for estimate=on: the program runs natively, the hooks only look at what it allocates and frees, and at exit
- * it is said what that would take guarded (guard/estimate.h). A lock is held for each, and nothing else is under it. ---- */
-
-extern int observe_is_on; /* atomic */
-
-/* Begins; `options` must stay valid. The driver is loaded. */
-void observe_begin(const struct options *options);
-
-void observe_allocated(uint64_t address, uint64_t size);
-void observe_freed(uint64_t address);
-
 /* ---- the other files ---- */
 
 /* launches.c: a freed pointer among the arguments is unmapped, so that the kernel faults if it uses it; the buffers of a kernel

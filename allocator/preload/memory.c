@@ -136,8 +136,6 @@ static int allocate(CUdeviceptr *out, size_t size, struct purpose *purpose, cons
  * the result. */
 static CUresult passed(CUresult result, struct purpose *purpose, CUdeviceptr *out, size_t size)
 {
-    if (__builtin_expect(__atomic_load_n(&observe_is_on, __ATOMIC_RELAXED), 0) && result == CUDA_SUCCESS && size)
-        observe_allocated(*out, size);
     if (purpose->why == PASSED_NOT)
         return result;
     if (result == CUDA_ERROR_OUT_OF_MEMORY && (purpose->why == PASSED_NO_MEMORY || purpose->why == PASSED_NO_SPACE)) {

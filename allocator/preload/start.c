@@ -30,23 +30,9 @@ static void after_fork(void)
     __atomic_store_n(&order_is_on, 0, __ATOMIC_RELEASE);
 }
 
-/* Whether the program is only observed. What is wrong about the options is for cufence_init() to say. */
-static int observes(void)
-{
-    static struct options options;
-    options_default(&options);
-    if (options_parse(&options, env_get("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS") != CUFENCE_OK || !options.estimate ||
-        driver_load() != CUFENCE_OK)
-        return 0;
-    observe_begin(&options);
-    return 1;
-}
-
 static void start_aside(void *unused)
 {
     (void)unused;
-    if (observes())
-        return;
     if (cufence_init(NULL) == CUFENCE_OK && driver->cuDeviceGetCount(&preload_devices) == CUDA_SUCCESS &&
         contexts_count_devices(preload_devices)) {
         heap_captures_are_seen();
@@ -81,8 +67,7 @@ static void hide_variables(void *is_hidden)
 {
     struct options options;
     options_default(&options);
-    if (options_parse(&options, env_get("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS") != CUFENCE_OK ||
-        options.explain == EXPLAIN_OFF || options.estimate)
+    if (options_parse(&options, env_get("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS") != CUFENCE_OK || options.explain == EXPLAIN_OFF)
         return;
     program_dump_hide();
     *(int *)is_hidden = 1;

@@ -178,7 +178,7 @@ class tensor_memory : public native::CUDAAllocator
 
     /* ---- begin, limits ---- */
 
-    /* CUDA has started, and with it cufence, unless it cannot or may not (estimate=on): then the allocator that was there
+    /* CUDA has started, and with it cufence, unless it cannot: then the allocator that was there
      * before serves. */
     void init(int count) override
     {

@@ -11,7 +11,7 @@
 enum {
     SURROUNDINGS_NEAR = 256,
     SURROUNDINGS_LAUNCHES = 4096, /* launches of the kernels that faulted: as many as are kept per thread by default */
-    SURROUNDINGS_RECENT = 24,     /* launches of any kernel, for the timeline */
+    SURROUNDINGS_RECENT = 24,     /* launches of any kernel */
     SURROUNDINGS_PLACES = 16      /* places whose frames are resolved: each may take milliseconds */
 };
 

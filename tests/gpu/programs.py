@@ -342,15 +342,7 @@ CASES = [
                 10000,
             ),
             ("min_size", {"skip": "smaller:64K"}, [r"not guarded: 133,33\d buffers smaller than skip=smaller"], 3),
-            ("sample", {"sample": "1/16"}, [r"not guarded: 12\d,\d{3} buffers that sample left out"], 7000),
-            (
-                "max_guarded",
-                {"max_guarded": "4G", "small": "map"},
-                [r"not guarded: 1[23]\d,\d{3} buffers beyond max_guarded"],
-                2000,
-            ),
             ("skip", {"skip": "lib:small_ones*;lib:libcudart*"}, [r"not guarded: 133,3\d\d buffers that skip names"], 0),
-            ("estimate", {"estimate": "on"}, [r"small=map +195\.\d GiB .* no\n", r"small=pack .* yes\n"], 0),
         )
     ),
     _program(

@@ -238,7 +238,6 @@ class Narrow(unittest.TestCase):
         for command in (
             ["demo"],
             ["run", self.PROGRAM, "overrun"],
-            ["run", "--estimate", self.PROGRAM, "small_ones"],
             ["hunt", "--modes", "end,start", "--", self.PROGRAM, "several_bugs"],
             ["doctor"],
             ["options"],

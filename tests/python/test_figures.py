@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -94,44 +93,3 @@ print(detail(), file=sys.stderr)
             CUFENCE_SIM="memory=256M",
         )
         self.assertRegex(said, r"; most is held by <string>:\d+ in hoard\S* \(201326592 bytes in 3 buffers\)")
-
-
-@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-class Estimate(unittest.TestCase):
-    def estimate(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        options, story = arguments[:-2], [word for word in arguments[-2:] if word]
-        program = standin.BUILD / "tests/programs/program_dlsym"
-        done = standin.cufence("run", "--estimate", *options, "--", program, *story, CUFENCE_SIM="memory=4G")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done
-
-    def test_run(self) -> None:
-        done = self.estimate("--skip", "smaller:1K", "allocations", "")
-        self.assertEqual(done.stdout.count("ends within a mapping"), 5, done.stdout)
-        self.assertIn("estimate for GPU 0: nothing was guarded; 6 allocations", done.stderr)
-        self.assertRegex(done.stderr, r"as they are +2 MiB +512\.00 +100 % +yes")
-        self.assertRegex(done.stderr, r"max_guarded=\d+M ")
-        self.assertNotIn("share pages", done.stderr)
-
-    def test_what_packing_saves(self) -> None:
-        """700 buffers of 4 KiB: 448 share a page, and four pages have one each."""
-        for small, own, says in (
-            ("auto", r"132 MiB +48\.27 +100 % +yes", "small=auto, the default, would pack every second of them while the program runs"),
-            ("auto --uaf strict", r"208 MiB +76\.06 +100 % +yes", "small=auto, the default, would begin to pack while the program runs"),
-            ("map", r"1.3 GiB +512\.00 +100 % +yes", "cufence:   GPU 0 has"),
-            ("pack", r"12 MiB +4\.38 +100 % +yes", "cufence:   GPU 0 has"),
-        ):
-            with self.subTest(small=small):
-                said = self.estimate("--small", *small.split(), "small_ones", "700").stderr
-                self.assertRegex(said, rf"as they are +{own}")
-                self.assertRegex(said, r"small=map +1.3 GiB +512\.00 ")
-                self.assertRegex(said, r"small=pack +12 MiB +4\.38 ")
-                self.assertIn("(small=pack) take 1.3 GiB less than those with pages of their own (small=map)", said)
-                self.assertIn(says, said)
-                self.assertEqual("small=auto" in said, small.startswith("auto"))
-        said = self.estimate("small_ones", "50").stderr
-        self.assertIn("would not pack: the pages of small buffers stay below 128 MiB, or a sixteenth of what is mapped", said)
-
-    def test_not_without_run(self) -> None:
-        done = standin.run_python(PRELUDE, CUFENCE_OPTIONS="estimate=on")
-        self.assertIn("estimate=on guards nothing: it is for `cufence run --estimate`", done.stderr)

@@ -252,18 +252,6 @@ class Report(standin.InFolder):
         self.assertIn("buffer #1 y +0", shown)
         self.assertIn("BLOCK", shown)
 
-    @unittest.skipUnless(shutil.which("node"), "needs node, to run the page's script")
-    def test_html_shows_what_came_before(self) -> None:
-        when = {"ns": 1, "tid": 7, "stream": "0x0"}
-        events: list[dict[str, Any]] = [
-            {**when, "ago_ns": 2 * 10**9, "what": "allocation", "buffer": 1, "size": 4000, "label": "weights"},
-            {**when, "ago_ns": 1500000, "what": "launch", "kernel": "k_oob", "grid": [8, 1, 1], "block": [128, 1, 1], "faulted": True},
-            {**when, "what": "free", "buffer": 2, "size": 1},
-        ]
-        shown = self.shown(self.write("one.json", finding(0, timeline=events)))
-        for line in ("2.00 s", 'buffer #1, 4000 bytes, "weights"', "2 ms", "k_oob <<<(8,1,1), (128,1,1)>>>, which faulted", "free"):
-            self.assertIn(line, shown)
-
     def run_program(self, *arguments: str, status: int) -> str:
         done = standin.cufence("run", *arguments, cwd=self.folder, TMPDIR=str(self.folder))
         self.assertEqual(done.returncode, status, done.stderr)
@@ -276,9 +264,7 @@ class Report(standin.InFolder):
         page = (self.folder / "page.html").read_text()
         self.assertIn("past the end of buffer #1", page)
         (found,) = json.loads(page.split('id="data">')[1].split("</script>")[0])
-        events = [(event["what"], event.get("kernel"), event.get("faulted")) for event in found["timeline"]]
-        self.assertIn(("allocation", None, None), events)
-        self.assertEqual([event for event in events if event[2]], [("launch", "store", True)])
+        self.assertEqual(found["kernel"]["name"], "store")
         self.assertEqual(os.listdir(self.folder), ["page.html"])
 
     def test_run_passes_the_end_on(self) -> None:

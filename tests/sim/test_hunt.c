@@ -335,7 +335,6 @@ TEST(a_wrong_command_line_is_told)
         {"--keep /nonexistent/x -- true", "--keep /nonexistent/x: No such file or directory"},
         {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\", did you mean --modes?"},
         {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; the options are --modes, --first,"},
-        {"--set estimate=on -- true", "cufence hunt: estimate=on guards nothing"},
         {"--modes end,start --side start -- true", "cufence hunt: side=start has no effect: each mode of --modes sets side"},
         {"--modes strict --set guard=1G,uaf=off -- true", "cufence hunt: uaf=off has no effect"},
     };
@@ -344,9 +343,6 @@ TEST(a_wrong_command_line_is_told)
         expect(2, cases[i].message);
         assert_null(strstr(text, "run 1 of"));
     }
-    setenv("CUFENCE_OPTIONS", "estimate=on", 1);
-    hunt("-- true");
-    expect(2, "cufence hunt: estimate=on guards nothing");
     setenv("CUFENCE_OPTIONS", "uav=strict", 1);
     hunt("-- true");
     unsetenv("CUFENCE_OPTIONS");

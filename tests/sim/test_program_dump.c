@@ -93,7 +93,7 @@ static void unset_variables(void)
     unsetenv("CUDA_COREDUMP_FILE");
 }
 
-/* explain=off and estimate=on leave them to the driver. */
+/* explain=off leaves them to the driver. */
 TEST_WITH(variables_from_outside, set_up, tear_down)
 {
     set_variables("outer");
@@ -103,8 +103,6 @@ TEST_WITH(variables_from_outside, set_up, tear_down)
     expect_report();
     expect_file("outer");
     run(&by_dlsym, "beyond", PRELOAD, "explain=off", NULL);
-    expect_file("outer");
-    run(&by_dlsym, "beyond", PRELOAD, "estimate=on", NULL);
     expect_file("outer");
     run(&by_dlsym, "beyond", PRELOAD, "on_fault=abort", NULL);
     expect_status(128 + SIGABRT);

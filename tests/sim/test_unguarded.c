@@ -19,9 +19,7 @@ static void expect_left(const char *settings, unsigned guarded, const char *line
 TEST_WITH(the_options_choose, NULL, finish)
 {
     expect_left("skip=smaller:1537", 4, "not guarded: 1 buffer smaller than skip=smaller, 1536 bytes in all");
-    expect_left("max_guarded=1", 0, "not guarded: 6 buffers beyond max_guarded, ");
     expect_left("skip=lib:program_dlsym", 0, "not guarded: 6 buffers that skip names, ");
-    expect_left("only=label:none", 0, "not guarded: 6 buffers that only does not name, ");
     expect_left("skip=lib:libcudnn*;func:elsewhere", 5, "no faults; 6 allocations guarded");
     expect_left("ipc=driver", 3, "not guarded: 3 buffers that other processes may open (NCCL, NVSHMEM, ipc=driver)");
 }
@@ -71,28 +69,11 @@ TEST_WITH(a_report_says_that_some_are_not_guarded, NULL, finish)
         complain("everything was guarded", "");
 }
 
-/* Nothing changes for the program, and the last lines say what its buffers would take. */
-TEST_WITH(an_estimate_only_looks, NULL, finish)
-{
-    static const char *const stories[] = {"allocations", "statistics", "memory_info", "own_pool", "capture", "double_free"};
-    expect_as_without(stories, sizeof stories / sizeof stories[0], "estimate=on");
-    run(way, "allocations", PRELOAD, "estimate=on", NULL);
-    expect_err("estimate for GPU 0: nothing was guarded; 6 allocations, at most 1 buffer and 4096 bytes at once\n",
-               "they take 2 MiB at once, in pages of 2 MiB; 1 at once are smaller", "GPU 0 has 8 GiB, of which ",
-               "in use before: it fits\n", "  as they are             2 MiB    512.00    100 %  yes\n",
-               "  skip=smaller:64K   4096 bytes      1.00      0 %  yes\n");
-    run(way, "out_of_memory", PRELOAD, "estimate=on", "memory=128M");
-    expect_err("8 buffers and 128 MiB at once");
-    run(way, "untouched", PRELOAD, "estimate=on", NULL);
-    expect_out(last.out);
-}
-
 /* Locks may be held by threads that a forked child doesn't have. */
 TEST_WITH(a_forked_child_drops_what_is_not_guarded, NULL, finish)
 {
     for (size_t k = 0; k < WAYS; k++)
         run_guarded(&ways[k], "fork_while_freeing", "skip=smaller:1G", 0, "no child hangs\n");
-    run_guarded(way, "fork_while_freeing", "estimate=on", 0, "no child hangs\n");
 }
 
 TEST_CONCURRENTLY

@@ -39,7 +39,6 @@ static inline void option_text(const struct options *options, const struct optio
     case OPTION_TEXT:
         snprintf(out, size, "%s", (const char *)field);
         return;
-    case OPTION_SAMPLE:
     case OPTION_ALIGN:
     case OPTION_FILL:
     case OPTION_BYTES:
@@ -49,8 +48,8 @@ static inline void option_text(const struct options *options, const struct optio
     memcpy(&number, field, sizeof number);
     if (row->type == OPTION_FILL)
         snprintf(out, size, number == FILL_OFF ? "off" : "0x%02" PRIx64, number);
-    else if (row->type == OPTION_NUMBER || row->type == OPTION_SAMPLE)
-        snprintf(out, size, "%s%" PRIu64, row->type == OPTION_SAMPLE ? "1/" : "", number);
+    else if (row->type == OPTION_NUMBER)
+        snprintf(out, size, "%" PRIu64, number);
     else if (row->type == OPTION_ALIGN && number == OPTION_ALIGN_AUTO)
         snprintf(out, size, "auto");
     else

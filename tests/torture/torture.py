@@ -57,8 +57,8 @@ SIMULATED = [
     ("packed, injected", "small=pack,slack_every=4,idle_age=1", "devices=2", "--devices 2 --inject --without churn"),
     ("watched, adaptive", "slack=on,slack_every=1,uaf_share=100", "devices=2,strict=1,slow=2000", "--devices 2 --without churn"),
     # What is left to the driver is freed as it does that, which may wait; and memory of graphs is the driver's own.
-    ("sampled", "sample=1/3,streams=on", "devices=2,strict=1", "--devices 2 --timed --without graph"),
-    ("limited", "skip=smaller:4096,max_guarded=64M,uaf_share=100,slack=off", "devices=2", "--devices 2 --timed --without graph"),
+    ("skipped", "skip=smaller:16K,streams=on", "devices=2,strict=1", "--devices 2 --timed --without graph"),
+    ("limited", "skip=smaller:4096,uaf_share=100,slack=off", "devices=2", "--devices 2 --timed --without graph"),
 ]
 # With uaf=off a defect shows as wrong data; with uaf=strict as a fault, which must not happen on a peer's memory.
 REAL = [
@@ -74,7 +74,7 @@ REAL = [
     ("watched, filled", "slack=on,fill=0x5a/0xa5", "", ""),
     ("watched, adaptive", "slack=on,slack_every=1,uaf_share=100", "", ""),
     ("ordered", "streams=on", "", ""),
-    ("sampled", "sample=1/3", "", "--without graph"),
+    ("skipped", "skip=smaller:16K", "", "--without graph"),
     ("packed", "small=pack", "", ""),
     ("packed, watched", "small=pack,slack=on,slack_every=3,idle_age=1", "", ""),
 ]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 Cell = dict[str, Any]
-NOT_FINDINGS = ("run", "guarded", "use", "estimate", "mode", "summary")
+NOT_FINDINGS = ("run", "guarded", "use", "mode", "summary")
 MOST = 3  # records kept of a run
 ROUNDED = 512  # PyTorch and the driver round sizes up to this; a buffer named with such a size is the right one
 ACCESS = ("access",)

@@ -24,10 +24,7 @@ const char *passed_word(enum passed_reason why)
         [PASSED_NO_MEMORY] = "for whose pages of 2 MiB there was no room (fallback=on)",
         [PASSED_NO_SPACE] = "for whose pages there was no address space (fallback=on)",
         [PASSED_SMALL] = "smaller than skip=smaller",
-        [PASSED_SAMPLE] = "that sample left out",
-        [PASSED_LIMIT] = "beyond max_guarded",
         [PASSED_SKIPPED] = "that skip names",
-        [PASSED_NOT_NAMED] = "that only does not name",
         [PASSED_GRAPH] = "of graphs, beyond a quarter of the device",
         [PASSED_EXPORTED] = "that other processes may open (NCCL, NVSHMEM, ipc=driver)",
     };
@@ -84,8 +81,7 @@ static void say_no_memory(const struct heap_request *wanted)
     driver->cuMemGetInfo(&free_bytes, &all_bytes);
     output_say("cufence: device %d has no room left for whole pages of 2 MiB: %llu live buffers ask for %llu bytes and map "
                "%llu, %zu of %zu bytes are free. From now on buffers that do not fit are left to the driver, unguarded (this "
-               "one: %zu bytes), and counted at exit; fallback=off fails instead. skip=, sample= and max_guarded= choose "
-               "what is guarded; `cufence run --estimate` says what fits\n",
+               "one: %zu bytes), and counted at exit; fallback=off fails instead. skip= chooses what is guarded\n",
                wanted->device, (unsigned long long)stats.live_buffers, (unsigned long long)stats.live_bytes,
                (unsigned long long)stats.mapped_bytes, free_bytes, all_bytes, wanted->size);
 }

@@ -1,5 +1,5 @@
 /*
- * Buffers that are not guarded: those that the options leave out (only, skip, sample, max_guarded), and those for
+ * Buffers that are not guarded: those that the options leave out (skip), and those for
  * whose pages there is no room (fallback). The driver allocates them. Each is counted by its reason, and remembered until it is
  * freed.
  *
@@ -15,10 +15,7 @@ enum passed_reason {
     PASSED_NO_MEMORY, /* fallback=on, and no room for its pages */
     PASSED_NO_SPACE,  /* fallback=on, and no address space for them */
     PASSED_SMALL,     /* skip=smaller:BYTES */
-    PASSED_SAMPLE,    /* sample */
-    PASSED_LIMIT,     /* max_guarded */
     PASSED_SKIPPED,   /* skip */
-    PASSED_NOT_NAMED, /* only */
     PASSED_EXPORTED,  /* ipc=driver, or a library that exports it to other processes */
     PASSED_GRAPH,     /* of a graph, beyond the part of the device that graphs may have */
     PASSED_REASONS

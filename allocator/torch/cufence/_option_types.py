@@ -23,10 +23,7 @@ class Options(TypedDict, total=False):
     explain: Literal["auto", "off", "dump", "rerun"]
     peers: bool | Literal["auto", "on", "off"]
     ipc: Literal["refuse", "driver"]
-    only: str
     skip: str
-    sample: str
-    max_guarded: int | str
     small: Literal["auto", "map", "pack"]
     fallback: bool | Literal["on", "off"]
     live: str
