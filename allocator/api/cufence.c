@@ -425,12 +425,26 @@ PUBLIC cufence_status cufence_pool_release(int device, const uint64_t id[2])
 
 /* ---- poison ---- */
 
+static cufence_status find_bytes(const void *start, size_t bytes, struct heap_range *range)
+{
+    cufence_status status = lifecycle_check();
+    uint64_t address = (uint64_t)(uintptr_t)start;
+    if (status == CUFENCE_OK && (!bytes || !heap_range_of(address, range) || bytes > range->address + range->size - address))
+        status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
+                           "%zu bytes from %p on are not in one live buffer that cufence guards", bytes, start);
+    return status;
+}
+
 PUBLIC cufence_status cufence_poison(const void *start, size_t bytes, cufence_stream stream)
 {
-    return lifecycle_check() ?: poison_begin((uint64_t)(uintptr_t)start, bytes, stream, slack_last_launch());
+    struct heap_range range;
+    return find_bytes(start, bytes, &range)
+               ?: poison_begin(&range, (uint64_t)(uintptr_t)start, bytes, stream, slack_last_launch());
 }
 
 PUBLIC cufence_status cufence_unpoison(const void *start, size_t bytes, cufence_stream stream)
 {
-    return lifecycle_check() ?: poison_end((uint64_t)(uintptr_t)start, bytes, stream, slack_last_launch());
+    struct heap_range range;
+    return find_bytes(start, bytes, &range)
+               ?: poison_end(&range, (uint64_t)(uintptr_t)start, bytes, stream, slack_last_launch());
 }

@@ -63,7 +63,7 @@ class Import(unittest.TestCase):
         with self.assertRaisesRegex(AttributeError, "no attribute 'enabel'"):
             cufence.enabel  # noqa: B018
         for name in ("regions", "index"):
-            with self.assertRaisesRegex(AttributeError, rf"^cufence.{name}\(\) is gone; .*: cufence_poison\(\) and cufence_unpoison\(\)$"):
+            with self.assertRaisesRegex(AttributeError, rf"^cufence.{name}\(\) is gone; .*: cufence.poison\(\) and unpoison\(\)$"):
                 getattr(cufence, name)
 
 

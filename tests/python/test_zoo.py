@@ -73,7 +73,7 @@ class Zoo(unittest.TestCase):
 
     def test_tools(self) -> None:
         self.assertEqual(matrix.tools_for(matrix.of_bug(bug("rerun store_4"), False), False), ["native", "dumps", "memcheck", "run", "strict"])
-        self.assertEqual(matrix.tools_for(matrix.of_bug(bug("unwritten ints"), True), True), ["memcheck", "own_tool", "run", "own"])
+        self.assertEqual(matrix.tools_for(matrix.of_bug(bug("unwritten floats"), True), True), ["memcheck", "own_tool", "run", "own"])
         self.assertIn("memcheck_uncached", matrix.tools_for(matrix.of_bug(bug("triton_overrun"), False), False))
 
 

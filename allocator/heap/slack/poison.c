@@ -245,13 +245,9 @@ static int order(uint64_t start, uint64_t end, struct stream *stream)
 
 /* ---- the functions of the C API, and the free of a buffer ---- */
 
-static cufence_status find_buffer(const struct piece *piece, CUstream handle, struct heap_range *range, struct stream **stream)
+static cufence_status find_stream(const struct heap_range *range, const struct piece *piece, CUstream handle,
+                                  struct stream **stream)
 {
-    uint64_t bytes = piece->end - piece->start;
-    if (!bytes || !heap_range_of(piece->start, range) || bytes > range->address + range->size - piece->start)
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
-                         "%" PRIu64 " bytes from 0x%" PRIx64 " on are not in one live buffer that cufence guards", bytes,
-                         piece->start);
     *stream = stream_is_default(handle) ? stream_in(range->context, handle) : stream_resolve(handle);
     if (!*stream || (*stream)->context != range->context)
         return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "stream %p is not one of the context of buffer #%" PRIu64,
@@ -263,19 +259,18 @@ static cufence_status find_buffer(const struct piece *piece, CUstream handle, st
     return CUFENCE_OK;
 }
 
-cufence_status poison_begin(uint64_t start, uint64_t bytes, CUstream handle, uint64_t last)
+cufence_status poison_begin(const struct heap_range *range, uint64_t start, uint64_t bytes, CUstream handle, uint64_t last)
 {
-    struct heap_range range;
     struct stream *stream;
     struct piece old, piece = {.start = start, .end = start + bytes};
-    cufence_status status = find_buffer(&piece, handle, &range, &stream);
+    cufence_status status = find_stream(range, &piece, handle, &stream);
     if (status != CUFENCE_OK)
         return status;
-    piece.context = range.context;
+    piece.context = range->context;
     piece.on = stream_ref(stream);
     piece.fact = (struct poison_fact){.start = start,
                                       .bytes = bytes,
-                                      .buffer = range.id,
+                                      .buffer = range->id,
                                       .ns = monotonic_ns(),
                                       .stream = (uintptr_t)handle,
                                       .tid = thread_id(),
@@ -312,12 +307,11 @@ static void end_all(uint64_t start, uint64_t end, struct stream *stream, enum he
     lock_release(&lock);
 }
 
-cufence_status poison_end(uint64_t start, uint64_t bytes, CUstream handle, uint64_t last)
+cufence_status poison_end(const struct heap_range *range, uint64_t start, uint64_t bytes, CUstream handle, uint64_t last)
 {
-    struct heap_range range;
     struct stream *stream;
     const struct piece piece = {.start = start, .end = start + bytes};
-    cufence_status status = find_buffer(&piece, handle, &range, &stream);
+    cufence_status status = find_stream(range, &piece, handle, &stream);
     if (status == CUFENCE_OK && !poison_bytes(start, piece.end))
         return error_set(CUFENCE_ERROR_NOT_FOUND, "none of the %" PRIu64 " bytes at 0x%" PRIx64 " is poisoned", bytes, start);
     if (status == CUFENCE_OK)
@@ -396,22 +390,17 @@ static int take_over(struct heap_slack *out, int *is_pending)
 size_t poison_collect(int *is_pending)
 {
     struct heap_slack slack = {0};
-    cufence_description where;
     size_t found = 0;
     while (take_over(&slack, is_pending)) {
         const struct poison_fact *fact = &slack.found.poison;
         if (!slack.found.changed)
             continue;
-        heap_describe(slack.found.address, &where);
-        if (where.buffer.id == fact->buffer)
-            slack.buffer = where.buffer;
-        else /* it was freed meanwhile, and its memory has another one */
-            slack.buffer = (cufence_buffer){.id = fact->buffer,
-                                            .address = fact->start,
-                                            .size = fact->bytes,
-                                            .mapping_start = fact->start,
-                                            .mapping_end = fact->start + fact->bytes,
-                                            .device = slack.buffer.device};
+        slack.buffer = (cufence_buffer){.id = fact->buffer,
+                                        .address = fact->start,
+                                        .size = fact->bytes,
+                                        .mapping_start = fact->start,
+                                        .mapping_end = fact->start + fact->bytes,
+                                        .device = slack.buffer.device};
         slack_report_found(&slack, 1);
         found++;
     }

@@ -12,10 +12,10 @@
 
 #include "heap/heap.h"
 
-/* The contracts are those of cufence_poison() and cufence_unpoison(). last: the calling thread's last launch, as
- * launch_entry.sequence; 0: not known. */
-cufence_status poison_begin(uint64_t start, uint64_t bytes, CUstream stream, uint64_t last);
-cufence_status poison_end(uint64_t start, uint64_t bytes, CUstream stream, uint64_t last);
+/* The contracts are those of cufence_poison() and cufence_unpoison(). range: the live buffer that the bytes are in. last: the
+ * calling thread's last launch, as launch_entry.sequence; 0: not known. */
+cufence_status poison_begin(const struct heap_range *range, uint64_t start, uint64_t bytes, CUstream stream, uint64_t last);
+cufence_status poison_end(const struct heap_range *range, uint64_t start, uint64_t bytes, CUstream stream, uint64_t last);
 
 /* Before a buffer is freed: its poisoned bytes are checked, and poisoned no more. */
 void poison_freed(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users);

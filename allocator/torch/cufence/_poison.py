@@ -1,4 +1,4 @@
-"""Poison: bytes of a pool of one's own that nobody may use now (docs/poison.md)."""
+"""Poison: bytes of a pool of one's own that nobody may use now (`cufence docs poison`)."""
 
 from __future__ import annotations
 
