@@ -23,10 +23,10 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 92152),
-    "allocator/lens": (8441, 8441),
-    "allocator/sim": (10000, 10015),
-    "tests": (55000, 72548),
+    "allocator": (66000, 86760),
+    "allocator/lens": (6498, 6498),
+    "allocator/sim": (10000, 10000),
+    "tests": (55000, 69095),
     "options": (32, 32),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),
