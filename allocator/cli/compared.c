@@ -24,7 +24,9 @@ struct difference compared_begin(const struct bundle_buffer *buffer)
 static void print_value(enum value_type type, const uint8_t *at, char out[32])
 {
     uint64_t bits = value_bits(type, at);
-    if (value_is_float(type))
+    if (type == VALUE_WORD)
+        snprintf(out, 32, "0x%08" PRIx64 " (%.9g)", bits, value_of_bits(type, bits));
+    else if (value_is_float(type))
         snprintf(out, 32, "%.*g", type == VALUE_FLOAT64 ? 17 : 9, value_of_bits(type, bits));
     else if (value_is_signed(type))
         snprintf(out, 32, "%" PRId64, value_of_integer(type, bits));

@@ -147,7 +147,7 @@ TABLE(launch, struct fault_origin, CERTAINTY(struct fault_origin, certainty, MUS
 /* ---- arguments ---- */
 
 TABLE(first, struct scalar, {.type = FIELD_SCALAR, .size = sizeof(struct scalar)});
-TABLE(figures, struct figures_fact, FIGURE(WORD, type, "type", .words = value_names, MUST), FIGURE(TRUE, is_guess, "is_guess"),
+TABLE(figures, struct figures_fact, FIGURE(WORD, type, "type", .words = value_names, MUST),
       FIGURE(NUMBER, count, "count", MUST), FIGURE(NUMBER, seen, "of_bytes", MUST),
       FIGURE(SCALAR, min, "min", WHEN(struct figures_fact, has_finite)),
       FIGURE(SCALAR, max, "max", WHEN(struct figures_fact, has_finite)),
@@ -237,8 +237,8 @@ TABLE(region, struct region_fact, REGION(TEXT, name, "name"), REGION(NUMBER, row
       REGION(PART, taken, "taken", .record = &region_event, WHEN(struct region_fact, taken.ns)));
 TABLE(input, struct nan_input, INPUT(INT, argument, "argument", .flags = OR_NONE), INPUT(NUMBER, at, "at", MUST),
       INPUT(NUMBER, buffer, "buffer", MUST), INPUT(NUMBER, offset, "offset", MUST), INPUT(TEXT, label, "label"),
-      INPUT(WORD, type, "type", .words = value_names, MUST), INPUT(TRUE, is_guess, "type_is_guess"),
-      INPUT(TRUE, is_unwritten, "never_written"), INPUT(NUMBER, count, "count", MUST), INPUT(NUMBER, nans, "nan", MUST),
+      INPUT(WORD, type, "type", .words = value_names, MUST), INPUT(TRUE, is_unwritten, "never_written"),
+      INPUT(NUMBER, count, "count", MUST), INPUT(NUMBER, nans, "nan", MUST),
       INPUT(NUMBER, free_bytes, "free_bytes", .flags = NOT_ZERO), INPUT(NUMBER, infinities, "inf", MUST),
       INPUT(NUMBER, zeros, "zeros", WHEN(struct nan_input, finite)),
       INPUT(REAL, min, "min", .flags = OR_NONE, WHEN(struct nan_input, finite)),
@@ -252,8 +252,8 @@ TABLE(by, struct launched_fact, BY(TEXT, kernel, "kernel"), BY(TEXT, symbol, "sy
 TABLE(nan_of, struct nan_fact, NAN_OF(PART, by, NULL, .record = &by), NAN_OF(INT, argument, "argument", .flags = OR_NONE),
       OPEN("written_at", WHEN(struct nan_fact, file)), NAN_OF(TEXT, file, "file", MUST), NAN_OF(INT, line, "line", MUST), CLOSE,
       NAN_OF(NUMBER, index, "index", MUST), NAN_OF(NUMBER, made, "made", MUST), NAN_OF(NUMBER, count, "count", MUST),
-      NAN_OF(WORD, type, "type", .words = value_names, MUST), NAN_OF(TRUE, is_guess, "type_is_guess"),
-      NAN_OF(TRUE, is_of_unwritten, "of_unwritten"), NAN_OF(TRUE, is_of_free, "of_free_rows"),
+      NAN_OF(WORD, type, "type", .words = value_names, MUST), NAN_OF(TRUE, is_of_unwritten, "of_unwritten"),
+      NAN_OF(TRUE, is_of_free, "of_free_rows"),
       NAN_OF(LIST, inputs, "inputs", .record = &input, .flags = REQUIRED | BEHIND, COUNT(struct nan_fact, input_count)));
 TABLE(uninit, struct uninit_fact, UNINIT(NUMBER, number, "launch"), UNINIT(NUMBER, unwritten, "unwritten_bytes"),
       UNINIT(NUMBER, first_unwritten, "first_byte", WHEN(struct uninit_fact, unwritten)), UNINIT(NUMBER, more, "more_buffers"),
