@@ -18,7 +18,7 @@ static const char *asking(const struct options *options)
 static cufence_status open(const struct options *options, const char *option)
 {
     int wants_code = options->slack && rerun_source_is_wanted(options);
-    return option || wants_code ? lens_open(options, wants_code) : lens_check(options);
+    return option || wants_code ? lens_open(options, wants_code) : CUFENCE_OK;
 }
 #endif
 
@@ -28,7 +28,7 @@ cufence_status lifecycle_lens(const struct options *options, int is_start)
     if (is_start && options->every > 1 && options->nan == NAN_OFF)
         output_note("every= does nothing without nan=");
 #ifdef CUFENCE_HAS_LENS
-    return is_start ? open(options, option) : lens_check(options);
+    return is_start ? open(options, option) : CUFENCE_OK;
 #else
     return option
                ? error_set(CUFENCE_ERROR_UNSUPPORTED, "%s: this cufence was built without its lens (CUFENCE_LENS=OFF)", option)

@@ -42,6 +42,8 @@ static const struct {
     {GONE_OPTION, "estimate",
      "run it guarded: cufence_get_stats() and cufence.stats() say what it takes; the page on memory has the formula"},
     {GONE_OPTION, "nan_every", "write every=N"},
+    {GONE_OPTION, "values_type",
+     "leave it out: the type is that of the kernel's signature, else words are shown as hex and float32"},
     {GONE_OPTION, "values_out", "write values=LAUNCHES=FILE"},
     {GONE_OPTION, "inf", "write nan=report+inf"},
     {GONE_OPTION, "min_size", "write skip=smaller:BYTES"},

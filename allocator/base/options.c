@@ -101,8 +101,6 @@ static const struct option_row table[] = {
     OPTION("values", FILTER, "LAUNCHES or LAUNCHES=FILE; launches: *gemm*, #120, #10-20, @train.py:41, label:NAME, A&B, A|B",
            "", TEXT_IN(values), .joint = "=", REST(PATH, "", TEXT_IN(values_out)),
            .help = "show the arguments of these launches, and figures of what they point to, before and after (`cufence docs values`); FILE: append them to it as lines of JSON, instead of stderr; %p, %r, %h as in log"),
-    OPTION("values_type", TEXT, "[KERNEL[/ARGUMENT]:]TYPE, such as *gemm*/2:float16, joined by +", "", TEXT_IN(values_type),
-           .help = "types of what the kernels' pointers point to, where neither signature nor guess knows them"),
     OPTION("nan", CHOICE, "off | report | stop | report+inf | stop+inf", "off", COMMON, IN(nan),
            .help = "report the first launches that make a NaN of inputs without one; stop: also wait after each launch, and end the program there; +inf: infinities too, of which masks of attention are full"),
     OPTION("graphs", SWITCH, "on | off", "on", IN(graphs),

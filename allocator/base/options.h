@@ -76,7 +76,6 @@ struct options {
     uint64_t every;          /* 1..1000000, default 1: with nan look at one launch of each kernel in so many */
     char values[256];        /* filter.h: launches whose values are shown, "" = none */
     char values_out[256];    /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
-    char values_type[256];   /* types of what pointers point to (lens/values/types.h), "" = none */
     enum option_nan nan;     /* off (default) | report | stop | report+inf | stop+inf: look for the first NaN */
     int graphs;              /* on (default) | off: PyTorch runs without CUDA graphs where it can */
 };

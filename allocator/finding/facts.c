@@ -139,7 +139,7 @@ TABLE(launch, struct fault_origin, CERTAINTY(struct fault_origin, certainty, MUS
 /* ---- arguments ---- */
 
 TABLE(first, struct scalar, {.type = FIELD_SCALAR, .size = sizeof(struct scalar)});
-TABLE(figures, struct figures_fact, FIGURE(WORD, type, "type", .words = value_names, MUST), FIGURE(TRUE, is_guess, "is_guess"),
+TABLE(figures, struct figures_fact, FIGURE(WORD, type, "type", .words = value_names, MUST),
       FIGURE(NUMBER, count, "count", MUST), FIGURE(NUMBER, seen, "of_bytes", MUST),
       FIGURE(SCALAR, min, "min", WHEN(struct figures_fact, has_finite)),
       FIGURE(SCALAR, max, "max", WHEN(struct figures_fact, has_finite)),
@@ -227,9 +227,9 @@ TABLE(slack, struct slack_write, SLACK(NUMBER, found.changed, "changed", MUST), 
       SLACK(LIST, launches, "list", .record = &given, MUST, COUNT(struct slack_write, launch_count)), CLOSE);
 TABLE(input, struct nan_input, INPUT(INT, argument, "argument", .flags = OR_NONE), INPUT(NUMBER, at, "at", MUST),
       INPUT(NUMBER, buffer, "buffer", MUST), INPUT(NUMBER, offset, "offset", MUST), INPUT(TEXT, label, "label"),
-      INPUT(WORD, type, "type", .words = value_names, MUST), INPUT(TRUE, is_guess, "type_is_guess"),
-      INPUT(TRUE, is_unwritten, "never_written"), INPUT(NUMBER, fresh, "fresh", .flags = NOT_ZERO),
-      INPUT(NUMBER, count, "count", MUST), INPUT(NUMBER, nans, "nan", MUST), INPUT(NUMBER, infinities, "inf", MUST),
+      INPUT(WORD, type, "type", .words = value_names, MUST), INPUT(TRUE, is_unwritten, "never_written"),
+      INPUT(NUMBER, fresh, "fresh", .flags = NOT_ZERO), INPUT(NUMBER, count, "count", MUST),
+      INPUT(NUMBER, nans, "nan", MUST), INPUT(NUMBER, infinities, "inf", MUST),
       INPUT(NUMBER, zeros, "zeros", WHEN(struct nan_input, finite)),
       INPUT(REAL, min, "min", .flags = OR_NONE, WHEN(struct nan_input, finite)),
       INPUT(REAL, max, "max", .flags = OR_NONE, WHEN(struct nan_input, finite)),
@@ -242,8 +242,7 @@ TABLE(by, struct launched_fact, BY(TEXT, kernel, "kernel"), BY(TEXT, symbol, "sy
 TABLE(nan_of, struct nan_fact, NAN_OF(PART, by, NULL, .record = &by), NAN_OF(INT, argument, "argument", .flags = OR_NONE),
       OPEN("written_at", WHEN(struct nan_fact, file)), NAN_OF(TEXT, file, "file", MUST), NAN_OF(INT, line, "line", MUST), CLOSE,
       NAN_OF(NUMBER, index, "index", MUST), NAN_OF(NUMBER, made, "made", MUST), NAN_OF(NUMBER, count, "count", MUST),
-      NAN_OF(WORD, type, "type", .words = value_names, MUST), NAN_OF(TRUE, is_guess, "type_is_guess"),
-      NAN_OF(TRUE, is_of_unwritten, "of_unwritten"),
+      NAN_OF(WORD, type, "type", .words = value_names, MUST), NAN_OF(TRUE, is_of_unwritten, "of_unwritten"),
       NAN_OF(LIST, inputs, "inputs", .record = &input, .flags = REQUIRED | BEHIND, COUNT(struct nan_fact, input_count)));
 
 /* ---- the process ---- */

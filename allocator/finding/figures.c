@@ -9,6 +9,7 @@
 
 #define MARK_WIDTH 8 /* "  re-run" */
 #define FIGURES_FIRST 4
+#define FIRST_WORDS 2             /* each is printed twice */
 #define EXACT_LIMIT 0x1p53        /* a double has all integers up to this */
 #define PLAIN_LIMIT 1000000000000 /* 8-byte values beyond this are probably no counts, and are printed in hex */
 
@@ -23,13 +24,6 @@ static const struct figures *find(const struct rerun_result *rerun, const struct
             return figures;
     }
     return NULL;
-}
-
-/* Returns the width of the widest elements: those of a buffer are not wider than the access to it. */
-static uint64_t most_width(const struct finding *finding, const cufence_buffer *buffer)
-{
-    int is_accessed = finding->buffer.buffer && finding->buffer.buffer->id == buffer->id;
-    return is_accessed && finding->access.bytes ? finding->access.bytes : sizeof(uint64_t);
 }
 
 static struct scalar scalar_of(enum value_type type, double value)
@@ -48,7 +42,7 @@ static uint64_t first_bits(const struct value_fact *value, size_t index)
 static void describe(struct value_fact *value)
 {
     enum value_type type = value->summary.type;
-    const struct type_figures *figures = &value->figures->types[type];
+    const struct type_figures *figures = figures_for(value->figures, type);
     struct figures_fact *summary = &value->summary;
     summary->is_float = value_is_float(type);
     summary->has_finite = figures->finite != 0;
@@ -66,7 +60,7 @@ static void describe(struct value_fact *value)
         summary->first[i] = scalar_of(type, value_of_bits(type, first_bits(value, i)));
 }
 
-static void take(struct finding *finding, struct value_fact *value, size_t argument_count)
+static void take(const struct finding *finding, struct value_fact *value, size_t argument_count)
 {
     const struct figures *figures = find(finding->rerun, value);
     if (!figures)
@@ -74,9 +68,8 @@ static void take(struct finding *finding, struct value_fact *value, size_t argum
     value->summary.type = VALUE_TYPES;
     if (!value->is_member)
         value->summary.type = signature_elements(finding->where.site.kernel, argument_count, value->number);
-    value->summary.is_guess = value->summary.type == VALUE_TYPES;
-    if (value->summary.is_guess)
-        value->summary.type = figures_guess(figures, most_width(finding, value->target));
+    if (value->summary.type >= VALUE_COUNTED)
+        value->summary.type = VALUE_WORD;
     if (figures->seen < value_width(value->summary.type))
         return;
     value->figures = figures;
@@ -162,7 +155,7 @@ static struct amount seen_of(const struct figures *figures)
 
 static void put_range(struct flow *flow, const struct value_fact *value)
 {
-    const struct type_figures *figures = &value->figures->types[value->summary.type];
+    const struct type_figures *figures = figures_for(value->figures, value->summary.type);
     char text[192] = "";
     const char *gap = "  ";
     if (value->figures->seen < value->figures->bytes) {
@@ -191,9 +184,12 @@ static void put_count(struct flow *flow, uint64_t count, const char *what)
 static void put_first(struct flow *flow, const struct value_fact *value)
 {
     char text[256] = "first";
-    for (size_t i = 0; i < value->summary.first_count; i++) {
+    size_t count = value->summary.first_count, most = value->summary.type == VALUE_WORD ? FIRST_WORDS : FIGURES_FIRST;
+    for (size_t i = 0; i < count && i < most; i++) {
         uint64_t bits = first_bits(value, i);
-        part_add(text, " %s",
+        if (value->summary.type == VALUE_WORD)
+            part_add(text, " 0x%08" PRIx64, bits);
+        part_add(text, value->summary.type == VALUE_WORD ? " (%s)" : " %s",
                  value_is_float(value->summary.type) ? real_of(value_of_bits(value->summary.type, bits)).text
                                                      : whole_of(value->summary.type, bits).text);
     }
@@ -205,10 +201,10 @@ void figures_lines(struct report *report, const struct value_fact *value)
     struct flow flow = {report, value->is_member ? 5 : 3, CERTAIN_RERUN};
     if (!value->figures)
         return;
-    const struct type_figures *figures = &value->figures->types[value->summary.type];
+    const struct type_figures *figures = figures_for(value->figures, value->summary.type);
     begin_line(&flow);
-    report_put(report, "%s[%" PRIu64 "]%s", value_names[value->summary.type],
-               value->figures->bytes / value_width(value->summary.type), value->summary.is_guess ? " (guess)" : "");
+    report_put(report, "%s[%" PRIu64 "]", value_names[value->summary.type],
+               value->figures->bytes / value_width(value->summary.type));
     put_range(&flow, value);
     if (figures->zeros && figures->zeros < figures->finite)
         put_count(&flow, figures->zeros, figures->zeros == 1 ? "zero" : "zeros");

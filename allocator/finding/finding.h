@@ -108,7 +108,6 @@ struct address_fact {
 /* What the memory held from a pointer to the end of its buffer, as the fault left it: RERUN. */
 struct figures_fact {
     enum value_type type; /* of the elements */
-    int is_guess;         /* the type is one that fits the bytes; else the kernel's signature has it */
     int is_float, has_finite;
     uint64_t count, seen; /* elements; bytes that were looked at */
     struct scalar min, max;

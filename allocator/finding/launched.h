@@ -30,7 +30,6 @@ struct nan_input {
     uint64_t buffer, offset, count;
     const char *label; /* NULL: none */
     enum value_type type;
-    int is_guess;     /* of the type */
     int is_unwritten; /* nobody was seen to write it */
     uint64_t nans, infinities;
     uint64_t fresh;         /* elements that hold the fill of fresh memory (fill=nan): nobody has written them */
@@ -47,7 +46,6 @@ struct nan_fact {
     const char *file;            /* of the only source line that stores there, according to the kernel's code; NULL: unknown */
     int line;
     enum value_type type;
-    int is_guess;
     const cufence_buffer *buffer; /* id 0: it is gone */
     struct buffer_frames buffer_frames;
     const struct nan_input *inputs; /* what was looked at before */

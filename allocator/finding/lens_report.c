@@ -40,7 +40,7 @@ void nan_input_lines(struct report *report, const struct finding *finding)
             report_put_name(report, input->label);
             report_put(report, "\"");
         }
-        report_put(report, ", %s[%" PRIu64 "]%s%s", value_names[input->type], input->count, input->is_guess ? " (guess)" : "",
+        report_put(report, ", %s[%" PRIu64 "]%s", value_names[input->type], input->count,
                    input->is_unwritten ? ", never written" : "");
         if (input->fresh && !input->is_unwritten)
             report_put(report, ", %" PRIu64 " never written", input->fresh);

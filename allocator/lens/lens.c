@@ -1,14 +1,12 @@
 #include "lens.h"
 
 #include "analysis/lines/cubin.h"
-#include "base/error.h"
 #include "contexts/contexts.h"
 #include "driver/driver.h"
 #include "launch/lens_table.h"
 #include "lens/code/code.h"
 #include "lens/values/machine.h"
 #include "lens/values/declared.h"
-#include "lens/values/types.h"
 #include "lens/visits/visits.h"
 
 #include <stdlib.h>
@@ -39,17 +37,9 @@ void lens_register(void)
     __atomic_store_n(&lens_registered, &table, __ATOMIC_RELEASE);
 }
 
-cufence_status lens_check(const struct options *options)
-{
-    char problem[512];
-    if (!types_override(options->values_type, problem, sizeof problem))
-        return error_set(CUFENCE_ERROR_OPTION, "values_type=%s: %s", options->values_type, problem);
-    return CUFENCE_OK;
-}
-
 cufence_status lens_open(const struct options *options, int keeps_code)
 {
-    static cufence_status (*const open[])(const struct options *) = {lens_check, show_open, nan_open, saves_open};
+    static cufence_status (*const open[])(const struct options *) = {show_open, nan_open, saves_open};
     if (keeps_code)
         code_keep();
     visits_open(options);

@@ -19,9 +19,6 @@ cufence_status lens_open(const struct options *options, int keeps_code);
  * several have one of the name. Any thread. */
 struct span lens_code(const char *symbol, int device);
 
-/* Whether the options are right, for a command that checks them first. Errors: OPTION. */
-cufence_status lens_check(const struct options *options);
-
 /* Registers the lens for the visits' users that there are. Part of lens_open(). */
 void lens_register(void);
 

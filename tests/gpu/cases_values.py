@@ -41,11 +41,7 @@ CASES = [
            ways=("run",), seconds=400),
     clean("values_clean_training", [r"sha256 \w{64}"], story="clean_training", is_as_native=True, ways=("run",), seconds=400,
            options={"values": "*softmax*|#1-2000=values.json"}),
-    clean("values_figures", ["all types agree"], arguments=["option"], ways=("run",), needs=TRITON, seconds=400,
-           options={"values": "k_*=values.json",
-                    "values_type": "k_float32:f32+k_float64:f64+k_float16:f16+k_bfloat16:bf16+k_int8:i8+k_uint8:u8+k_int16:i16"
-                                   "+k_int32:i32+k_int64:i64+k_float8_e4m3fn:f8e4m3+k_float8_e5m2:f8e5m2"}),
-    clean("values_signatures", ["all types agree"], story="values_figures", arguments=["signature"], ways=("run",), needs=TRITON,
+    clean("values_signatures", ["all types agree"], story="values_figures", ways=("run",), needs=TRITON,
            seconds=400, options={"values": "k_*=values.json"}),
     clean("values_inductor", ["all types are signatures"], ways=("run",), needs=TRITON, seconds=400,
            options={"values": "triton_*=values.json"}),

@@ -162,7 +162,7 @@ class Report(standin.InFolder):
             {"address": "0x1000", "bytes": 1},
         ]
         buffer = {**finding(0)["buffer"], "mapping": {"start": "0x7e0004000000", "end": "0x7e0004200000"}}
-        figures = {"type": "float32", "is_guess": True, "count": 1000, "of_bytes": 4000, "min": -4.0, "max": 3.0}
+        figures = {"type": "float32", "count": 1000, "of_bytes": 4000, "min": -4.0, "max": 3.0}
         figures.update({"mean": -0.49599198396793587, "zeros": 125, "nan": 1, "inf": 0, "first": [-4.0, "NaN", 0.5]})
         given = {"size": 8, "value": "0x7e00041ff060", "buffer": 1, "offset": 0, "figures": figures}
         arguments = {"certainty": "exact", "list": [given, {"size": 4, "value": "0x3e8"}]}
@@ -179,7 +179,7 @@ class Report(standin.InFolder):
             "9 bytes, ending 64 bytes before the start of buffer #2",
             "ca ...",
             "1 byte at 0x1000",
-            "buffer #1 +0 (float32[1000], a guess: min -4 max 3 mean -0.495992, 125 zeros, 1 NaN, first -4 NaN 0.5)",
+            "buffer #1 +0 (float32[1000]: min -4 max 3 mean -0.495992, 125 zeros, 1 NaN, first -4 NaN 0.5)",
         ):
             self.assertIn(line, shown)
 

@@ -41,13 +41,16 @@ class Saved(standin.InFolder):
         return (self.folder / "saved" / name).read_bytes()[10:128].decode().strip()
 
     def test_elements_have_their_type(self) -> None:
-        self.save("*scale*", "--values-type", "*scale*/1:bf16")
+        self.save("*scale*|*look*")
         self.assertIn("{'descr': '<f4', 'fortran_order': False, 'shape': (1000,), }", self.shape("000001-scale/0.before.npy"))
-        self.assertIn("{'descr': '<u2', 'fortran_order': False, 'shape': (2000,), }", self.shape("000001-scale/1.after.npy"))
+        self.assertIn("{'descr': '<f4', 'fortran_order': False, 'shape': (1000,), }", self.shape("000001-scale/1.after.npy"))
+        self.assertIn("{'descr': '<u2', 'fortran_order': False, 'shape': (2000,), }", self.shape("000007-look/0.before.npy"))
         readme = (self.folder / "saved/000001-scale/README.txt").read_text()
         self.assertIn("Launch #1 of scale(float const*, float*, unsigned int, float): its buffers", readme)
         self.assertRegex(readme, r"0\.before\.npy \(the launch did not change it\): argument 0, buffer #\d+, float32\[1000\]\n")
-        self.assertRegex(readme, r"1\.before\.npy and \.after\.npy: argument 1, buffer #\d+, bfloat16\[2000\], as uint16")
+        self.assertRegex(readme, r"1\.before\.npy and \.after\.npy: argument 1, buffer #\d+, float32\[1000\]\n")
+        readme = (self.folder / "saved/000007-look/README.txt").read_text()
+        self.assertRegex(readme, r"0\.before\.npy \(the launch did not change it\): argument 0, buffer #\d+, bfloat16\[2000\], as uint16")
         self.assertIn('.view("int16")).view(torch.bfloat16)', readme)
 
     def test_bytes_of_an_unknown_type(self) -> None:
@@ -62,7 +65,7 @@ class Saved(standin.InFolder):
     def test_save_max_is_a_limit_that_is_told(self) -> None:
         folders, out = self.save("*", "--save_max", "17000")
         self.assertEqual(folders, ["000001-scale"])
-        self.assertIn("5 more launches were left out: save_max is 17000 bytes", out)
+        self.assertIn("6 more launches were left out: save_max is 17000 bytes", out)
 
     def test_a_second_run_overwrites_nothing(self) -> None:
         self.save("sum")

@@ -108,7 +108,7 @@ TEST(test_same)
     make_bundle(save_last, "");
     expect_replay("", 86, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #2",
                   "block \\(7,0,0\\) thread \\(104,0,0\\)", WRITTEN_PAST_THE_END, "model\\.cu:20",
-                  " float32\\[1000\\] .*min 2\\.5 max 2\\.5.* re-run$", "1  1000", "launched at .*second_launch\\.h");
+                  " word32\\[1000\\] .*min 2\\.5 max 2\\.5.* re-run$", "1  1000", "launched at .*second_launch\\.h");
     expect_replay("--json", 86, "^\\{.*\"kind\":\"overrun\".*\\}$");
     expect_replay("--times 3", 86, "faulted in 3 of 3 runs");
 }

@@ -40,13 +40,14 @@ TEST(pointers_into_buffers)
            "same    min 101.0 max 1000.0 mean 550.5 std 259.807", "1  buffer #3 +4, float32[999]", "99 zeros");
 }
 
-TEST(types_are_guessed_and_marked)
+TEST(what_has_no_type_is_words)
 {
-    expect("--values '*'", "struct", 0, "0  at byte 8: buffer #2 +0");
-    assert_int_equal(count_in(text, "float32[1000] (guess)"), 4);
-    expect("--values '*'", "count", 0, "int64[1000] (guess)", "min -1 max 998 mean 498.5");
-    expect("--values '*' --values_type 'copy*:i32'", "struct", 0, "!guess");
-    assert_int_equal(count_in(text, "int32[1000]\n"), 4);
+    expect("--values '*'", "struct", 0, "0  at byte 8: buffer #2 +0",
+           "same    min 1.0 max 1000.0 mean 500.5 std 288.675, 0 NaN",
+           "[0x3f800000 (1.0) 0x40000000 (2.0) .. 0x4479c000 (999.0) 0x447a0000 (1000.0)]");
+    assert_int_equal(count_in(text, "word32[1000]\n"), 4);
+    expect("--values '*'", "count", 0, "word32[2000]\n", "[0xffffffff (NaN) 0xffffffff (NaN) ..");
+    expect("--values '*move*'", "nan_named", 0, "float32[1000] (by the kernel's name)");
     expect("--values '*'", "half", 0, "float16[2000]\n", "after   min 0.0 max 0.5 mean 0.25 std 0.25, 1000 zeros");
 }
 
@@ -80,7 +81,7 @@ TEST(lines_of_json)
 TEST(what_is_wrong_is_refused)
 {
     expect("--values '#x'", "scale", 2, "values=#x is not allowed; use LAUNCHES or");
-    expect("--values '*' --values_type gemm:f15", "scale", 2, "values_type=gemm:f15");
+    expect("--values '*' --values_type gemm:f16", "scale", 2, "the type is that of the kernel's signature");
     expect("--values '*=nowhere/values.json'", "scale", 2, "");
     expect("--set graphs=maybe", "scale", 2, "graphs=maybe is not allowed; use on | off");
     expect("--nan yes", "scale", 2, "");
@@ -114,10 +115,11 @@ TEST(what_a_kernel_has_not_made_is_no_finding)
         {"report", "nan_stale", 86, "first to element 3 of float32[1000]", "never written"}, /* that is no input */
         {"report", "mask", 0, "", NULL},
         {"report+inf", "mask", 86, "first Inf: mask writes 1000 Inf to buffer #2", NULL},
-        /* A type that is a guess, of memory whose size it does not divide: a library's workspace may look so. */
-        {"report", "nan_guessed", 86, "first NaN: divide writes 1 NaN", NULL},
-        {"report", "nan_mixed", 0, "", NULL},
-        {"report", "nan_in_halves", 0, "", NULL}, /* its name knows of no float16 */
+        {"report", "nan_of_words", 86, "first NaN: divide writes 1 NaN", "first to element 417 of word32[1000]"},
+        {"report", "nan_of_none", 0, "", NULL},
+        {"report", "nan_named", 86, "first NaN: move<float> writes 999 NaN", "of float32[1000]"},
+        {"report", "nan_mixed", 0, "", NULL}, /* its size is not that of such elements */
+        {"report", "nan_in_halves", 0, "", NULL},
         {"report", "nan_fill", 0, "", NULL},
         {"report", "indices", 0, "", NULL},
         {"report", "nan_graph", 86, "first NaN: a CUDA graph writes 1 NaN", "one of a CUDA graph: normalise"},

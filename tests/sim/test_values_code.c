@@ -1,4 +1,4 @@
-/* What `--nan` and `--values` take from the machine code of kernels, and from what Triton's signatures say. The cubins are real
+/* What `--nan` takes from the machine code of kernels, and `--values` from what Triton's signatures say. The cubins are real
  * ones for sm_90 (tests/fixtures/cubins), their kernels are those of values_story.c. */
 #include "values_world.h"
 
@@ -13,7 +13,7 @@ static int make_cubins(void **state)
 TEST(a_nan_has_the_line_that_writes_it)
 {
     expect("--nan report --json report.json", "code_nan", 86,
-           "first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of float32[1000]",
+           "first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of word32[1000]",
            "written at    /src/values.cu:10 ", "derived");
     read_file("report.json");
     HAS("\"written_at\":{\"file\":\"/src/values.cu\",\"line\":10}");
@@ -65,18 +65,12 @@ TEST(ptx_is_compiled)
     unsetenv("VALUES_CODE");
 }
 
-TEST(guesses_know_the_widths_of_accesses)
-{
-    expect("--values widen", "code_types", 0, "bfloat16[1000] (guess)", "[0.0 1.0 0.0 .. 1.0 0.0 1.0]", "float64[1000] (guess)",
-           "[0.0 3.0 0.0 .. 3.0 0.0 3.0]");
-}
-
 TEST(a_signature_that_was_told_is_used)
 {
     expect("--values '#1'", "told", 0, "!cufence is not there");
     assert_int_equal(count_in(text, "float16[1000]\n"), 3);
-    HAS("!guess");
-    expect("--values '#2'", "told", 0, "!float64", "(guess)");
+    HAS("!word32");
+    expect("--values '#2'", "told", 0, "!float64", "word32[500]");
 }
 
 TEST_GROUP(make_cubins, remove_folder)

@@ -92,23 +92,7 @@ static void count_up(const cusim_thread *t, void *const *arguments)
         out[index_of(t)] = (int64_t)index_of(t) - 1;
 }
 
-static float of_brain(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
-}
-
-/* The kernels of values.cubin and triton_add.cubin. */
-static void widen(const cusim_thread *t, void *const *arguments)
-{
-    const uint16_t *in = *(const uint16_t *const *)arguments[0];
-    double *out = *(double *const *)arguments[1];
-    if ((int)index_of(t) < *(const int *)arguments[2])
-        out[index_of(t)] = (double)of_brain(in[index_of(t)]) * 3;
-}
-
+/* The kernel of triton_add.cubin. */
 static void add_halves(const cusim_thread *t, void *const *arguments)
 {
     uint16_t *out = *(uint16_t *const *)arguments[2];
@@ -129,7 +113,6 @@ static const cusim_kernel kernels[] = {
     {.name = "copy_two", .function = copy, .argument_bytes = copy_sizes, .argument_count = 1},
     {.name = "_Z5halveP6__half", .function = halve, .argument_bytes = one_pointer, .argument_count = 1},
     {.name = "normalise", .function = normalise, .argument_bytes = normalise_sizes, .argument_count = 3},
-    {.name = "widen", .function = widen, .argument_bytes = normalise_sizes, .argument_count = 3},
     {.name = "add", .function = add_halves, .argument_bytes = triton_sizes, .argument_count = 6},
     {.name = "count_up", .function = count_up, .argument_bytes = one_pointer, .argument_count = 1},
 };
@@ -281,15 +264,6 @@ STORY(code_only_read)
     launch_of(function, (void *[]){&stale, &other, &n});
 }
 
-/* 0.0 and 1.0 of bfloat16 in turn, which look like 1.0 of float32. */
-STORY(code_types)
-{
-    CUfunction function = kernel_of("values.cubin", "widen");
-    CUdeviceptr halves = allocate(COUNT * 2), doubles = allocate(COUNT * 8);
-    CALL(cuMemsetD32_v2, halves, 0x3f800000, COUNT / 2);
-    launch_of(function, (void *[]){&halves, &doubles, &(int){COUNT}});
-}
-
 /* As the Python package does when Triton has loaded a kernel. */
 STORY(told)
 {
@@ -408,29 +382,46 @@ STORY(nan_stale)
     launch_normalise(in, fresh);
 }
 
-/* By a kernel whose name has no types, into memory of as many bytes. */
-static void nan_of_guess(size_t bytes)
+STORY(nan_of_words)
 {
-    CUdeviceptr to = allocate(bytes);
     fill(in, 417);
-    launch("divide", (void *[]){&in, &to, &(int){COUNT}});
+    launch("divide", (void *[]){&in, &out, &(int){COUNT}});
 }
 
-STORY(nan_guessed)
+/* Words of unknown type: of another size, and integers of which one is -1. */
+STORY(nan_of_none)
 {
-    nan_of_guess(COUNT * 4);
+    CUdeviceptr odd = allocate(COUNT * 4 + 1);
+    uint32_t integers[COUNT] = {5, (uint32_t)-1, 7};
+    struct two two = {COUNT, (float *)(uintptr_t)out, (const float *)(uintptr_t)other};
+    fill(in, 417);
+    launch("divide", (void *[]){&in, &odd, &(int){COUNT}});
+    CALL(cuMemcpyHtoD_v2, other, integers, sizeof integers);
+    launch("copy_two", (void *[]){&two});
+}
+
+/* Infinity times 0, by a kernel of which only the name says that it works on float32, into memory of as many bytes. */
+static void nan_by_name(size_t bytes)
+{
+    CUdeviceptr to = allocate(bytes);
+    CALL(cuMemsetD32_v2, in, 0x7f800000, COUNT);
+    launch("_Z4moveIfEvPKfPvfi", (void *[]){&in, &to, &(float){0}, &(int){COUNT - 1}});
+}
+
+STORY(nan_named)
+{
+    nan_by_name(COUNT * 4);
 }
 
 STORY(nan_mixed)
 {
-    nan_of_guess(COUNT * 4 + 1);
+    nan_by_name(COUNT * 4 + 1);
 }
 
-/* Few numbers of float32 whose lower halves are NaN in float16, into memory with left-over ones of float16. */
+/* Few numbers of float32 whose lower halves are NaN in float16. */
 STORY(nan_in_halves)
 {
     CALL(cuMemsetD32_v2, in, 0x40007e01, COUNT);
-    CALL(cuMemsetD32_v2, out, 0x7b017b00, COUNT);
     launch("_Z4moveIfEvPKfPvfi", (void *[]){&in, &out, &(float){1}, &(int){8}});
 }
 

@@ -65,7 +65,7 @@ static inline void add_figures(struct story *story, uint64_t address, const void
     figures->bytes = whole;
 }
 
-/* The type of the first argument has to be guessed, and only part of it was read. */
+/* The type of the first argument is not known, and only part of it was read. */
 static inline void rerun_given(struct story *story)
 {
     static const double doubles[] = {-0.25, 1e22, 0.1, 3, 0.7, 1.1, -0.3, 0.2};
@@ -180,7 +180,7 @@ static inline void rerun_with_all(struct story *story)
                                                .bytes = UINT64_C(3) << 30,
                                                .seen = 16 << 20,
                                                .first = {0xff, 0, 1, [31] = 7},
-                                               .types = {{-1.5, 1e300, 0.1, 5, 4, 3, 2, 1.02}, [VALUE_UINT64] = {.max = 1}}};
+                                               .types = {{-1.5, 1e300, 0.1, 5, 4, 3, 2}, [VALUE_UINT64] = {.max = 1}}};
     story->rerun.figures[1] = (struct figures){.address = 16};
     story->rerun.figure_count = 2;
     story->rerun.cause = cause;

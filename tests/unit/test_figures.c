@@ -1,4 +1,4 @@
-/* Figures of a buffer's bytes, and the type that they are taken for. */
+/* Figures of a buffer's bytes. */
 #include "support/test.h"
 
 #include <math.h>
@@ -120,16 +120,14 @@ TEST(nothing_but_nan)
     const struct figures figures = of(floats, sizeof floats);
     expect(&figures, VALUE_FLOAT32, 0, 0, 0);
     expect_counts(&figures, VALUE_FLOAT32, (const uint64_t[]){0, 0, 3, 0});
-    assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
 }
 
 TEST(no_bytes)
 {
     const struct figures figures = of("", 0);
     assert_int_equal(figures.seen, 0);
-    for (enum value_type type = 0; type < VALUE_GUESSED; type++)
+    for (enum value_type type = 0; type < VALUE_COUNTED; type++)
         expect_counts(&figures, type, (const uint64_t[]){0, 0, 0, 0});
-    assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
 }
 
 TEST(the_mean_does_not_overflow)
@@ -155,164 +153,18 @@ TEST(pieces_add_up)
     assert_memory_equal(&made, &whole, sizeof whole);
 }
 
-/* ---- guessing ---- */
-
-#define COUNT 4000
-
-static uint32_t seed;
-
-static double uniform(void)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (seed >> 8) / 16777216.0;
-}
-
-static double bell(double deviation)
-{
-    double sum = 0;
-    for (int i = 0; i < 12; i++)
-        sum += uniform();
-    return (sum - 6) * deviation;
-}
-
-static uint16_t bfloat_of(double value)
-{
-    float narrow = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &narrow, sizeof bits);
-    return (uint16_t)(bits >> 16);
-}
-
-/* Normal numbers and 0 only. */
-static uint16_t half_of(double value)
-{
-    int exponent;
-    double fraction = frexp(fabs(value), &exponent);
-    if (exponent < -13)
-        return 0;
-    return (uint16_t)((value < 0 ? 0x8000 : 0) + ((exponent + 14) << 10) + (int)((fraction * 2 - 1) * 1024));
-}
-
-/* Makes a buffer of a type: number `i` of kind `kind`. */
-static double number(int kind, size_t i)
-{
-    switch (kind) {
-    case 0:
-        return bell(1);
-    case 1:
-        return bell(0.02);
-    case 2:
-        return uniform();
-    case 3:
-        return (double)i;
-    case 4:
-        return bell(1) > 0 ? bell(1) : 0; /* half of them are 0 */
-    case 5:
-        return 0.5 * (double)(i % 7);
-    default:
-        return 0.3 * (double)(i % 7) - 1;
-    }
-}
-
-static enum value_type guess_of(enum value_type type, int kind, size_t count)
-{
-    static union {
-        float floats[COUNT];
-        double doubles[COUNT];
-        uint16_t shorts[COUNT];
-        int32_t ints[COUNT];
-        int64_t longs[COUNT];
-        uint8_t bytes[COUNT * 8];
-    } made;
-    memset(&made, 0, sizeof made);
-    seed = (uint32_t)kind + 1;
-    for (size_t i = 0; i < count; i++) {
-        double value = number(kind, i);
-        if (type == VALUE_FLOAT32)
-            made.floats[i] = (float)value;
-        else if (type == VALUE_FLOAT64)
-            made.doubles[i] = value;
-        else if (type == VALUE_FLOAT16)
-            made.shorts[i] = half_of(value);
-        else if (type == VALUE_BFLOAT16)
-            made.shorts[i] = bfloat_of(value);
-        else if (type == VALUE_INT32)
-            made.ints[i] = (int32_t)value;
-        else if (type == VALUE_INT64)
-            made.longs[i] = (int64_t)value;
-        else
-            made.bytes[i] = (uint8_t)(int)value;
-    }
-    const struct figures figures = of(&made, count * value_width(type));
-    return figures_guess(&figures, 8);
-}
-
-TEST(common_numbers_are_recognised)
-{
-    static const enum value_type types[] = {VALUE_FLOAT32, VALUE_FLOAT64, VALUE_FLOAT16, VALUE_BFLOAT16};
-    for (size_t i = 0; i < 4; i++)
-        for (int kind = 0; kind < 7; kind++)
-            for (size_t count = 32; count <= COUNT; count *= 5)
-                if (guess_of(types[i], kind, count) != types[i])
-                    fail_msg("%zu times %s of kind %d: %s", count, value_names[types[i]], kind,
-                             value_names[guess_of(types[i], kind, count)]);
-    assert_int_equal(guess_of(VALUE_INT32, 3, COUNT), VALUE_INT32);
-    assert_int_equal(guess_of(VALUE_INT64, 3, COUNT), VALUE_INT64);
-}
-
-#define GUESS(type, ...) guess((const type[]){__VA_ARGS__}, sizeof((const type[]){__VA_ARGS__}))
-
-static enum value_type guess(const void *bytes, size_t size)
-{
-    const struct figures figures = of(bytes, size);
-    return figures_guess(&figures, 8);
-}
-
-TEST(few_numbers_are_recognised)
-{
-    assert_int_equal(GUESS(float, 0, 0, 0), VALUE_FLOAT32);
-    assert_int_equal(GUESS(float, 0.5F), VALUE_FLOAT32);
-    assert_int_equal(GUESS(float, 1, 1, 1, 1), VALUE_FLOAT32);
-    assert_int_equal(GUESS(float, 0.1F, -0.25F, 3), VALUE_FLOAT32);
-    assert_int_equal(GUESS(double, 1, 1, 1, 1), VALUE_FLOAT64);
-    assert_int_equal(GUESS(double, 0.1, -0.25, 3), VALUE_FLOAT64);
-    assert_int_equal(GUESS(uint16_t, 0x3c00, 0x3c00, 0x3c00, 0x3c00), VALUE_FLOAT16);
-    assert_int_equal(GUESS(uint16_t, 0x3f80, 0x3f80, 0x3f80, 0x3f80), VALUE_BFLOAT16);
-    assert_int_equal(GUESS(int32_t, 1000), VALUE_INT32);
-    assert_int_equal(GUESS(int32_t, 5, -1, 0, 3), VALUE_INT32);
-    assert_int_equal(GUESS(int32_t, 15360, 15400, 15440, 15500), VALUE_INT32);
-    assert_int_equal(GUESS(int64_t, 5, -1, 0, 3), VALUE_INT64);
-    assert_int_equal(GUESS(int64_t, 0x7e0000ff060, 0x7e0042fe100, 0), VALUE_INT64);
-    assert_int_equal(GUESS(int16_t, 5, -1, 7, 3, 2, 1), VALUE_INT16);
-    assert_int_equal(GUESS(uint8_t, 1, 0, 1, 1, 0, 1, 1, 1, 0, 0, 1, 1), VALUE_UINT8);
-    assert_int_equal(guess("The quick brown fox jumps over the lazy dog.", 44), VALUE_UINT8);
-    assert_int_equal(GUESS(int8_t, 5, -7, 20, -31, 14, -2, 40, -1, 9, -9, 1, -44, 3, 8, -22, 12), VALUE_INT8);
-}
-
-/* An access of 2 bytes is not to elements of 4. */
-TEST(no_type_is_wider_than_allowed)
-{
-    const float floats[] = {0.1F, -0.25F, 3};
-    const struct figures figures = of(floats, sizeof floats);
-    assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
-    assert_int_equal(figures_guess(&figures, 4), VALUE_FLOAT32);
-    assert_true(value_width(figures_guess(&figures, 2)) <= 2);
-    assert_int_equal(value_width(figures_guess(&figures, 1)), 1);
-}
-
-/* Only samples of a large piece are judged, but all of it is counted. */
 TEST(large_pieces)
 {
     const size_t count = 1 << 18;
     float *floats = malloc(count * sizeof *floats);
     assert_non_null(floats);
     for (size_t i = 0; i < count; i++)
-        floats[i] = (float)bell(1);
+        floats[i] = (float)(i % 7) - 3;
     floats[count - 7] = -1000;
     floats[count - 8] = NAN;
     const struct figures figures = of(floats, count * sizeof *floats);
     free(floats);
-    assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
     assert_true(figures.types[VALUE_FLOAT32].min == -1000);
+    assert_true(figures_for(&figures, VALUE_WORD)->min == -1000);
     assert_int_equal(figures.types[VALUE_FLOAT32].nans, 1);
 }

@@ -17,7 +17,7 @@ TEST(nans)
     buffer.allocated_stack = 120;
     /* clang-format off */
     const struct nan_input inputs[] = {
-        {.argument = 1, .at = 8, .buffer = 2, .offset = 4, .count = 100, .label = "x", .type = VALUE_FLOAT16, .is_guess = 1,
+        {.argument = 1, .at = 8, .buffer = 2, .offset = 4, .count = 100, .label = "x", .type = VALUE_WORD,
          .infinities = 2, .finite = 98, .zeros = 1, .min = -1.5, .max = 3, .mean = 0.25, .deviation = 1.5},
         {.argument = -1, .buffer = 3, .count = 7, .type = VALUE_FLOAT32, .is_unwritten = 1, .nans = 7},
         {.argument = 2, .buffer = 4, .count = 7, .type = VALUE_FLOAT32, .finite = 1, .max = 1e300,
@@ -46,7 +46,6 @@ TEST(nans)
     nan.buffer = &none;
     nan.argument = -1;
     nan.input_count = 0;
-    nan.is_guess = 1;
     nan.is_of_unwritten = 0;
     CHECK(nan, "inf_of_a_graph", &nan);
 }

@@ -1,5 +1,5 @@
 /*
- * What kernels read and write, according to their code: kernels of nvcc and Triton for sm_90 (tests/fixtures/cubins, with their
+ * What kernels write, according to their code: kernels of nvcc and Triton for sm_90 (tests/fixtures/cubins, with their
  * sources).
  */
 #define TEST_OWN_MAIN
@@ -11,15 +11,15 @@
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/uses.h"
 
-/* Of each word: how many writes, on which lines; the narrowest access, and the kinds. */
+/* Of each word: how many writes, on which lines. */
 static void tell_uses(FILE *out, struct span cubin, const char *symbol, const struct uses *uses)
 {
     fprintf(out, "%s: %s\n", symbol, uses->knows_writes ? "all writes are known" : "it may write anything");
     for (unsigned i = 0; i < USES_WORDS; i++) {
         const struct use *use = &uses->words[i];
-        if (!use->write_count && !use->narrowest)
+        if (!use->write_count)
             continue;
-        fprintf(out, "  word %u: %u bytes at least, kinds 0x%x, %u writes", i, use->narrowest, use->kinds, use->write_count);
+        fprintf(out, "  word %u: %u writes", i, use->write_count);
         for (unsigned k = 0; k < use->write_count && k < USES_WRITES; k++) {
             struct cubin_line line = {0};
             int is_found = cubin_find_kernel_line(cubin, symbol, use->write_at[k], &line);
@@ -57,7 +57,6 @@ TEST(uses_are_those_of_the_source)
         assert_true(cubin_find_kernel(cubin, kernels[i][1], &kernel));
         assert_true(kernel.sm == 90 && kernel.parameters_at == slice_parameters_at(90));
         uses_find_writes(kernel.code, kernel.sm, &uses);
-        uses_find_reads(kernel.code, kernel.sm, &uses);
         tell_uses(out, cubin, kernels[i][1], &uses);
         assert_false(cubin_find_kernel_line(cubin, "nobody", 0, &line));
         assert_false(cubin_find_kernel_line(cubin, kernels[i][1], 1 << 20, &line));
@@ -102,7 +101,6 @@ TEST(damage_is_survived)
         if (!cubin_find_kernel(damaged, "add", &kernel))
             continue;
         uses_find_writes(kernel.code, kernel.sm, &uses);
-        uses_find_reads(kernel.code, kernel.sm, &uses);
     }
     free(bytes);
     fixture_free(file);

@@ -5,16 +5,10 @@
 
 #include "sass.h"
 
-/* What arithmetic says about elements. */
-enum { USES_FLOAT32 = 1, USES_FLOAT64 = 2, USES_FLOAT16 = 4, USES_BFLOAT16 = 8, USES_INTEGER = 16 };
-
 enum {
     SASS_BRANCHES = 1,
     SASS_ONE_PREDICATE = 2, /* of those that write predicates: only one */
-    SASS_WRITES = 4,        /* memory of a buffer */
-    SASS_MOVES = 8,         /* its first result is one of its operands */
-    SASS_NO_FIRST = 16,     /* [31:24] is no operand */
-    SASS_THIRD = 32         /* [71:64] is one; elsewhere these bits mean something else */
+    SASS_WRITES = 4         /* memory of a buffer */
 };
 
 /* What it computes, for those that emulate.h or slice.h understands. Both have functions for them. */
@@ -55,7 +49,6 @@ struct sass_row {
     uint8_t width;  /* number of registers, where sass_width() says no other */
     uint8_t flags;
     uint8_t operation;
-    uint8_t numbers; /* USES_ flags of what it computes with; 0 if it only moves bits, or is not known */
 };
 
 const struct sass_row *sass_row_of(struct sass_instruction instruction);

@@ -1,6 +1,6 @@
 /*
  * What a kernel does to the memory that its parameters point to, according to its machine code: which of them it writes
- * through, how wide its accesses are, and what kind of numbers it computes with what it loads and stores.
+ * through, and where.
  *
  * Every store and atomic is traced back to a parameter (slice.h). Only if that succeeds for all of them, and no instruction may
  * write memory in another way (calls of other functions, bulk copies, surfaces, unknown ones), is it known that the other
@@ -9,7 +9,6 @@
  */
 #pragma once
 
-#include "sass_rows.h"
 #include "slice.h"
 
 #define USES_WRITES 16 /* that are kept of a parameter */
@@ -19,8 +18,6 @@
 struct use {
     uint32_t write_count;           /* number of instructions that write there */
     uint32_t write_at[USES_WRITES]; /* their offsets in the code, of the first ones */
-    uint8_t narrowest;              /* bytes of the narrowest access, 0 if there is none */
-    uint8_t kinds;                  /* USES_ flags */
 };
 
 struct uses {
@@ -34,5 +31,3 @@ uint8_t *uses_end_at_calls(struct span code);
 
 /* Fills in *out from the kernel's stores and atomics. `code`: of the kernel, with its functions. */
 void uses_find_writes(struct span code, unsigned sm, struct uses *out);
-/* Adds what its loads tell to `narrowest` and `kinds`. */
-void uses_find_reads(struct span code, unsigned sm, struct uses *uses);

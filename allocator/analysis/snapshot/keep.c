@@ -123,10 +123,10 @@ static void put_types(json_t *figures, const struct rerun_result *rerun)
 {
     for (size_t i = 0; i < json_array_size(figures); i++) {
         json_t *types = json_object();
-        for (enum value_type type = 0; type < VALUE_GUESSED; type++) {
+        for (enum value_type type = 0; type < VALUE_COUNTED; type++) {
             const struct type_figures *of = &rerun->figures[i].types[type];
             json_object_set_new(types, value_names[type],
-                                json_pack("[ffffIIII]", of->min, of->max, of->mean, of->fit, (json_int_t)of->finite,
+                                json_pack("[fffIIII]", of->min, of->max, of->mean, (json_int_t)of->finite,
                                           (json_int_t)of->zeros, (json_int_t)of->nans, (json_int_t)of->infinities));
         }
         json_object_set_new(json_array_get(figures, i), "types", types);

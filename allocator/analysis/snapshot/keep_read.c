@@ -82,12 +82,14 @@ static int connect_launches(struct whole *whole)
 
 static void take_type(const json_t *array, struct type_figures *of)
 {
-    double *const reals[] = {&of->min, &of->max, &of->mean, &of->fit};
+    double *const reals[] = {&of->min, &of->max, &of->mean};
     uint64_t *const counts[] = {&of->finite, &of->zeros, &of->nans, &of->infinities};
-    for (size_t i = 0; i < 4; i++) {
+    if (json_array_size(array) != 7) /* of an older cufence */
+        return;
+    for (size_t i = 0; i < 3; i++)
         *reals[i] = json_real_value(json_array_get(array, i));
-        *counts[i] = (uint64_t)json_integer_value(json_array_get(array, 4 + i));
-    }
+    for (size_t i = 0; i < 4; i++)
+        *counts[i] = (uint64_t)json_integer_value(json_array_get(array, 3 + i));
 }
 
 static const cufence_buffer *buffer_of(const struct fault_memory *memory, uint64_t id)
@@ -110,7 +112,7 @@ static void connect_rerun(struct kept_snapshot *kept, const json_t *figures)
             rerun->writes[i].buffer = buffer_of(memory, rerun->writes[i].buffer->id);
     for (size_t i = 0; i < rerun->figure_count; i++) {
         const json_t *types = json_object_get(json_array_get(figures, i), "types");
-        for (enum value_type type = 0; type < VALUE_GUESSED; type++)
+        for (enum value_type type = 0; type < VALUE_COUNTED; type++)
             take_type(json_object_get(types, value_names[type]), &rerun->figures[i].types[type]);
     }
 }

@@ -1,6 +1,6 @@
 /*
  * Figures of a buffer's bytes: minimum, maximum, mean, and the numbers of zeros, NaN and infinities, for each type that its
- * elements may have; and a guess which type it is. Pure functions; any thread, one at a time for a count.
+ * elements may have. Pure functions; any thread, one at a time for a count.
  */
 #pragma once
 
@@ -10,14 +10,13 @@ struct type_figures {
     double min, max, mean; /* of the finite values; 0 if there is none */
     uint64_t finite;       /* number of these, zeros included */
     uint64_t zeros, nans, infinities;
-    double fit; /* from 0, how likely the bytes are of this type; 0 for types that are never guessed */
 };
 
 struct figures {
     uint64_t address, bytes; /* what they are about */
     uint64_t seen;           /* number of bytes that were looked at: fewer in a large buffer */
     uint8_t first[32];       /* the first bytes, as many as there are */
-    struct type_figures types[VALUE_GUESSED];
+    struct type_figures types[VALUE_COUNTED];
 };
 
 /* Counting: begin, add the bytes piece by piece, end. All pieces but the last have a multiple of 8 bytes. */
@@ -28,5 +27,5 @@ void figures_add(struct figures_count *count, const uint8_t *bytes, size_t size)
 /* Fills in `seen`, `first` and `types`, and frees the count. */
 void figures_end(struct figures_count *count, struct figures *figures);
 
-/* Returns the type that fits best, of at most `most_width` bytes. */
-enum value_type figures_guess(const struct figures *figures, uint64_t most_width);
+/* Those of a type that is counted, or of words. */
+const struct type_figures *figures_for(const struct figures *figures, enum value_type type);

@@ -17,6 +17,7 @@ const char *const value_names[] = {
     [VALUE_UINT64] = "uint64",
     [VALUE_FLOAT8_E4M3] = "float8_e4m3fn",
     [VALUE_FLOAT8_E5M2] = "float8_e5m2",
+    [VALUE_WORD] = "word32",
     [VALUE_TYPES] = NULL,
 };
 
@@ -37,6 +38,7 @@ static const char *const others[VALUE_TYPES] = {
     [VALUE_FLOAT8_E4M3] =
         "f8e4m3,fp8e4nv,__nv_fp8_e4m3,__nv_fp8x2_e4m3,__nv_fp8x4_e4m3,c10::Float8_e4m3fn,cutlass::float_e4m3_t",
     [VALUE_FLOAT8_E5M2] = "f8e5m2,fp8e5,__nv_fp8_e5m2,__nv_fp8x2_e5m2,__nv_fp8x4_e5m2,c10::Float8_e5m2,cutlass::float_e5m2_t",
+    [VALUE_WORD] = "",
 };
 
 static const struct {
@@ -46,7 +48,7 @@ static const struct {
     [VALUE_BFLOAT16] = {2, 8, 7},    [VALUE_INT8] = {1, 0, 0},        [VALUE_UINT8] = {1, 0, 0},
     [VALUE_INT16] = {2, 0, 0},       [VALUE_UINT16] = {2, 0, 0},      [VALUE_INT32] = {4, 0, 0},
     [VALUE_UINT32] = {4, 0, 0},      [VALUE_INT64] = {8, 0, 0},       [VALUE_UINT64] = {8, 0, 0},
-    [VALUE_FLOAT8_E4M3] = {1, 4, 3}, [VALUE_FLOAT8_E5M2] = {1, 5, 2},
+    [VALUE_FLOAT8_E4M3] = {1, 4, 3}, [VALUE_FLOAT8_E5M2] = {1, 5, 2}, [VALUE_WORD] = {4, 8, 23},
 };
 
 size_t value_width(enum value_type type)

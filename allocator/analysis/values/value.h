@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum value_type {
-    VALUE_FLOAT32, /* first: what bytes are taken for if they fit several types */
+    VALUE_FLOAT32,
     VALUE_FLOAT64,
     VALUE_FLOAT16,
     VALUE_BFLOAT16,
@@ -20,9 +20,10 @@ enum value_type {
     VALUE_UINT32,
     VALUE_INT64,
     VALUE_UINT64,
-    VALUE_GUESSED, /* number of the types above. Bytes are not taken for those below unless something says that they are */
-    VALUE_FLOAT8_E4M3 = VALUE_GUESSED, /* of OCP, as PyTorch's float8_e4m3fn: it has NaN and no infinities */
+    VALUE_COUNTED,                     /* number of the types above, of which there are figures (figures.h) */
+    VALUE_FLOAT8_E4M3 = VALUE_COUNTED, /* of OCP, as PyTorch's float8_e4m3fn: it has NaN and no infinities */
     VALUE_FLOAT8_E5M2,
+    VALUE_WORD, /* of 32 bits, of unknown type: printed in hex and as float32, and its figures are those of float32 */
     VALUE_TYPES
 };
 
@@ -84,6 +85,7 @@ static inline double value_of_bits(enum value_type type, uint64_t bits)
     double wide;
     switch (type) {
     case VALUE_FLOAT32:
+    case VALUE_WORD:
         return value_of_float((uint32_t)bits);
     case VALUE_FLOAT64:
         memcpy(&wide, &bits, sizeof wide);

@@ -165,23 +165,44 @@ struct results {
     size_t count;
 };
 
+/* Whether words of unknown type are like numbers of float32: small integers are not, nor most bytes. -1 has the bits of a NaN,
+ * but none that arithmetic makes. */
+static int is_like_float(const struct measured *words)
+{
+    double low = -words->min, high = words->max, most = low > high ? low : high;
+    uint64_t first = value_bits(VALUE_WORD, words->first);
+    return words->finite ? most > 0x1p-66 && most < 0x1p66 : first == 0x7fffffff || (first & 0x7fffffff) == 0x7fc00000;
+}
+
+static void read_when(const struct plan_item *item, const uint8_t *results, unsigned when, struct counted *out,
+                      struct measured *figures)
+{
+    const uint8_t *from = results + (when == PLAN_BEFORE ? item->before : item->after);
+    if (plan_kernel(&rules, item, when) != MEASURE_FIGURES) {
+        measure_count(from, item->bytes, out);
+        return;
+    }
+    measure_read(from, item->bytes, item->type, figures);
+    if (item->type == VALUE_WORD && !is_like_float(figures))
+        return;
+    out->nans = figures->nans;
+    out->fresh = figures->fresh;
+    out->first_nan = figures->first_nan;
+    out->last_nan = figures->last_nan;
+    out->infinities = when == PLAN_BEFORE ? figures->infinities : 0; /* where the first one is, they do not say */
+}
+
 static void read_one(struct looked *looked, const struct plan_item *item, const uint8_t *results)
 {
+    struct measured ignored;
     looked->bytes = item->bytes;
-    if (plan_kernel(&rules, item, PLAN_BEFORE) == MEASURE_FIGURES) {
-        measure_read(results + item->before, item->bytes, item->type, &looked->figures);
-        looked->has_figures = 1;
-        looked->before.nans = looked->figures.nans;
-        looked->before.infinities = looked->figures.infinities;
-        looked->before.fresh = looked->figures.fresh;
-        looked->before.first_nan = looked->figures.first_nan;
-        looked->before.last_nan = looked->figures.last_nan;
-    } else {
-        measure_count(results + item->before, item->bytes, &looked->before);
-    }
+    looked->type = item->type;
+    looked->from = item->from;
+    looked->has_figures = plan_kernel(&rules, item, PLAN_BEFORE) == MEASURE_FIGURES;
     looked->has_after = item->after != 0;
+    read_when(item, results, PLAN_BEFORE, &looked->before, &looked->figures);
     if (item->after)
-        measure_count(results + item->after, item->bytes, &looked->after);
+        read_when(item, results, PLAN_AFTER, &looked->after, &ignored);
 }
 
 static void read_all(struct results *out, const uint8_t *results)
@@ -191,7 +212,7 @@ static void read_all(struct results *out, const uint8_t *results)
     for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++) {
         struct looked *looked = &out->looked[out->count];
         *looked = (struct looked){.reached = i, .is_written = (int)(seen->written >> i & 1)};
-        const struct plan_item *item = plan_choose(visit, results + HEAD, i, &looked->type, &looked->from);
+        const struct plan_item *item = plan_find(results + HEAD, i);
         if (!item)
             continue;
         read_one(looked, item, results + HEAD);
@@ -215,7 +236,6 @@ static struct nan_input input_of(const struct visit *visit, const struct looked 
                               .count = looked->bytes / value_width(looked->type),
                               .label = label,
                               .type = looked->type,
-                              .is_guess = looked->from == TYPE_GUESSED,
                               .is_unwritten = !looked->is_written,
                               .fresh = looked->before.fresh,
                               .nans = looked->before.nans,
@@ -287,7 +307,6 @@ static void tell(const struct results *results, const struct looked *made, int i
                             .pointer = reached->pointer,
                             .argument = visit->function ? reached->argument : -1,
                             .type = made->type,
-                            .is_guess = made->from == TYPE_GUESSED,
                             .buffer = &parts->buffer,
                             .buffer_frames = {stack_buffer_frames, NULL},
                             .inputs = parts->inputs,
@@ -333,20 +352,19 @@ static int is_fill(const struct results *results, const struct looked *made)
     return results->count == 1 && !made->is_written && made->after.nans == made->bytes / value_width(made->type);
 }
 
-/* A guessed type of memory that cannot be of that type throughout, or where the launch may write another one, as in a library's
- * workspace: its bytes may be anything. */
+/* Memory that may be of another type than it was taken for, and cannot be of that throughout, as a library's workspace: its
+ * bytes may be anything. */
 static int is_mixed(const struct results *results, const struct looked *made)
 {
-    const struct reached *reached = &results->visit->reached[made->reached];
-    const struct heap_range *range = &reached->range;
-    if (made->from != TYPE_GUESSED)
+    const struct heap_range *range = &results->visit->reached[made->reached].range;
+    if (made->from == TYPE_SIGNATURE)
         return 0;
     for (size_t i = 0; i < results->count; i++) {
         const struct looked *other = &results->looked[i];
         if (results->visit->reached[other->reached].range.id == range->id && other->type != made->type)
             return 1;
     }
-    return range->size % value_width(made->type) != 0 || types_may_be_wider(reached->function, reached, made->type);
+    return range->size % value_width(made->type) != 0;
 }
 
 /* Looks for the first pointer where the launch has made some of inputs without. */

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #define PATH_ROOM 1500
-#define GUESS_BYTES 4096u /* of a buffer, to guess the type of its elements from */
 
 struct writing {
     const struct bundling *bundling;
@@ -91,18 +90,9 @@ static int link_file(const struct writing *writing, size_t number, const char *w
     return link(path, new) == 0;
 }
 
-static void name_type(struct writing *writing, struct bundle_buffer *buffer, const struct reached *reached,
-                      const uint8_t *bytes)
+static void name_type(const struct writing *writing, struct bundle_buffer *buffer, const struct reached *reached)
 {
-    const struct launch_function *function = writing->visit->function;
-    uint64_t skip = reached->pointer - reached->range.address, left = reached->range.size - skip;
-    enum value_type type = types_of(function, reached).type;
-    if (skip > reached->range.size)
-        return;
-    if (type == VALUE_TYPES)
-        type = types_guess(function, reached, bytes + skip, left < GUESS_BYTES ? left : GUESS_BYTES);
-    if (type != VALUE_TYPES)
-        snprintf(buffer->type, sizeof buffer->type, "%s", value_names[type]);
+    snprintf(buffer->type, sizeof buffer->type, "%s", value_names[types_of(writing->visit->function, reached).type]);
 }
 
 /* One of the buffers that are written to the launch's folder for the user. */
@@ -110,8 +100,7 @@ static void take_saved(struct writing *writing, struct bundle_buffer *buffer, co
 {
     uint64_t step = visit_rounded(buffer->size); /* what it held after the launch follows in memory */
     name_files(buffer, saved->has_changed);
-    name_type(writing, buffer, &writing->visit->reached[saved->reached],
-              saved->has_changed ? saved->before + step : saved->before);
+    name_type(writing, buffer, &writing->visit->reached[saved->reached]);
     if (!link_file(writing, saved->reached, "before", buffer->file))
         put_array(writing, buffer->file, saved->before, buffer->size);
     if (saved->has_changed && !link_file(writing, saved->reached, "after", buffer->after))

@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 /* ---- saved.c: a launch's buffers as .npy, and the README.txt beside them. Elements have the type that the kernel's signature
- * or values_type= says; where neither does, or two pointers into a buffer disagree, the files are bytes. The visits' thread
+ * says; where it does not, or two pointers into a buffer disagree, the files are bytes. The visits' thread
  * alone. ---- */
 
 /* Write a file, or say why not; then nothing more is saved (saved_has_failed()). Return 0 on failure.

@@ -50,12 +50,12 @@ enum value_type saved_type(const struct visit *visit, size_t index)
     enum value_type found = VALUE_TYPES;
     for (size_t i = 0; i < visit->reached_count; i++) {
         const struct reached *reached = &visit->reached[i];
-        struct known_type known = {VALUE_TYPES, TYPE_UNKNOWN};
+        struct known_type known = {VALUE_WORD, TYPE_UNKNOWN};
         if (reached->range.id != range->id)
             continue;
         if (reached->function)
             known = types_of(reached->function, reached);
-        size_t width = known.from >= TYPE_SIGNATURE ? value_width(known.type) : 0;
+        size_t width = known.from == TYPE_SIGNATURE ? value_width(known.type) : 0;
         int fits = width && range->size % width == 0 && (reached->pointer - range->address) % width == 0;
         if (!fits || (found != VALUE_TYPES && found != known.type))
             return VALUE_TYPES;

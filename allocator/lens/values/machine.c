@@ -16,7 +16,6 @@
 /* A word of the parameters. */
 struct word {
     int is_written;
-    unsigned narrowest, kinds;
     struct machine_line line; /* file NULL: none, or several */
 };
 
@@ -31,7 +30,7 @@ struct known_code {
     int is_whole; /* all that the kernel writes is known */
     int cubins;
     unsigned word_count;
-    struct word *words; /* of the parameters, up to the last one that is a pointer */
+    struct word *words; /* of the parameters, up to the last one that is written through */
 };
 
 static struct lock lock = LOCK(RANK_LEAF);
@@ -58,11 +57,11 @@ static void add_line(struct word *word, struct span cubin, const char *symbol, c
     }
 }
 
-/* Makes room for the words that are used. Returns 0 if out of memory. */
+/* Makes room for the words that are written through. Returns 0 if out of memory. */
 static int make_words(struct known_code *code, const struct uses *uses)
 {
     unsigned count = USES_WORDS;
-    while (count && !uses->words[count - 1].narrowest && !uses->words[count - 1].write_count)
+    while (count && !uses->words[count - 1].write_count)
         count--;
     if (count <= code->word_count)
         return 1;
@@ -82,7 +81,6 @@ static void find_uses(const struct cubin_kernel *kernel, struct uses *uses)
     if (copy)
         code.bytes = copy;
     uses_find_writes(code, kernel->sm, uses);
-    uses_find_reads(code, kernel->sm, uses);
     free(copy);
 }
 
@@ -108,9 +106,6 @@ static void look(struct span cubin, void *user)
         struct word *word = &code->words[i];
         const struct use *use = &uses.words[i];
         word->is_written |= use->write_count != 0;
-        if (use->narrowest && (!word->narrowest || use->narrowest < word->narrowest))
-            word->narrowest = use->narrowest;
-        word->kinds |= use->kinds;
         if (use->write_count)
             add_line(word, cubin, code->key.function->name, use, code->cubins == 0);
     }
@@ -210,32 +205,4 @@ int machine_line_of_writes(const struct reached *reached, struct machine_line *o
         return 0;
     *out = word->line;
     return 1;
-}
-
-struct machine_elements machine_elements_of(const struct reached *reached)
-{
-    static const struct {
-        unsigned kind;
-        enum value_type type;
-    } floats[] = {{USES_FLOAT32, VALUE_FLOAT32},
-                  {USES_FLOAT64, VALUE_FLOAT64},
-                  {USES_FLOAT16, VALUE_FLOAT16},
-                  {USES_BFLOAT16, VALUE_BFLOAT16}};
-    struct machine_elements elements = {0, VALUE_TYPES};
-    const struct known_code *code;
-    const struct word *word = word_of(reached, &code);
-    unsigned found = 0;
-    if (!word)
-        return elements;
-    elements.widest = word->narrowest;
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
-        if (!(word->kinds & floats[i].kind))
-            continue;
-        elements.type = floats[i].type;
-        found++;
-    }
-    /* Integers are shifted, too, as bfloat16 is to widen it. */
-    if (found > 1 || (elements.type == VALUE_BFLOAT16 && word->kinds & USES_INTEGER))
-        elements.type = VALUE_TYPES;
-    return elements;
 }

@@ -1,7 +1,7 @@
 /*
- * What the machine code of a kernel tells about its arguments (analysis/sass/uses.h): which of them it writes through, in which
- * source line, and what its accesses and arithmetic say about the elements. Found out once for each handle, in some
- * milliseconds, from the module that the driver has loaded it from (lens/code/code.h); PTX is compiled for it.
+ * What the machine code of a kernel tells about its arguments (analysis/sass/uses.h): which of them it writes through, and in
+ * which source line. Found out once for each handle, in some milliseconds, from the module that the driver has loaded it from
+ * (lens/code/code.h); PTX is compiled for it.
  *
  * machine_find_out() asks the driver, so it wants a handle that is valid: that of a kernel which is being launched. The others
  * only look up what was found.
@@ -10,7 +10,6 @@
  */
 #pragma once
 
-#include "analysis/values/value.h"
 #include "lens/visits/arguments.h"
 
 void machine_find_out(CUfunction handle, const struct launch_function *function);
@@ -24,13 +23,6 @@ struct machine_line {
     int line;
 };
 int machine_line_of_writes(const struct reached *reached, struct machine_line *out);
-
-/* What elements there may be. */
-struct machine_elements {
-    unsigned widest;      /* bytes of an element, at most; 0: any */
-    enum value_type type; /* the floating-point type that it computes with; VALUE_TYPES if none, or several */
-};
-struct machine_elements machine_elements_of(const struct reached *reached);
 
 /* The module or library is about to be unloaded: its handles may become those of other kernels. */
 void machine_gone(const void *module);

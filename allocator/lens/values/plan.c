@@ -31,7 +31,8 @@ struct making {
 
 unsigned plan_kernel(const struct plan_rules *rules, const struct plan_item *item, unsigned when)
 {
-    return when == PLAN_BEFORE && item->bytes <= rules->most_figures ? MEASURE_FIGURES : rules->kernel;
+    int wants_figures = item->type == VALUE_WORD || (when == PLAN_BEFORE && item->bytes <= rules->most_figures);
+    return wants_figures ? MEASURE_FIGURES : rules->kernel;
 }
 
 static void add(struct making *making, const struct plan_item *wanted, unsigned when)
@@ -63,31 +64,21 @@ static unsigned when_of(const struct plan_rules *rules, const struct visit *visi
 static void add_pointer(struct making *making, const struct visit *visit, size_t index)
 {
     const struct reached *reached = &visit->reached[index];
-    struct known_type known = types_of(reached->function, reached);
+    const struct known_type known = types_of(reached->function, reached);
     struct plan_item item = {.reached = (uint32_t)index, .bytes = reached->bytes, .type = known.type, .from = known.from};
     unsigned when = when_of(making->rules, visit, index);
-    size_t candidates = making->rules->only_floats ? TYPE_FLOATS : TYPE_CANDIDATES;
-    if (!when || (known.type != VALUE_TYPES && making->rules->only_floats && !value_is_float(known.type)))
+    if (making->rules->only_floats && !value_is_float(known.type))
         return;
-    if (known.type != VALUE_TYPES) {
-        if (reached->bytes >= value_width(known.type))
-            add(making, &item, when);
-        return;
-    }
-    item.sample = take(&making->room, reached->bytes < PLAN_SAMPLE ? reached->bytes : PLAN_SAMPLE);
-    for (size_t i = 0; item.sample && i < candidates; i++) {
-        item.type = type_candidates[i];
-        if (reached->bytes >= value_width(item.type))
-            add(making, &item, when);
-    }
+    if (when && reached->bytes >= value_width(known.type))
+        add(making, &item, when);
 }
 
 size_t plan_make(const struct plan_rules *rules, const struct visit *visit, uint8_t *memory, size_t size)
 {
     size_t pointers = visit->reached_count < rules->most_pointers ? visit->reached_count : rules->most_pointers;
-    size_t head = sizeof(struct plan) + pointers * TYPE_CANDIDATES * sizeof(struct plan_item);
+    size_t head = sizeof(struct plan) + pointers * sizeof(struct plan_item);
     struct making making = {
-        rules, {memory, size, head}, memory && size >= head ? (struct plan *)(void *)memory : NULL, pointers * TYPE_CANDIDATES};
+        rules, {memory, size, head}, memory && size >= head ? (struct plan *)(void *)memory : NULL, pointers};
     if (memory && !making.plan)
         return 0;
     for (size_t i = 0, taken = 0; i < visit->reached_count && taken < pointers; i++) {
@@ -99,16 +90,6 @@ size_t plan_make(const struct plan_rules *rules, const struct visit *visit, uint
     if (making.plan)
         making.plan->used = (uint32_t)making.room.used;
     return making.room.used;
-}
-
-static void take_samples(struct visit_part *part, const struct plan *plan)
-{
-    for (uint32_t i = 0; i < plan->count; i++) {
-        const struct plan_item *item = &plan->items[i];
-        if (item->sample && (!i || plan->items[i - 1].sample != item->sample))
-            visit_copy(part, part->memory + item->sample, part->visit->reached[item->reached].pointer,
-                       item->bytes < PLAN_SAMPLE ? item->bytes : PLAN_SAMPLE);
-    }
 }
 
 static void submit_to(const struct plan_rules *rules, struct visit_part *part, unsigned when, unsigned kernel)
@@ -136,29 +117,13 @@ void plan_submit(const struct plan_rules *rules, struct visit_part *part, unsign
         return;
     submit_to(rules, part, when, MEASURE_FIGURES);
     submit_to(rules, part, when, MEASURE_NANS);
-    if (when == PLAN_AFTER)
-        take_samples(part, (const struct plan *)(const void *)part->memory);
 }
 
-const struct plan_item *plan_choose(const struct visit *visit, const uint8_t *results, size_t reached, enum value_type *type,
-                                    enum type_from *from)
+const struct plan_item *plan_find(const uint8_t *results, size_t reached)
 {
     const struct plan *plan = (const struct plan *)(const void *)results;
-    const struct plan_item *found = NULL;
-    enum value_type wanted = VALUE_TYPES;
-    for (uint32_t i = 0; i < plan->count; i++) {
-        const struct plan_item *item = &plan->items[i];
-        if (item->reached != reached)
-            continue;
-        if (item->sample && wanted == VALUE_TYPES)
-            wanted = types_guess(visit->reached[reached].function, &visit->reached[reached], results + item->sample,
-                                 item->bytes < PLAN_SAMPLE ? item->bytes : PLAN_SAMPLE);
-        if (!item->sample || item->type == wanted)
-            found = item;
-    }
-    if (found) {
-        *type = found->type;
-        *from = found->sample ? TYPE_GUESSED : found->from;
-    }
-    return found;
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->items[i].reached == reached)
+            return &plan->items[i];
+    return NULL;
 }

@@ -1,19 +1,15 @@
 /*
- * What is measured of a launch: for each pointer among its arguments, its bytes as one type, or as each candidate where the
- * type is unknown. Lies in the visit's memory, so that the same is measured before and after. Thread safety: one thread at a
- * time for a plan.
+ * What is measured of a launch: for each pointer among its arguments, its bytes as one type. Lies in the visit's memory, so
+ * that the same is measured before and after. Thread safety: one thread at a time for a plan.
  */
 #pragma once
 
 #include "measure.h"
 #include "types.h"
 
-#define PLAN_SAMPLE 4096u /* bytes copied to guess their type from */
-
 struct plan_item {
     uint32_t reached;       /* index in visit->reached */
     uint32_t before, after; /* offsets in the memory; 0: not looked at */
-    uint32_t sample;        /* likewise; 0: the type is known */
     uint64_t bytes;
     enum value_type type;
     enum type_from from;
@@ -39,12 +35,11 @@ struct plan_rules {
  */
 size_t plan_make(const struct plan_rules *rules, const struct visit *visit, uint8_t *memory, size_t size);
 
-/* Submits the kernels; when: PLAN_BEFORE or PLAN_AFTER. The samples are taken after. */
+/* Submits the kernels; when: PLAN_BEFORE or PLAN_AFTER. */
 void plan_submit(const struct plan_rules *rules, struct visit_part *part, unsigned when);
 
 /* Which kernel looks at the item then. */
 unsigned plan_kernel(const struct plan_rules *rules, const struct plan_item *item, unsigned when);
 
-/* Of the items of pointer `reached`, the one whose type is known or is now guessed from the sample; NULL if there is none. */
-const struct plan_item *plan_choose(const struct visit *visit, const uint8_t *results, size_t reached, enum value_type *type,
-                                    enum type_from *from);
+/* Returns the item of pointer `reached`, NULL if there is none. */
+const struct plan_item *plan_find(const uint8_t *results, size_t reached);

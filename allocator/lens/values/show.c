@@ -1,8 +1,6 @@
 #include "lens/lens.h"
 
-#include "machine.h"
 #include "base/output.h"
-#include "lens/code/code.h"
 #include "names.h"
 #include "plan.h"
 #include "tell_values.h"
@@ -17,13 +15,6 @@ static struct {
     struct filter filter; /* constant after the start, like the file's name */
     char file[1024];
 } show;
-
-static int wants(const struct visit *visit)
-{
-    if (visit->function && visit->reached_count)
-        machine_find_out(visit->reached[0].handle, visit->function); /* for guesses of types */
-    return 1;
-}
 
 /* ---- what is measured ---- */
 
@@ -54,11 +45,12 @@ static void after(struct visit_part *part)
 
 /* ---- showing ---- */
 
-static void take_figures(struct shown_pointer *pointer, const struct visit *visit, const uint8_t *results, size_t index)
+static void take_figures(struct shown_pointer *pointer, const uint8_t *results, size_t index)
 {
-    const struct plan_item *item = plan_choose(visit, results, index, &pointer->type.type, &pointer->type.from);
+    const struct plan_item *item = plan_find(results, index);
     if (!item)
         return;
+    pointer->type = (struct known_type){item->type, item->from};
     measure_read(results + item->before, item->bytes, item->type, &pointer->before);
     measure_read(results + item->after, item->bytes, item->type, &pointer->after);
     pointer->is_measured = 1;
@@ -71,7 +63,7 @@ static void fill(struct shown_pointer *pointers, const struct visit *visit, cons
         if (first < i)
             pointers[i] = pointers[first];
         else if (results)
-            take_figures(&pointers[i], visit, results, i);
+            take_figures(&pointers[i], results, i);
         pointers[i].reached = &visit->reached[i];
         arguments_describe(&visit->reached[i].range, &pointers[i].buffer);
     }
@@ -119,7 +111,6 @@ cufence_status show_open(const struct options *options)
     static struct visit_user user = {.kernels = MEASURE_KERNELS,
                                      .filter = &show.filter,
                                      .wants_graphs = 1,
-                                     .wants = wants,
                                      .size = size,
                                      .before = before,
                                      .after = after,
@@ -129,7 +120,6 @@ cufence_status show_open(const struct options *options)
     if (status != CUFENCE_OK || !show.filter.count)
         return status;
     user.ptx = measure_ptx();
-    code_keep();
     visits_add(&user);
     return CUFENCE_OK;
 }

@@ -25,6 +25,10 @@ static const char *const ends[] = {[VISIT_DONE] = NULL,
 static struct amount element_of(enum value_type type, uint64_t bits)
 {
     struct amount amount;
+    if (type == VALUE_WORD) {
+        snprintf(amount.text, sizeof amount.text, "0x%08" PRIx64 " (%.30s)", bits, real_of(value_of_bits(type, bits)).text);
+        return amount;
+    }
     if (value_is_float(type))
         return real_of(value_of_bits(type, bits));
     if (value_is_signed(type))
@@ -56,7 +60,7 @@ static void put_counts(struct report *report, const struct measured *measured)
 
 static void put_ends(struct report *report, const struct measured *measured)
 {
-    size_t each = measured->ends < 3 ? measured->ends : 3;
+    size_t most = measured->type == VALUE_WORD ? 2 : 3, each = measured->ends < most ? measured->ends : most;
     report_put(report, "  [");
     for (size_t i = 0; i < each; i++)
         report_put(report, "%s%s", i ? " " : "", element_of(measured->type, bits_at(measured, measured->first, i)).text);
@@ -70,6 +74,7 @@ static void put_ends(struct report *report, const struct measured *measured)
 
 static void figures_line(struct report *report, const char *when, const struct measured *measured)
 {
+    enum value_type plain = measured->type == VALUE_WORD ? VALUE_FLOAT32 : measured->type;
     report_begin(report, "", NULL);
     report_put(report, "   %-8s", when);
     if (!measured->finite)
@@ -77,9 +82,8 @@ static void figures_line(struct report *report, const char *when, const struct m
     else if (measured->zeros == measured->finite)
         report_put(report, "all are 0");
     else
-        report_put(report, "min %s max %s mean %s std %s", element_of(measured->type, measured->least).text,
-                   element_of(measured->type, measured->greatest).text, real_of(measured->mean).text,
-                   real_of(measured->deviation).text);
+        report_put(report, "min %s max %s mean %s std %s", element_of(plain, measured->least).text,
+                   element_of(plain, measured->greatest).text, real_of(measured->mean).text, real_of(measured->deviation).text);
     put_counts(report, measured);
     report_end(report, CERTAIN_NOT);
     report_begin(report, "", NULL);
@@ -104,7 +108,7 @@ static void pointer_lines(struct report *report, const struct shown_pointer *poi
         report_put_label(report, &pointer->buffer, CERTAIN_NOT);
     if (pointer->is_measured)
         report_put(report, ", %s[%" PRIu64 "]%s", value_names[pointer->type.type], pointer->after.count,
-                   pointer->type.from == TYPE_GUESSED ? " (guess)" : "");
+                   pointer->type.from == TYPE_NAME ? " (by the kernel's name)" : "");
     else
         report_put(report, ", %" PRIu64 " bytes%s", reached->bytes,
                    reached->is_out_of_way ? ", which the launch's device cannot reach" : "");
@@ -249,7 +253,7 @@ struct line {
 #define FRAME(kind, ...) FIELD(kind, struct stack_frame, __VA_ARGS__)
 #define LINE(kind, ...) FIELD(kind, struct line, __VA_ARGS__)
 
-static const char *const from_words[] = {"", "guess", "signature", "option", NULL};
+static const char *const from_words[] = {"unknown", "name", "signature", NULL};
 static const char *const end_words[] = {"done", "lost", "failed", "no room", NULL};
 
 TABLE(element, struct scalar, {.type = FIELD_SCALAR, .size = sizeof(struct scalar)});

@@ -36,6 +36,5 @@ class Options(TypedDict, total=False):
     save_values: str
     every: int | str
     values: str
-    values_type: str
     nan: Literal["off", "report", "stop", "report+inf", "stop+inf"]
     graphs: bool | Literal["on", "off"]

@@ -42,6 +42,12 @@ static void with_struct(const cusim_thread *thread, void *const *arguments)
     to[0] = wide->factor;
 }
 
+static void look(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    (void)arguments;
+}
+
 /* ---- the program ---- */
 
 static CUfunction function_of(CUmodule module, const char *name)
@@ -65,6 +71,7 @@ static void register_all(void)
     add("sum", sum, of_sum, 3);
     add("race", race, of_race, 1);
     add("with_struct", with_struct, of_struct, 2);
+    add("_Z4lookPK13__nv_bfloat16", look, of_race, 1);
 }
 
 static void fill(CUdeviceptr to)
@@ -105,6 +112,7 @@ STORY(computed)
     for (int i = 0; i < 2; i++)
         launch(function_of(module, "race"), 1, other, (void *[]){&a});
     MUST(cu.cuCtxSynchronize());
+    launch(function_of(module, "_Z4lookPK13__nv_bfloat16"), 1, NULL, (void *[]){&a});
     MUST(cu.cuMemcpyDtoH(&total, c, sizeof total));
     printf("total %g\n", (double)total);
     return 0;
