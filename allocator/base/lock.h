@@ -20,9 +20,9 @@ enum lock_rank {
     RANK_SPACE,    /* one's own: address space is reserved, if not at the start; held across that */
     RANK_CONTEXTS, /* one's own: a context begins or ends; held while the other rooms load their parts into a new one */
     RANK_FILTER,   /* a pool's filter, a callback into the program, is running */
+    RANK_TOUCH,    /* one's own: this stream ends, begins or joins a capture, or is used by a thread other than its own */
     RANK_POISON,  /* one's own: bytes that the program has poisoned, which few do; held across launches on cufence's own stream,
                      and while cufence_check() waits for them */
-    RANK_TOUCH,   /* one's own: this stream ends, begins or joins a capture, or is used by a thread other than its own */
     RANK_BOOKS,   /* a context's free lists and pools */
     RANK_PACK,    /* a context's pages that small buffers share */
     RANK_SLACK,   /* the slack of a context's buffers; held across launches on cufence's own stream, and while cufence_check()
