@@ -26,7 +26,7 @@ LIMITS = {
     "allocator": (66000, 86022),
     "allocator/lens": (6166, 6166),
     "allocator/sim": (10000, 10000),
-    "tests": (55000, 68833),
+    "tests": (55000, 68850),
     "options": (31, 31),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),

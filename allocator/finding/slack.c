@@ -148,8 +148,8 @@ static void launch_lines(struct report *report, const struct slack_write *write)
         report_frame_lines(report, "", "launched at", NULL, CERTAIN_NOT, launch->frames, launch->frame_count);
     }
     if (write->launch_total > write->launch_count)
-        report_line(report, "", NULL, CERTAIN_NOT, "and %zu more launches since it was last checked",
-                    write->launch_total - write->launch_count);
+        report_line(report, "", NULL, CERTAIN_NOT, "and %zu more launches since it was %s",
+                    write->launch_total - write->launch_count, write->found.poison.bytes ? "poisoned" : "last checked");
 }
 
 void slack_lines(struct report *report, const struct slack_write *write)

@@ -1,8 +1,8 @@
-"""Pools of other libraries: what each story must show."""
+"""Pools of other libraries, and rows of one's own that are poisoned: what each story must show."""
 
 from __future__ import annotations
 
-from cases_alike import ILLEGAL, clean
+from cases_alike import ILLEGAL, TORCH, clean
 from harness import Case
 
 _PAST = [
@@ -23,5 +23,15 @@ def _pool(name: str, *needs: str) -> list[Case]:
     ]
 
 
-STORIES = [*_pool("cupy", "cupy"), *_pool("rmm", "cupy", "rmm")]
+_POISON = {"options": {"nan": "report"}, "needs": TORCH, "ways": ("run",)}
+_SUMS = "sums are right: True"
+STORIES = [
+    *_pool("cupy", "cupy"),
+    *_pool("rmm", "cupy", "rmm"),
+    clean("poison_right", [_SUMS, "check: 0"], story="poison_rows", arguments=["right"], **_POISON),
+    Case("poison_write", "poison_rows", ["write"], status=86, output=[_SUMS, "check: 1"],
+         report=[r"WRITE to poisoned memory: 4 bytes changed, from byte 28 of the 16384 poisoned ones on, in buffer #1\b"], **_POISON),  # type: ignore[arg-type]
+    Case("poison_read", "poison_rows", ["read"], status=86, output=[_SUMS, "read: nan"],
+         report=[r"first NaN: \S*elementwise\S* writes 4096 NaN", r"launched at\s+\S*poison_rows\.py:29\b"], **_POISON),  # type: ignore[arg-type]
+]
 

@@ -116,7 +116,7 @@ class Table(unittest.TestCase):
         for case in cases.CASES:
             source = (ways.STORIES / f"{case.story}.py").read_text()
             if case.story not in ("slack_writes", "packed_writes"):  # they tell or ask cufence something, in every way
-                self.assertEqual("import cufence" in source, case.ways == ("itself",), case.name)
+                self.assertEqual("import cufence" in source, case.ways == ("itself",) or case.story == "poison_rows", case.name)
 
 
 class Starting(unittest.TestCase):
