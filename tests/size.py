@@ -23,7 +23,7 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 86022),
+    "allocator": (66000, 86030),
     "allocator/lens": (6166, 6166),
     "allocator/sim": (10000, 10000),
     "tests": (55000, 68850),
