@@ -53,7 +53,7 @@ if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR OR CMAKE_SYSTEM_PRO
   install(FILES ${completions}/cufence.fish DESTINATION ${data}/fish/vendor_completions.d)
 endif()
 
-# The pages that `cufence docs` prints.
+# The pages that messages name; `cufence --help` says where they are.
 if(SKBUILD)
   file(GLOB allocator_class allocator/torch/*.h allocator/torch/*.cpp) # compiled where no class is shipped
   set(pages docs)

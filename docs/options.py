@@ -37,8 +37,7 @@ VALUES = {  # what Python may give for an option of that type
 
 
 def link(name: re.Match[str]) -> str:
-    (page,) = pathlib.Path("docs").glob(f"**/{name[1]}.md")
-    return f"[{name[1]}]({page.relative_to('docs')})"
+    return f"[{pathlib.Path(name[1]).name}]({name[1]}.md)"
 
 
 def table(options: list[dict[str, Any]]) -> str:
@@ -48,7 +47,7 @@ def table(options: list[dict[str, Any]]) -> str:
             missing.remove(option["key"])
             text += f"\n## {GROUPS[option['key']]}\n{HEAD}"
         allowed, meaning = (re.sub(r"([|*<>_\[\]])", r"\\\1", option[each]) for each in ("allowed", "help"))
-        meaning = re.sub(r"`cufence docs ([\w-]+)`", link, meaning)
+        meaning = re.sub(r"docs/([\w/-]+)\.md", link, meaning)
         text += f"| {'**' * option['is_common']}`{option['key']}`{'**' * option['is_common']} | {allowed} | {option['default'] and '`' + option['default'] + '`'} | {meaning} |\n"
     assert not missing, f"GROUPS names what is no option: {missing}"
     return text

@@ -376,7 +376,7 @@ cufence_status cufence_pool_end(int device, const uint64_t id[2]);
 cufence_status cufence_pool_release(int device, const uint64_t id[2]);
 
 /*
- * Poison: bytes of a live buffer that nobody may use, such as a free row of a pool of the program's own (`cufence docs poison`). They
+ * Poison: bytes of a live buffer that nobody may use, such as a free row of a pool of the program's own (see docs/poison.md). They
  * are filled with NaN (0x7fff in each two bytes, no likely index either), and a write into them is a finding of kind "write to
  * poisoned memory": it is found when they are unpoisoned, by cufence_check(), when the buffer is freed, and before its context
  * or the process ends. Unpoisoned bytes keep the NaN until they are written.

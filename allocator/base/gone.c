@@ -3,9 +3,9 @@
 #include <string.h>
 
 #define FRESH "cufence hunt --modes fresh"
-#define SANITIZER "start the program itself under compute-sanitizer (`cufence docs hunt` says which of its tools)"
+#define SANITIZER "start the program itself under compute-sanitizer (docs/hunt.md says which of its tools)"
 #define REPLAYED "nothing does what it did; `cufence replay FOLDER` launches the kernel and reports its fault"
-#define COMPARE "save_values= in both runs, and numpy compare them (`cufence docs values`)"
+#define COMPARE "save_values= in both runs, and numpy compare them (see docs/values.md)"
 
 static const struct {
     enum gone what;
@@ -32,6 +32,7 @@ static const struct {
     {GONE_OPTION, "trace_filter", COMPARE},
     {GONE_OPTION, "trace_every", COMPARE},
     {GONE_COMMAND, "diff", COMPARE},
+    {GONE_COMMAND, "docs", "the pages are files; `cufence --help` says in which folder"},
     {GONE_OPTION, "uninit", FRESH},
     {GONE_FLAG, "hunt --deep", SANITIZER},
     {GONE_FLAG, "hunt --tools", SANITIZER},

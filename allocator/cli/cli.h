@@ -5,7 +5,7 @@
 
 #include "arguments.h"
 
-extern const struct command completion_command, demo_command, docs_command, doctor_command, explain_command, hunt_command,
+extern const struct command completion_command, demo_command, doctor_command, explain_command, hunt_command,
     options_command, replay_command, report_command, run_command;
 
 /* `cufence complete WORD...`, which the scripts of `cufence completion` run: what may stand in place of the last word. */

@@ -25,7 +25,7 @@ static int examine(int is_json)
     return status;
 }
 
-static const struct argument arguments[] = {{"json", NULL, "print one JSON document; `cufence docs doctor`", .offset = 0}};
+static const struct argument arguments[] = {{"json", NULL, "print one JSON document; see docs/doctor.md", .offset = 0}};
 
 static int run(int argc, char **argv)
 {

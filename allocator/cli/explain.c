@@ -310,7 +310,7 @@ static int take_address(const struct given *given, void *field)
 }
 
 static const struct argument arguments[] = {
-    {"json", NULL, "one line of JSON for each dump; `cufence docs explain`", NULL, .offset = offsetof(struct wishes, is_json)},
+    {"json", NULL, "one line of JSON for each dump; see docs/explain.md", NULL, .offset = offsetof(struct wishes, is_json)},
     {"all-threads", NULL, "every place, not only the first 12", NULL, .offset = offsetof(struct wishes, is_whole)},
     {"registers", NULL, "the registers of the first thread of each place", NULL,
      .offset = offsetof(struct wishes, standing.has_registers)},

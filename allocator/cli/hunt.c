@@ -191,7 +191,7 @@ static const struct argument arguments[] = {
      .take = arguments_bits},
     {"first", NULL, "stop at the first finding; a program that goes on after it is ended", NULL,
      .offset = offsetof(struct hunt, plan.is_first)},
-    {"json", "FILE", "the merged list as JSON; \"-\": on standard output, at the end. `cufence docs hunt` describes it",
+    {"json", "FILE", "the merged list as JSON; \"-\": on standard output, at the end. docs/hunt.md describes it",
      ARGUMENT_FILE, .offset = offsetof(struct hunt, outputs.paths[OUTPUT_JSON])},
     {"html", "FILE", "the findings as one page; \"-\" as above", ARGUMENT_FILE,
      .offset = offsetof(struct hunt, outputs.paths[OUTPUT_HTML])},

@@ -207,7 +207,7 @@ void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES],
     if (verdict.failed) {
         fputs("\nThe program failed without a finding in ", out);
         put_modes(out, verdict.failed);
-        fputs(": its own messages say more.\nIf it succeeds without cufence, `cufence docs hunt` says what may differ.\n", out);
+        fputs(": its own messages say more.\nIf it succeeds without cufence, docs/hunt.md says what may differ.\n", out);
     }
     fputc('\n', out);
     words_print(out, blind_spots, 0);

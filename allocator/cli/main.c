@@ -25,12 +25,15 @@ static int is_help(const char *argument)
 
 static int print_usage(void)
 {
+    char program[PATH_MAX], pages[PATH_MAX];
     printf("cufence %s: Electric Fence for CUDA\n\nusage: cufence COMMAND [arguments]\n\n", cufence_version_string());
     for (const struct command *const *command = commands; *command; command++)
         printf("  %-10s  %s\n", (*command)->name, (*command)->help);
     printf("\n`cufence COMMAND --help` says more about one, `cufence -V` prints the version.\n"
            "Options are also read from CUFENCE_OPTIONS=\"key=value,key=value\".\n\n"
            "Example: cufence run -- python train.py\n");
+    if (installed_program(program) && installed_pages(program, pages))
+        printf("\nThe pages that are named docs/NAME.md are in\n  %s\n", pages);
     help_statuses(NULL);
     return 0;
 }

@@ -300,6 +300,16 @@ int installed_preload(const char *program, char path[PATH_MAX])
     return installation_library(program, INSTALLED_PRELOAD, path);
 }
 
+/* In the package, in the prefix, in a checkout. */
+int installed_pages(const char *program, char path[PATH_MAX])
+{
+    static const char *const folders[] = {"../docs/", "../share/doc/cufence/", "../../docs/"};
+    if (!installation_find(program, folders, sizeof folders / sizeof *folders, "index.md", path))
+        return 0;
+    *strrchr(path, '/') = '\0';
+    return 1;
+}
+
 /* Looks in the package beside the program, beside the package's library, and in a checkout. */
 int installed_bootstrap(const char *program, char path[PATH_MAX])
 {

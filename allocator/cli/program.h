@@ -53,5 +53,8 @@ int installed_program(char path[PATH_MAX]);
 /* Gets the real path of the preload library. Returns 0 with "" if it is in none of INSTALLED_PLACES. */
 int installed_preload(const char *program, char path[PATH_MAX]);
 
+/* Gets the folder of the pages that messages name as docs/NAME.md, likewise. */
+int installed_pages(const char *program, char path[PATH_MAX]);
+
 /* Gets the folder of the Python package's sitecustomize.py, likewise. */
 int installed_bootstrap(const char *program, char path[PATH_MAX]);

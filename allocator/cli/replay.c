@@ -249,7 +249,7 @@ static const struct argument arguments[] = {
      .take = take_change},
     {"seconds", "N", "max seconds for a launch, 60 by default", NULL, offsetof(struct wishes, seconds), arguments_number,
      .most = 86400},
-    {"json", NULL, "the report as one line of JSON; `cufence docs json`", NULL, .offset = offsetof(struct wishes, is_json)},
+    {"json", NULL, "the report as one line of JSON; see docs/json.md", NULL, .offset = offsetof(struct wishes, is_json)},
     {"verbose", NULL, "print also what the launching process prints", NULL, .offset = offsetof(struct wishes, is_verbose)},
 };
 
@@ -296,10 +296,10 @@ const struct command replay_command = {
     .values = ARGUMENT_FOLDER,
     .least = 1,
     .most = 1,
-    .missing = "no folder given; keep=FOLDER makes one, and save_values=KERNEL=FOLDER (`cufence docs replay`)",
+    .missing = "no folder given; keep=FOLDER makes one, and save_values=KERNEL=FOLDER (see docs/replay.md)",
     .about = "Launches a kernel again, on any GPU of the same kind, with the same arguments and the same memory at the same "
              "addresses, and reports. keep=FOLDER saves a kernel that faults; save_values=KERNEL=FOLDER one that does not, and "
              "then what it writes is compared to what it wrote then. If FOLDER holds one saved launch, that is taken; if "
-             "several, they are listed. `cufence docs replay` says more.",
+             "several, they are listed. docs/replay.md says more.",
     .examples = "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n",
 };

@@ -355,10 +355,10 @@ const struct command run_command = {
     .more = print_presets,
     .examples = "Example: cufence run --preset thorough --json found.%p.json -- python train.py\n"
                 "What goes into a kernel and comes out, and which launch makes the first NaN\n"
-                "(`cufence docs values`):\n"
+                "(see docs/values.md):\n"
                 "  cufence run --values '*softmax*' -- python train.py\n"
                 "  cufence run --nan report -- python train.py\n"
-                "What some launches were given and wrote, as .npy files (`cufence docs values`):\n"
+                "What some launches were given and wrote, as .npy files (see docs/values.md):\n"
                 "  cufence run --save_values '*softmax*=saved' -- python train.py\n",
     SETTINGS_ROWS(struct request),
 };

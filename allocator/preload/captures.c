@@ -14,7 +14,7 @@ __attribute__((noinline)) static void tell_of_graphs(void)
     static int has_said; /* atomic */
     if (!__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
         output_note("graphs=off: what the program captures by itself stays a CUDA graph, whose launches are seen "
-                    "as a whole; in PyTorch, leave out torch.cuda.graph (`cufence docs values`)");
+                    "as a whole; in PyTorch, leave out torch.cuda.graph (see docs/values.md)");
 }
 
 /* The driver's cuMemFree of nothing does nothing else than to say so. */

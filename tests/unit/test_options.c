@@ -212,7 +212,7 @@ TEST(refusals_name_the_source_the_value_and_the_way_out)
         {"stats=x", "test: stats= is gone: call cufence_get_stats(), cufence_get_streams() or, in Python, "
                     "cufence.stats()"},
         {"guard_max=8G", "test: guard_max= is gone: write guard=MIN..MAX"},
-        {"trace=a.jsonl", "test: trace= is gone: save_values= in both runs, and numpy compare them (`cufence docs values`)"},
+        {"trace=a.jsonl", "test: trace= is gone: save_values= in both runs, and numpy compare them (see docs/values.md)"},
         {"uaf=strict,align=4,nonsense=1", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

@@ -88,6 +88,6 @@ void packing_begin(struct books *books, enum packing_why why)
     output_say(
         "cufence: from now on small buffers (up to 512 KiB) on GPU %d share pages of 2 MiB, because %s. Kernels check the "
         "redzones between them; a rotating few still have pages of their own, flush with a guard. small=map never "
-        "packs, small=pack does from the start (`cufence docs memory`)\n",
+        "packs, small=pack does from the start (see docs/memory.md)\n",
         books->context->device, reason);
 }

@@ -144,7 +144,7 @@ static const char *take_foreign(struct bundling *bundling, const struct visit *v
         if (pinned_find(word, &memory))
             why = take_pinned(bundling, &memory);
         else if (is_of_driver(word))
-            why = "an argument points to memory that is not cufence's (`cufence docs report`, unguarded), which is not saved";
+            why = "an argument points to memory that is not cufence's (see docs/report.md, unguarded), which is not saved";
     }
     return why;
 }

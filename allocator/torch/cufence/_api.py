@@ -158,7 +158,7 @@ def last_report_text() -> str | None:
 
 
 def last_report() -> dict[str, Any] | None:
-    """Returns the latest report as a dict, None if there was no fault. `cufence docs json` describes the fields; `names`
+    """Returns the latest report as a dict, None if there was no fault. docs/json.md describes the fields; `names`
     has the tensors in its buffers, if PyTorch is loaded."""
     report = _library.last_report()
     names = _tell.for_caller(report) if report is not None else {}

@@ -1,4 +1,4 @@
-"""Poison: bytes of a pool of one's own that nobody may use now (`cufence docs poison`)."""
+"""Poison: bytes of a pool of one's own that nobody may use now (see docs/poison.md)."""
 
 from __future__ import annotations
 
