@@ -38,6 +38,8 @@ static const struct {
     {GONE_FLAG, "hunt --tools", SANITIZER},
     {GONE_FLAG, "hunt --seconds", SANITIZER},
     {GONE_FLAG, "replay --under", SANITIZER},
+    {GONE_FLAG, "run --html", "run with --json FILE, then `cufence report --html OUT FILE`"},
+    {GONE_FLAG, "run --sarif", "run with --json FILE, then `cufence report --sarif OUT FILE`"},
     {GONE_FLAG, "replay --exact", REPLAYED},
     {GONE_FLAG, "replay --no-guards", "run the program without cufence: its buffers then have no guards"},
     {GONE_OPTION, "estimate",

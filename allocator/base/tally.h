@@ -14,7 +14,8 @@
 
 #define TALLY_VARIABLE "CUFENCE_TALLY"
 #define TALLY_HEAD "cufence tally 2"
-enum { TALLY_NAME = 256 }; /* bytes of a file's name, with the NUL */
+enum { TALLY_NAME = 256 };  /* bytes of a file's name, with the NUL */
+enum { TALLY_STATUS = 87 }; /* the exit status for no verdict (docs/exit-status.md) */
 
 enum tally_letter {
     TALLY_NO_DEVICE = 'n', /* cuInit has failed */
@@ -24,7 +25,8 @@ enum tally_letter {
     TALLY_GUARDED = 'g',   /* the first allocation was guarded */
     TALLY_SAID = 's',      /* the process has said at its end what was guarded */
     /* of the command */
-    TALLY_TORCH = 't', /* a process that has not loaded PyTorch says nothing */
+    TALLY_TORCH = 't',    /* a process that has not loaded PyTorch says nothing */
+    TALLY_REQUIRED = 'r', /* something has to be guarded: else 0 becomes TALLY_STATUS */
 };
 
 /* How many processes have written each letter. */

@@ -1,13 +1,13 @@
 /* `cufence demo`: plays a program with one planted bug under `cufence run`, and checks that the bug is reported as what it is.
  */
 #include "arguments.h"
+#include "child.h"
 #include "cli.h"
 #include "collected.h"
 #include "program.h"
 #include "outputs.h"
 #include "planted.h"
 #include "settings.h"
-#include "supervise.h"
 #include "words.h"
 
 #include "base/files.h"
@@ -277,14 +277,17 @@ static void tell_next(const struct play *play)
 
 static int run(struct play *play)
 {
-    int status = choose_device();
+    int status = choose_device(), ended;
     if (status != EXIT_FOUND)
         return status;
     putchar('\n');
     words_print(stdout, play->bug->story, 0);
     putchar('\n');
     show_sources(play);
-    supervise("demo", become, play, &status);
+    child_pass_signals();
+    if (child_start("demo", become, play, 0, &status) > 0)
+        while (!child_wait(1000, &ended))
+            ;
     if (status == 0)
         status = judge(play);
     if (status == EXIT_FOUND)

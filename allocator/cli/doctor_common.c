@@ -2,10 +2,9 @@
 #include "doctor.h"
 
 #include "arguments.h"
-#include "supervise.h"
+#include "child.h"
 #include "words.h"
 
-#include "base/clock.h"
 #include "base/text.h"
 
 #include <cufence.h>
@@ -17,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- what was found ---- */
@@ -109,19 +106,6 @@ static int become(void *argument)
     return STATUS_MISSING;
 }
 
-/* Returns 0 on timeout. */
-static int has_ended(pid_t pid, unsigned seconds, int *status)
-{
-    const struct timespec pause = {0, 5000000};
-    uint64_t until = monotonic_ms() + seconds * (uint64_t)1000;
-    while (waitpid(pid, status, WNOHANG) == 0) {
-        if (monotonic_ms() >= until)
-            return 0;
-        nanosleep(&pause, NULL);
-    }
-    return 1;
-}
-
 static void read_back(int file, char *text, size_t size)
 {
     ssize_t got = pread(file, text, size - 1, 0);
@@ -132,16 +116,13 @@ static void read_back(int file, char *text, size_t size)
 void child_run(const char *const argv[], const char *const changes[], unsigned seconds, struct child *child)
 {
     struct start start = {argv, changes, memfd_create("out", MFD_CLOEXEC), memfd_create("error", MFD_CLOEXEC)};
-    sigset_t mask;
     int refusal;
     *child = (struct child){0};
-    sigprocmask(SIG_BLOCK, NULL, &mask);
-    pid_t pid = supervise_start("doctor", become, &start, &mask, 1, &refusal);
-    child->is_started = pid > 0;
-    child->is_timed_out = pid > 0 && !has_ended(pid, seconds, &child->status);
+    child->is_started = child_start("doctor", become, &start, 1, &refusal) > 0;
+    child->is_timed_out = child->is_started && !child_wait(seconds * 1000, &child->status);
     if (child->is_timed_out) {
-        kill(-pid, SIGKILL);
-        waitpid(pid, &child->status, 0);
+        child_kill(SIGKILL);
+        child_wait(seconds * 1000, &child->status);
     }
     read_back(start.out, child->out, sizeof child->out);
     read_back(start.error, child->error, sizeof child->error);

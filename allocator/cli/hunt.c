@@ -1,4 +1,5 @@
 /* `cufence hunt`: runs a program in each mode in turn, and merges what was found. */
+#include "child.h"
 #include "cli.h"
 #include "environment.h"
 #include "arguments.h"
@@ -24,7 +25,6 @@ struct hunt {
     struct run runs[MODES];
     struct collected merged;
     struct known_names known; /* of known=, for what hunt finds itself */
-    struct signals signals;
     struct outputs outputs;
     const char *kept; /* the folder of --keep */
     int exitcode;
@@ -138,7 +138,7 @@ static int run_in(struct hunt *hunt, unsigned mode)
     char kept[PATH_MAX];
     run->refusal = outputs_collect("hunt", hunt->kept ? kept_reports(&hunt->plan, mode, kept) : NULL, hunt->plan.reports);
     if (!run->refusal)
-        hunt_run(&hunt->plan, mode, &hunt->signals, run);
+        hunt_run(&hunt->plan, mode, run);
     hunt->merged.tag = mode;
     if (!run->refusal)
         collected_read(&hunt->merged, NULL, hunt->plan.reports);
@@ -147,14 +147,14 @@ static int run_in(struct hunt *hunt, unsigned mode)
     if (run->refusal)
         return 0;
     tell_end(hunt, mode);
-    return !signals_wait(&hunt->signals, 0) && !(hunt->plan.is_first && hunt->merged.count);
+    return !child_signals && !(hunt->plan.is_first && hunt->merged.count);
 }
 
 static int run_all(struct hunt *hunt)
 {
     int refusal = 0, is_on = 1;
     environment_tell("hunt");
-    signals_watch(&hunt->signals);
+    child_pass_signals();
     for (unsigned mode = 0; mode < MODES; mode++) {
         if (!(hunt->plan.modes & 1u << mode) || !is_on)
             continue;
@@ -168,7 +168,7 @@ static int conclude(struct hunt *hunt, int refusal)
 {
     const struct hunt_verdict verdict = hunt_judge(&hunt->plan, hunt->runs, &hunt->merged);
     int status = hunt->merged.count    ? hunt->exitcode
-                 : hunt->signals.first ? 128 + hunt->signals.first
+                 : child_signals     ? 128 + child_first_signal
                  : verdict.is_complete ? 0
                                        : STATUS_NO_VERDICT;
     if (!refusal)
@@ -178,7 +178,7 @@ static int conclude(struct hunt *hunt, int refusal)
                  hunt->merged.known_count == 1 ? " is" : "s are");
     if (!refusal && hunt->kept)
         complain(0, "the reports of each run are in %s", hunt->plan.folder);
-    hunt->merged.is_unfinished = verdict.cut || hunt->signals.first;
+    hunt->merged.is_unfinished = verdict.cut || child_signals;
     if (!outputs_write(&hunt->outputs, &hunt->merged))
         status = status ? status : STATUS_FAILED;
     return refusal ? refusal : status;

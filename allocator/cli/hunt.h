@@ -10,7 +10,6 @@
 
 #include <jansson.h>
 #include <limits.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -45,20 +44,8 @@ struct run {
     int is_ended;   /* by us: after the first finding, or because a second signal asked for it */
 };
 
-/* The signals that end a hunt. */
-struct signals {
-    sigset_t watched, before;
-    int first; /* the first that came; 0: none has */
-    int count;
-};
-
-void signals_watch(struct signals *signals);
-/* Waits for one, or for the end of a child, and returns whether one has come by now. */
-int signals_wait(struct signals *signals, long milliseconds);
-
-/* Runs the program in a mode, and waits for its end. A signal is passed on to the program; the second one kills it. */
-void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, struct run *run);
-
+/* Runs the program in a mode, and waits for its end. */
+void hunt_run(const struct plan *plan, unsigned mode, struct run *run);
 
 /* ---- words ---- */
 

@@ -2,7 +2,7 @@
 #include "cli.h"
 #include "arguments.h"
 #include "hunt.h"
-#include "supervise.h"
+#include "child.h"
 
 #include "base/clock.h"
 #include "base/tally.h"
@@ -11,44 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { PAUSE_MS = 200 };
+enum { PAUSE_MS = 200 }; /* between two looks at what was found */
 /* With --first: how long a program may go on after its first finding, and then after SIGTERM. */
 enum { END_SECONDS = 5, KILL_SECONDS = 10 };
 
 static double now(void)
 {
     return (double)monotonic_ns() / 1e9;
-}
-
-/* ---- signals ---- */
-
-void signals_watch(struct signals *signals)
-{
-    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
-    *signals = (struct signals){0};
-    supervise_watch(ends, sizeof ends / sizeof *ends, &signals->watched, &signals->before);
-}
-
-/* Waits for a signal that is watched, for a while. Returns it if it is one that ends a hunt, else 0. */
-static int next_signal(struct signals *signals, long milliseconds, siginfo_t *got)
-{
-    const struct timespec pause = {0, milliseconds * 1000000};
-    int signal = sigtimedwait(&signals->watched, got, &pause);
-    if (signal <= 0 || signal == SIGCHLD)
-        return 0;
-    if (!signals->count++)
-        signals->first = signal;
-    return signal;
-}
-
-int signals_wait(struct signals *signals, long milliseconds)
-{
-    siginfo_t got;
-    next_signal(signals, milliseconds, &got);
-    return signals->first != 0;
 }
 
 /* ---- the program ---- */
@@ -91,67 +62,49 @@ static int is_at_terminal(void)
 
 /* ---- its end ---- */
 
-struct wait {
-    pid_t pid;
-    int is_grouped;
-    double found;   /* when the first finding was seen, 0: not yet */
+/* The first finding, and then the program's end after it. */
+struct first {
+    double found;   /* when it was seen, 0: not yet */
     int is_told_to; /* end */
 };
 
-static void send(const struct wait *wait, int signal)
-{
-    kill(wait->is_grouped ? -wait->pid : wait->pid, signal);
-}
-
-/* Ctrl-C at a terminal has reached the program, too. */
-static void pass_on(const struct wait *wait, const struct signals *signals, const siginfo_t *got, struct run *run)
-{
-    if (signals->count > 1) {
-        run->is_ended = 1;
-        send(wait, SIGKILL);
-        return;
-    }
-    arguments_complain("hunt", 0, "%s: waiting for the program to end; a second one kills it", strsignal(got->si_signo));
-    if (wait->is_grouped || got->si_code != SI_KERNEL)
-        send(wait, got->si_signo);
-}
-
-static void end_after_finding(struct wait *wait, const struct plan *plan, struct run *run)
+static void end_after_finding(struct first *first, const struct plan *plan, struct run *run)
 {
     struct collected found = {0};
-    if (wait->found == 0)
+    if (first->found == 0)
         collected_read(&found, NULL, plan->reports);
     if (found.count)
-        wait->found = now();
+        first->found = now();
     collected_free(&found);
-    double since = wait->found > 0 ? now() - wait->found : 0;
-    if (since > END_SECONDS && !wait->is_told_to) {
+    double since = first->found > 0 ? now() - first->found : 0;
+    if (since > END_SECONDS && !first->is_told_to) {
         arguments_complain("hunt", 0, "ending the program, because of --first");
-        wait->is_told_to = run->is_ended = 1;
-        send(wait, SIGTERM);
+        first->is_told_to = run->is_ended = 1;
+        child_kill(SIGTERM);
     }
     if (since > END_SECONDS + KILL_SECONDS)
-        send(wait, SIGKILL);
+        child_kill(SIGKILL);
 }
 
-void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, struct run *run)
+void hunt_run(const struct plan *plan, unsigned mode, struct run *run)
 {
-    struct wait wait = {.is_grouped = !is_at_terminal()};
-    siginfo_t got;
+    struct first first = {0};
     char name[TALLY_NAME];
     struct tally tally;
     double began = now();
-    *run = (struct run){0};
-    int fd = tally_make(name);
+    int fd = tally_make(name), is_said = 0;
     struct start start = {plan, mode, name};
-    wait.pid = supervise_start("hunt", become, &start, &signals->before, wait.is_grouped, &run->refusal);
-    run->is_started = wait.pid > 0 && run->refusal == 0;
-    while (wait.pid > 0 && waitpid(wait.pid, &run->status, WNOHANG) == 0) {
-        if (next_signal(signals, PAUSE_MS, &got))
-            pass_on(&wait, signals, &got, run);
-        else if (plan->is_first)
-            end_after_finding(&wait, plan, run);
+    *run = (struct run){0};
+    int is_started = child_start("hunt", become, &start, !is_at_terminal(), &run->refusal) > 0;
+    run->is_started = is_started && run->refusal == 0;
+    while (is_started && !child_wait(PAUSE_MS, &run->status)) {
+        if (child_signals && !is_said++)
+            arguments_complain("hunt", 0, "%s: waiting for the program to end; a second one kills it",
+                               strsignal(child_first_signal));
+        else if (plan->is_first && !child_signals)
+            end_after_finding(&first, plan, run);
     }
+    run->is_ended |= child_signals > 1;
     run->seconds = now() - began;
     run->is_guarded = tally_read(fd, &tally) && tally.counts[TALLY_GUARDED];
     if (fd >= 0)

@@ -25,14 +25,6 @@ static int is_dash(const char *path)
     return path && !strcmp(path, "-");
 }
 
-int outputs_is_any(const struct outputs *outputs)
-{
-    for (int i = 0; i < OUTPUTS; i++)
-        if (outputs->paths[i])
-            return 1;
-    return 0;
-}
-
 int outputs_is_stdout(const struct outputs *outputs)
 {
     for (int i = 0; i < OUTPUTS; i++)
@@ -49,8 +41,6 @@ static int check(const struct outputs *outputs)
         const char *path = outputs->paths[i];
         if (path && !*path)
             return complain(STATUS_USAGE, "%s: the file name \"\" is empty", faces[i].option);
-        if (is_dash(path) && outputs->is_stdout_taken)
-            return complain(STATUS_USAGE, "%s -: standard output is the program's; name a file", faces[i].option);
         dashes += is_dash(path);
     }
     return dashes > 1 ? complain(STATUS_USAGE, "standard output (-) takes one document; give the others a file") : 0;

@@ -15,15 +15,13 @@ enum output { OUTPUT_HTML, OUTPUT_SARIF, OUTPUT_JSON, OUTPUTS };
 
 struct outputs {
     const char *command;        /* the sub-command, for messages */
-    int is_stdout_taken;        /* by something else than its documents: "-" is refused */
     const char *paths[OUTPUTS]; /* of the command line; "-" is standard output, for one document */
     FILE *files[OUTPUTS];
     int (*write_json)(const void *user, const struct collected *collected, FILE *out); /* NULL: face_json() */
     const void *user;
 };
 
-/* Whether any document is wanted, or one on standard output. */
-int outputs_is_any(const struct outputs *outputs);
+/* Whether one is wanted on standard output. */
 int outputs_is_stdout(const struct outputs *outputs);
 
 /* Checks the names and opens the files, and leaves what is in them. Returns 0, or the exit status after a message. */

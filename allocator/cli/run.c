@@ -2,10 +2,9 @@
 #include "arguments.h"
 #include "cli.h"
 #include "cli/environment.h"
-#include "cli/outputs.h"
+#include "cli/collected.h"
 #include "cli/program.h"
 #include "cli/settings.h"
-#include "cli/supervise.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/known.h"
@@ -22,15 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-/* --html and --sarif: documents of everything that the program's processes report, there from its start. */
-struct page {
-    struct outputs outputs;
-    struct collected begun; /* what was run */
-    char file[PATH_MAX];    /* one for all processes: each report is appended with one write */
-};
 
 struct request {
     struct settings settings;
@@ -39,7 +30,6 @@ struct request {
     int is_if_asked;         /* leave the program alone unless PyTorch's variables ask for cufence */
     int is_left;             /* they do not */
     char **command;          /* ends with NULL */
-    struct page page;
 };
 
 #define complain(status, ...) arguments_complain("run", status, __VA_ARGS__)
@@ -150,6 +140,9 @@ static int leave_it(const struct request *request, const struct alloc_conf confs
             return complain(STATUS_USAGE,
                             "%s has options of cufence (%s), but does not ask for it; add backend:" ALLOC_CONF_ASKED,
                             alloc_conf_names[i], confs[i].options);
+    if (request->is_guarded_required)
+        return complain(STATUS_NO_VERDICT, "--require-guarded: neither %s nor %s asks for cufence", alloc_conf_names[0],
+                        alloc_conf_names[1]);
     if (request->is_verbose)
         complain(0, "neither %s nor %s asks for cufence", alloc_conf_names[0], alloc_conf_names[1]);
     return 0;
@@ -168,42 +161,6 @@ static int prepare(struct request *request)
     return outcome;
 }
 
-/* ---- the documents ---- */
-
-static void write_documents(struct page *page)
-{
-    struct collected *all = &page->begun;
-    char guarded[160];
-    all->is_unfinished = 0;
-    int is_whole = collected_read(all, "run", page->file);
-    if (!outputs_write(&page->outputs, all) || !is_whole)
-        complain(0, "some reports are missing from the documents");
-    collected_say_guarded(all, guarded, sizeof guarded);
-    for (int i = 0; i < OUTPUTS; i++)
-        if (page->outputs.paths[i])
-            complain(0, "%s: %zu finding%s%s", page->outputs.paths[i], all->count, all->count == 1 ? "" : "s", guarded);
-}
-
-/* Writes the documents anew if the program has run, and removes the file for the reports. */
-static void page_close(struct page *page, int has_run)
-{
-    if (has_run)
-        write_documents(page);
-    outputs_close(&page->outputs);
-    collected_free(&page->begun);
-    unlink(page->file);
-}
-
-/* Writes the documents, without findings, and makes the file for the reports, which the processes find in the environment.
- * Called before the program runs. Returns 0, or the exit status after a message. */
-static int page_open(struct page *page, char *const *command)
-{
-    int refusal = outputs_collect("run", NULL, page->file) ?: outputs_begin(&page->outputs, &page->begun, command);
-    if (refusal)
-        page_close(page, 0);
-    return refusal;
-}
-
 /* ---- the program ---- */
 
 static int choose(const char *command, char path[PATH_MAX])
@@ -214,86 +171,44 @@ static int choose(const char *command, char path[PATH_MAX])
     return status == PROGRAM_FITS ? 0 : complain(status, "%s", error_detail());
 }
 
-/* Whether an earlier `cufence run` has made this process the one that speaks. */
-static int has_tally(const char *list)
+/* The tally of an earlier `cufence run` that has made this process the one that speaks; -1: there is none. */
+static int own_tally(const char *list)
 {
-    int process;
-    return list && sscanf(list, "/proc/%d/", &process) == 1 && process == getpid() && tally_is_kept();
+    int process, fd;
+    return list && sscanf(list, "/proc/%d/fd/%d", &process, &fd) == 2 && process == getpid() && tally_is_kept() ? fd : -1;
 }
 
-/* The program says at its end whether anything was guarded. Without a descriptor for that it runs all the same. */
-static void keep_tally(const struct request *request)
+/* The program says at its end whether anything was guarded, and ends with another status if it had to be. Without a descriptor
+ * for that it runs all the same, unless it has to. Returns 0, or the exit status after a message. */
+static int keep_tally(const struct request *request)
 {
-    const char *outer = env_get(TALLY_VARIABLE);
-    char name[TALLY_NAME], *list = NULL;
-    int fd = has_tally(outer) ? -1 : tally_make(name);
-    if (fd < 0)
-        return;
-    int is_written = !request->is_if_asked || tally_add(fd, TALLY_TORCH);
-    if (!is_written || asprintf(&list, "%s%s%s", name, outer ? ":" : "", outer ? outer : "") < 0 ||
-        environment_set(TALLY_VARIABLE, list) != CUFENCE_OK)
+    char name[TALLY_NAME];
+    int fd = own_tally(env_get(TALLY_VARIABLE)), is_new = fd < 0;
+    if (is_new)
+        fd = tally_make(name);
+    int is_kept = fd >= 0 && (!is_new || !request->is_if_asked || tally_add(fd, TALLY_TORCH)) &&
+                  (!request->is_guarded_required || tally_add(fd, TALLY_REQUIRED)) && (!is_new || tally_set(name));
+    if (is_kept)
+        return 0;
+    int error = errno;
+    if (is_new && fd >= 0)
         close(fd);
-    free(list);
-}
-
-static int become(const char *path, const struct request *request)
-{
-    if (request->is_verbose)
-        complain(0, "starts %s", path);
-    if (!request->is_left)
-        keep_tally(request);
-    execv(path, request->command);
-    return complain(STATUS_UNFIT, "%s cannot be run: %s", path, strerror(errno));
+    return request->is_guarded_required
+               ? complain(STATUS_UNFIT, "--require-guarded: no memory to keep count in: %s", strerror(error))
+               : 0;
 }
 
 /* Returns only if the program can't be run: the exit status, after a message. */
-static int run_it(void *argument)
-{
-    struct request *request = argument;
-    char path[PATH_MAX];
-    return choose(request->command[0], path) ?: prepare(request) ?: become(path, request);
-}
-
-/* The exit status after a program that ended with `status`, as of waitpid(). */
-static int judge(int fd, int status)
-{
-    struct tally tally;
-    int is_known = tally_read(fd, &tally);
-    if ((is_known && tally.counts[TALLY_GUARDED]) || WIFSIGNALED(status))
-        return supervise_end_as(status);
-    int changed = WEXITSTATUS(status) ? WEXITSTATUS(status) : STATUS_NO_VERDICT;
-    return complain(changed, "nothing was guarded%s; exit status %d",
-                    changed == STATUS_NO_VERDICT ? " (--require-guarded)" : "", changed);
-}
-
-/* A tally that this process reads, and the program adds to. Returns its descriptor, -1 after a message. */
-static int watch_tally(void)
-{
-    char name[TALLY_NAME];
-    int fd = tally_make(name);
-    if (fd < 0 || !tally_set(name))
-        return complain(-1, "--require-guarded: no memory to keep count in: %s", strerror(errno));
-    return fd;
-}
-
-/* The program as a process of its own. */
-static int run_apart(struct request *request)
+static int become(struct request *request)
 {
     char path[PATH_MAX];
-    int refusal = choose(request->command[0], path); /* before a document of an earlier run is overwritten */
-    int is_paged = outputs_is_any(&request->page.outputs), fd = -1;
-    if (refusal == 0 && request->is_guarded_required && (fd = watch_tally()) < 0)
-        refusal = STATUS_UNFIT;
-    if (refusal == 0 && is_paged)
-        refusal = page_open(&request->page, request->command);
-    if (refusal)
-        return refusal;
-    int status = supervise("run", run_it, request, &refusal);
-    if (is_paged)
-        page_close(&request->page, !refusal);
-    if (refusal)
-        return refusal;
-    return request->is_guarded_required ? judge(fd, status) : supervise_end_as(status);
+    int status = choose(request->command[0], path) ?: prepare(request) ?: request->is_left ? 0 : keep_tally(request);
+    if (status != 0)
+        return status;
+    if (request->is_verbose)
+        complain(0, "starts %s", path);
+    execv(path, request->command);
+    return complain(STATUS_UNFIT, "%s cannot be run: %s", path, strerror(errno));
 }
 
 /* ---- the command line ---- */
@@ -306,17 +221,10 @@ static const struct argument arguments[] = {
      "is "
      "the program's",
      ARGUMENT_FILE, offsetof(struct request, settings), settings_take_key, .key = "json"},
-    {"html", "FILE",
-     "all that was found as one page of HTML; the program is then a process of its own, and its exit status is passed on",
-     ARGUMENT_FILE, .offset = offsetof(struct request, page.outputs.paths[OUTPUT_HTML])},
-    {"sarif", "FILE", "the same as SARIF 2.1.0, for code hosts and editors", ARGUMENT_FILE,
-     .offset = offsetof(struct request, page.outputs.paths[OUTPUT_SARIF])},
     {"error-exitcode", "N", "the same as --exitcode N", NULL, offsetof(struct request, settings), settings_take_key,
      .key = "exitcode"},
-    {"require-guarded", NULL,
-     "exit with 87 if nothing was guarded, where the program would exit with 0; the program is then a process of its own, as "
-     "with --html",
-     NULL, .offset = offsetof(struct request, is_guarded_required)},
+    {"require-guarded", NULL, "exit with 87 if nothing was guarded, where the program would exit with 0", NULL,
+     .offset = offsetof(struct request, is_guarded_required)},
     {"if-asked", NULL,
      "only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence; otherwise run the program as it is", NULL,
      .offset = offsetof(struct request, is_if_asked)},
@@ -332,11 +240,11 @@ static void print_presets(void)
 
 int cli_run(int argc, char **argv)
 {
-    struct request request = {.settings.command = "run", .page.outputs = {.command = "run", .is_stdout_taken = 1}};
+    struct request request = {.settings.command = "run"};
     int status;
     if (arguments_read(&run_command, argc, argv, &request, &status)) {
         request.command = argv + optind;
-        status = outputs_is_any(&request.page.outputs) || request.is_guarded_required ? run_apart(&request) : run_it(&request);
+        status = become(&request);
     }
     settings_free(&request.settings);
     return status;

@@ -303,38 +303,50 @@ static int is_silent(const struct tally *tally)
     return tally->counts[TALLY_TORCH] && !tally->counts[TALLY_STARTED] && !dl_iterate_phdr(is_torch, NULL);
 }
 
+static int is_as_it_was(void)
+{
+    struct stat now;
+    return had_standard_error && fstat(STDERR_FILENO, &now) == 0 && now.st_dev == standard_error.st_dev &&
+           now.st_ino == standard_error.st_ino;
+}
+
 /* The last word of a program that `cufence run` has become: its first process, which the tally names, says once whether
- * anything was guarded. */
-static void say_last_word(void)
+ * anything was guarded. Returns the status that it ends with. */
+static int say_last_word(int status)
 {
     static int is_done; /* atomic */
     struct tally tally;
-    struct stat now;
-    char text[512], line[600];
-    if (!had_standard_error || tally_fd < 0 || getpid() != speaker || __atomic_exchange_n(&is_done, 1, __ATOMIC_RELAXED))
-        return;
-    if (!tally_is_kept()) /* no /proc, or a new environment: its children could not write */
-        return;
-    if (!tally_read(tally_fd, &tally) || is_silent(&tally) || !tally_sentence(&tally, text, sizeof text))
-        return;
-    if (fstat(STDERR_FILENO, &now) != 0 || now.st_dev != standard_error.st_dev || now.st_ino != standard_error.st_ino)
-        return;
-    int length = snprintf(line, sizeof line, "==%d== cufence: %s\n", (int)speaker, text);
-    if (write(STDERR_FILENO, line, (size_t)length) < 0)
-        return;
+    char text[512], line[700] = "";
+    if (tally_fd < 0 || getpid() != speaker || __atomic_exchange_n(&is_done, 1, __ATOMIC_RELAXED) ||
+        !tally_read(tally_fd, &tally))
+        return status;
+    int is_changed = status == 0 && tally.counts[TALLY_REQUIRED] && !tally.counts[TALLY_GUARDED];
+    /* not without /proc, or with a new environment: its children could not write */
+    if (tally_is_kept() && !is_silent(&tally) && tally_sentence(&tally, text, sizeof text))
+        snprintf(line, sizeof line, "==%d== cufence: %s\n", (int)speaker, text);
+    if (is_changed)
+        snprintf(line + strlen(line), sizeof line - strlen(line),
+                 "cufence run: nothing was guarded (--require-guarded); exit status %d\n", TALLY_STATUS);
+    if (line[0] && is_as_it_was())
+        (void)!write(STDERR_FILENO, line, strlen(line));
+    return is_changed ? TALLY_STATUS : status;
 }
 
-/* Behind the exit handlers of libcufence.so, which say what was guarded. */
-__attribute__((destructor)) static void at_end(void)
+/* Behind all other exit handlers and destructors, for it is registered before main(): those of libcufence.so say what was
+ * guarded. */
+static void at_end(int status, void *unused)
 {
-    say_last_word();
+    int last = say_last_word(status);
+    (void)unused;
+    if (last != status)
+        exit(last);
 }
 
 EXPORT void interposed_exit(int status) __asm__("_exit");
 EXPORT void interposed_exit(int status)
 {
     await_report();
-    say_last_word();
+    status = say_last_word(status);
     for (;;)
         syscall(SYS_exit_group, status);
 }
@@ -358,11 +370,13 @@ EXPORT void interposed_abort(void)
 static void at_quick_end(void)
 {
     await_report();
-    say_last_word();
+    if (say_last_word(0)) /* its own status is not known here */
+        interposed_exit(TALLY_STATUS);
 }
 
-__attribute__((constructor)) static void watch_quick_exit(void)
+__attribute__((constructor)) static void watch_exits(void)
 {
+    on_exit(at_end, NULL);
     at_quick_exit(at_quick_end);
 }
 

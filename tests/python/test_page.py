@@ -83,9 +83,11 @@ def make_pages(folder: Path) -> None:
     for name, count in (("one", 1), ("many", 30)):
         (folder / f"{name}.json").write_text("".join(json.dumps(each) + "\n" for each in findings(count)))
         cufence(folder, "report", "--html", f"{name}.html", f"{name}.json")
-    cufence(folder, "run", "--html", "nothing.html", "--", str(BUILD / "tests/programs/program_linked"), "allocations")
-    cufence(folder, "run", "--html", "unguarded.html", "--", "true", "a long argument " * 20)
-    cufence(folder, "run", "--html", "unfinished.html", "--", "sh", "-c", "kill -9 $PPID")
+    program = str(BUILD / "tests/programs/program_linked")
+    for name, command in (("nothing", (program, "allocations")), ("unguarded", ("true", "a long argument " * 20))):
+        cufence(folder, "run", "--json", f"{name}.json", "--", *command)
+        cufence(folder, "report", "--html", f"{name}.html", f"{name}.json")
+    cufence(folder, "hunt", "--html", "unfinished.html", "--", "sh", "-c", "kill -9 $PPID")
 
 
 @unittest.skipUnless(BROWSER, "needs a browser, to show the page: chromium")

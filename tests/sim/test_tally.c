@@ -59,7 +59,9 @@ TEST(each_run_says_what_was_guarded)
 {
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         expect(&endings[i], "", endings[i].status);
+        int is_changed = endings[i].required != endings[i].status;
         expect(&endings[i], "--require-guarded ", endings[i].required);
+        assert_int_equal(count_in(text, "cufence run: nothing was guarded (--require-guarded); exit status 87\n"), is_changed);
     }
 }
 
@@ -100,6 +102,15 @@ TEST(without_the_variable_nothing_is_claimed)
     assert_int_equal(run_shell("\"$CUFENCE\" run -- \"$STORY\" forget"), 0);
     assert_int_equal(count_in(text, "NOTHING WAS GUARDED"), 0);
     assert_int_equal(count_in(text, "1 allocation guarded"), 1);
+    assert_int_equal(run_shell("\"$CUFENCE\" run --require-guarded -- \"$STORY\" forget"), 87);
+}
+
+/* Of two runs by one process the inner one adds to the other's count. */
+TEST(a_run_that_becomes_a_run_is_required_too)
+{
+    assert_int_equal(run_shell("\"$CUFENCE\" run -- \"$CUFENCE\" run --require-guarded -- true"), 87);
+    assert_int_equal(run_shell("\"$CUFENCE\" run --require-guarded -- \"$CUFENCE\" run -- \"$STORY\" clean"), 0);
+    assert_int_equal(run_shell("\"$CUFENCE\" run --if-asked --require-guarded -- true"), 87);
 }
 
 /* Who may not look into the first process's descriptors has inherited this one. */

@@ -220,6 +220,8 @@ TEST_WITH(a_wrong_command_line_is_told, NULL, forget)
         {"run", "--error-exitcode"},
         {"run", "--sett", "uaf=strict", "true"},
         {"run", "--strange", "uaf=strict", "true"},
+        {"run", "--html", "found.html", "true"},
+        {"run", "--sarif=found.sarif", "true"},
         {"run", "--requre-guarded", "true"},
         {"run", "--uav=strict", "true"},
         {"run", "--max-reprots", "1", "true"},
