@@ -28,7 +28,7 @@ if(NOT SKBUILD)
   install(FILES ${PROJECT_BINARY_DIR}/cufence.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
-# The manual page, and completions. A wheel's go into the environment that it is installed in.
+# The manual page, and bash's completions. A wheel's go into the environment that it is installed in.
 if(SKBUILD)
   file(GLOB allocator_class allocator/torch/*.h allocator/torch/*.cpp) # compiled where no class is shipped
   set(data ${SKBUILD_DATA_DIR}/share)
@@ -38,20 +38,7 @@ else()
   set(man ${CMAKE_INSTALL_MANDIR})
 endif()
 install(FILES docs/cufence.1 DESTINATION ${man}/man1)
-# The program itself prints the completions, so they know every option; it does whenever it is linked, so that whoever builds it
-# can install it. A program for another processor needs an emulator for that; without one there are none.
-if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR OR CMAKE_SYSTEM_PROCESSOR STREQUAL CMAKE_HOST_SYSTEM_PROCESSOR)
-  set(completions ${PROJECT_BINARY_DIR}/completions)
-  file(MAKE_DIRECTORY ${completions})
-  add_custom_command(TARGET cufence_cli POST_BUILD VERBATIM
-    BYPRODUCTS ${completions}/cufence ${completions}/_cufence ${completions}/cufence.fish
-    COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:cufence_cli> completion bash > ${completions}/cufence
-    COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:cufence_cli> completion zsh > ${completions}/_cufence
-    COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:cufence_cli> completion fish > ${completions}/cufence.fish)
-  install(FILES ${completions}/cufence DESTINATION ${data}/bash-completion/completions)
-  install(FILES ${completions}/_cufence DESTINATION ${data}/zsh/site-functions)
-  install(FILES ${completions}/cufence.fish DESTINATION ${data}/fish/vendor_completions.d)
-endif()
+install(FILES allocator/cli/cufence.bash DESTINATION ${data}/bash-completion/completions RENAME cufence)
 
 # The pages that messages name; `cufence --help` says where they are.
 if(SKBUILD)

@@ -32,6 +32,7 @@ static const struct {
     {GONE_OPTION, "trace_filter", COMPARE},
     {GONE_OPTION, "trace_every", COMPARE},
     {GONE_COMMAND, "diff", COMPARE},
+    {GONE_COMMAND, "completion", "bash finds share/bash-completion/completions/cufence by itself once cufence is installed"},
     {GONE_COMMAND, "docs", "the pages are files; `cufence --help` says in which folder"},
     {GONE_OPTION, "uninit", FRESH},
     {GONE_FLAG, "hunt --deep", SANITIZER},

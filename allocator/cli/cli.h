@@ -5,11 +5,8 @@
 
 #include "arguments.h"
 
-extern const struct command completion_command, demo_command, doctor_command, explain_command, hunt_command,
+extern const struct command demo_command, doctor_command, explain_command, hunt_command,
     options_command, replay_command, report_command, run_command;
-
-/* `cufence complete WORD...`, which the scripts of `cufence completion` run: what may stand in place of the last word. */
-int completion_tell(int count, char **words);
 
 /* `cufence run` in this process; returns only if the program could not be run: STATUS_UNFIT, STATUS_MISSING. */
 int cli_run(int argc, char **argv);

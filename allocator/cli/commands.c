@@ -11,7 +11,6 @@ const struct command *const commands[] = {
     &report_command,
     &options_command,
     &doctor_command,
-    &completion_command,
     NULL,
 };
 

@@ -132,8 +132,6 @@ static int dispatch(int argc, char **argv)
     }
     if (!strcmp(argv[0], "rerun")) /* started by cufence */
         return rerun_play();
-    if (!strcmp(argv[0], "complete")) /* started by the scripts of `cufence completion` */
-        return completion_tell(argc - 1, argv + 1);
     const struct command *command = command_find(argv[0]);
     return command ? command->run(argc, argv) : unknown_command(argv);
 }

@@ -88,20 +88,14 @@ class Install(unittest.TestCase):
         return "\n".join(line for line in text.splitlines() if f"({tag})" in line)
 
     def test_the_manual_and_completions_are_there(self) -> None:
-        for name in ("man/man1/cufence.1", "bash-completion/completions/cufence", "zsh/site-functions/_cufence",
-                     "fish/vendor_completions.d/cufence.fish"):  # fmt: skip
+        for name in ("man/man1/cufence.1", "bash-completion/completions/cufence"):
             self.assertTrue((self.folder / "share" / name).is_file(), name)
 
-    def test_the_command_prints_the_pages(self) -> None:
-        for page in (self.folder / "share/doc/cufence/report.md", self.folder / "share/doc/cufence/guide/jobs.md"):
-            done = subprocess.run([self.folder / "bin/cufence", "docs", page.stem], capture_output=True, text=True, check=False)
-            self.assertEqual((done.returncode, done.stdout), (0, page.read_text()), done.stderr)
-        done = subprocess.run([self.folder / "bin/cufence", "docs"], capture_output=True, text=True, check=True)
-        self.assertIn("\n  report                Reading a report\n", done.stdout)
-        self.assertIn(f"The files are in {self.folder.resolve()}/share/doc/cufence.\n", done.stdout)
-        done = subprocess.run([self.folder / "bin/cufence", "docs", "reprot"], capture_output=True, text=True, check=False)
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("no page 'reprot', did you mean 'report'?", done.stderr)
+    def test_the_command_says_where_the_pages_are(self) -> None:
+        done = subprocess.run([self.folder / "bin/cufence", "--help"], capture_output=True, text=True, check=True)
+        pages = self.folder.resolve() / "share/doc/cufence"
+        self.assertIn(f"\n  {pages}\n", done.stdout)
+        self.assertTrue((pages / "report.md").is_file() and (pages / "guide/jobs.md").is_file())
 
     @unittest.skipUnless(shutil.which("ninja"), "needs ninja")
     def test_what_the_demo_builds_is_enough(self) -> None:
@@ -110,7 +104,7 @@ class Install(unittest.TestCase):
         steps = self.ninja("commands", *targets.split())
         rules = (BUILD / "cmake_install.cmake").read_text()
         built = [file for file in re.findall(rf'"{re.escape(str(BUILD.resolve()))}/([^"]+)"', rules) if self.is_made(file)]
-        self.assertGreaterEqual(len(built), 7, rules)
+        self.assertGreaterEqual(len(built), 5, rules)
         for file in built:
             if file.startswith("lib/torch/"):
                 continue  # OPTIONAL: torch_classes makes them
