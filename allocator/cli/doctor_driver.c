@@ -8,12 +8,6 @@
 
 #define GIB (1ull << 30)
 
-static int attribute(CUdevice device, CUdevice_attribute which)
-{
-    int value = 0;
-    return driver->cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : -1;
-}
-
 static const char *result_name(CUresult result)
 {
     const char *name = NULL;
@@ -25,151 +19,102 @@ static const char *result_name(CUresult result)
 static void check_address_space(struct findings *findings)
 {
     CUdeviceptr address = 0;
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    for (size_t size = 64ull << 40; size >= GIB; size /= 2) {
-        result = driver->cuMemAddressReserve(&address, size, 0, 0, 0);
-        if (result == CUDA_SUCCESS) {
-            driver->cuMemAddressFree(address, size);
-            found(findings, FOUND_YES, "address space", NULL, "%zu GiB reserved in one piece", (size_t)(size / GIB));
-            return;
-        }
+    size_t size = 64ull << 40;
+    while (size >= GIB && driver->cuMemAddressReserve(&address, size, 0, 0, 0) != CUDA_SUCCESS)
+        size /= 2;
+    if (size < GIB) {
+        found(findings, FOUND_MISSING, "address space", "raise the limit on address space: ulimit -v unlimited",
+              "not even 1 GiB can be reserved");
+        return;
     }
-    found(findings, FOUND_MISSING, "address space", "raise the limit on address space: ulimit -v unlimited",
-          "not even 1 GiB can be reserved: %s", result_name(result));
+    driver->cuMemAddressFree(address, size);
+    found(findings, FOUND_YES, "address space", NULL, "%zu GiB reserved in one piece", (size_t)(size / GIB));
 }
 
-/* Maps one page. The device's primary context is current. *call: the one that failed. */
-static CUresult try_mapping(CUdevice device, size_t *granularity, const char **call)
+/* What an attribute of the device may not be, or has to be. */
+static const struct row {
+    CUdevice_attribute which;
+    int value, is_wanted; /* wanted: any other value is wrong */
+    enum verdict_mark mark;
+    const char *check, *remedy, *detail;
+} rows[] = {
+    {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1, 1, FOUND_MISSING, "  memory mapping",
+     "use another device; a vGPU may have it switched off", "the device has no virtual memory management (attribute 102)"},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_COMPUTEMODE_PROHIBITED, 0, FOUND_MISSING, "  compute mode",
+     "nvidia-smi --compute-mode=0 (as root)", "prohibited: no context can be created"},
+    {CU_DEVICE_ATTRIBUTE_MPS_ENABLED, 1, 0, FOUND_NO, "  sharing", "stop the daemon: echo quit | nvidia-cuda-mps-control",
+     "the device is shared by MPS, whose clients share a fault; cufence has not been tried there"},
+    {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1, 1, FOUND_NO, "  second launch",
+     "use another device; a vGPU may have it switched off",
+     "the device cannot give memory to another process (attribute 103): reports say less"},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_COMPUTEMODE_EXCLUSIVE_PROCESS, 0, FOUND_NO, "  second launch",
+     "nvidia-smi --compute-mode=0 (as root)", "no other process can use the device: reports say less"},
+};
+
+/* Maps one page in the primary context, which becomes current. */
+static CUresult try_mapping(CUdevice device, size_t *granularity)
 {
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
     const CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUmemGenericAllocationHandle handle;
+    CUmemGenericAllocationHandle handle = 0;
     CUdeviceptr address = 0;
-    CUresult result;
-#define TRY(function, ...) (*call = #function, result = driver->function(__VA_ARGS__), result == CUDA_SUCCESS)
-    if (!TRY(cuMemGetAllocationGranularity, granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) ||
-        !TRY(cuMemAddressReserve, &address, *granularity, 0, 0, 0))
-        return result;
-    if (TRY(cuMemCreate, &handle, *granularity, &properties, 0)) {
-        if (TRY(cuMemMap, address, *granularity, 0, handle, 0)) {
-            (void)TRY(cuMemSetAccess, address, *granularity, &access, 1);
-            driver->cuMemUnmap(address, *granularity);
-        }
+    CUcontext context;
+    CUresult result =
+        driver->cuDevicePrimaryCtxRetain(&context, device)
+            ?: driver->cuCtxSetCurrent(context)
+            ?: driver->cuMemGetAllocationGranularity(granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+            ?: driver->cuMemAddressReserve(&address, *granularity, 0, 0, 0)
+            ?: driver->cuMemCreate(&handle, *granularity, &properties, 0)
+            ?: driver->cuMemMap(address, *granularity, 0, handle, 0)
+            ?: driver->cuMemSetAccess(address, *granularity, &access, 1);
+    if (result == CUDA_SUCCESS)
+        driver->cuMemUnmap(address, *granularity);
+    if (handle)
         driver->cuMemRelease(handle);
-    }
-#undef TRY
-    driver->cuMemAddressFree(address, *granularity);
+    if (address)
+        driver->cuMemAddressFree(address, *granularity);
     return result;
 }
 
-/* Checks compute mode, MPS and MIG. */
-static void check_sharing(struct findings *findings, CUdevice device, const char *name)
+static void check_device(struct findings *findings, CUdevice device)
 {
-    if (attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED)
-        found(findings, FOUND_MISSING, "  compute mode", "nvidia-smi --compute-mode=0 (as root)",
-              "prohibited: no context can be created");
-    if (attribute(device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED) == 1)
-        found(findings, FOUND_NO, "  sharing",
-              "run it without MPS: unset CUDA_MPS_PIPE_DIRECTORY, or stop the daemon (echo quit | nvidia-cuda-mps-control)",
-              "the device is shared by MPS, whose clients share a fault; cufence has not been tried there");
+    char name[128] = "?", what[32];
+    size_t memory = 0, granularity = 0, missing = findings->count[FOUND_MISSING];
+    unsigned compute = driver_describe(device, name, sizeof name);
+    snprintf(what, sizeof what, "device %d", device);
+    driver->cuDeviceTotalMem(&memory, device);
+    found(findings, FOUND_YES, what, NULL, "%s, compute capability %u.%u, %.1f GiB", name, compute / 10, compute % 10,
+          (double)memory / (double)GIB);
+    if (compute < 70 || compute > 121) /* docs/guide/platforms.md */
+        found(findings, FOUND_NEITHER, "  generation", NULL, "code of this GPU is not decoded: reports say less");
     if (strstr(name, " MIG "))
-        found(findings, FOUND_NO, "  sharing",
-              "`cufence demo` shows whether faults are explained here; else use a whole device",
-              "this is a MIG slice; cufence has not been tried on one");
-}
-
-/* Makes the primary context current and maps a page. */
-static void check_mapping(struct findings *findings, CUdevice device)
-{
-    CUcontext context;
-    const char *call = "";
-    size_t granularity = 0;
-    if (attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) != 1) {
-        found(findings, FOUND_MISSING, "  memory mapping", "use another device; a vGPU may have it switched off",
-              "the device has no virtual memory management (attribute 102)");
-        return;
+        found(findings, FOUND_NO, "  sharing", "try `cufence demo` there", "cufence has not been tried on a MIG slice");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int value = 0;
+        int is_known = driver->cuDeviceGetAttribute(&value, rows[i].which, device) == CUDA_SUCCESS;
+        if (rows[i].is_wanted ? !is_known || value != rows[i].value : is_known && value == rows[i].value)
+            found(findings, rows[i].mark, rows[i].check, rows[i].remedy, "%s", rows[i].detail);
     }
-    CUresult result = driver->cuDevicePrimaryCtxRetain(&context, device);
-    if (result == CUDA_SUCCESS)
-        result = driver->cuCtxSetCurrent(context);
-    if (result != CUDA_SUCCESS) {
-        found(findings, FOUND_MISSING, "  context",
-              "free memory on the device, or end the process that holds it: nvidia-smi names it", "%s", result_name(result));
+    if (findings->count[FOUND_MISSING] != missing)
         return;
-    }
-    result = try_mapping(device, &granularity, &call);
+    CUresult result = try_mapping(device, &granularity);
     if (result == CUDA_SUCCESS)
         found(findings, FOUND_YES, "  memory mapping", NULL, "granularity %zu KiB: the least that a buffer takes",
               granularity >> 10);
     else
         found(findings, FOUND_MISSING, "  memory mapping",
-              result == CUDA_ERROR_OUT_OF_MEMORY ? "free memory on the device: nvidia-smi shows who holds it"
-                                                 : "update the NVIDIA driver",
-              "%s: %s", call, result_name(result));
-}
-
-/* Checks what a second launch in another process needs. */
-static void check_witness(struct findings *findings, CUdevice device)
-{
-    static const char without[] = "reports of stores at the end of a kernel lack address and thread";
-    if (!driver->cuMemRetainAllocationHandle || !driver->cuMemExportToShareableHandle || !driver->cuDeviceGetUuid)
-        found(findings, FOUND_NO, "  second launch", "update the NVIDIA driver to CUDA 11.4 or later",
-              "the driver cannot give memory to another process: %s", without);
-    else if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 1)
-        found(findings, FOUND_NO, "  second launch", "use another device; a vGPU may have it switched off",
-              "the device cannot give memory to another process (attribute 103): %s", without);
-    else if (attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
-        found(findings, FOUND_NO, "  second launch", "nvidia-smi --compute-mode=0 (as root)",
-              "no other process can use the device: %s", without);
-    else
-        found(findings, FOUND_YES, "  second launch", NULL, "a faulted kernel can be launched again in another process");
-}
-
-/* What is known of the GPU's generation; docs/guide/platforms.md has the table. `capability`: major * 10 + minor. */
-static void check_generation(struct findings *findings, int capability)
-{
-    if (capability < 80 || capability > 121)
-        found(findings, FOUND_NEITHER, "  generation", NULL, "%s",
-              capability < 70   ? "older than Volta: code is not decoded, so reports say less"
-              : capability < 80 ? "Volta or Turing: of a store at the end of a kernel, reports list candidates only"
-                                : "newer than this version of cufence: code is not decoded, so reports may say less");
-}
-
-static void check_device(struct findings *findings, int ordinal)
-{
-    CUdevice device;
-    char name[128] = "?", what[32];
-    size_t memory = 0;
-    snprintf(what, sizeof what, "device %d", ordinal);
-    CUresult result = driver->cuDeviceGet(&device, ordinal);
-    if (result != CUDA_SUCCESS) {
-        found(findings, FOUND_MISSING, what, "check the device with nvidia-smi", "cuDeviceGet: %s", result_name(result));
-        return;
-    }
-    driver->cuDeviceGetName(name, sizeof name, device);
-    driver->cuDeviceTotalMem(&memory, device);
-    int major = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-    int minor = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    found(findings, FOUND_YES, what, NULL, "%s, compute capability %d.%d, %.1f GiB", name, major, minor,
-          (double)memory / (double)GIB);
-    check_generation(findings, major * 10 + minor);
-    check_sharing(findings, device, name);
-    check_mapping(findings, device);
-    check_witness(findings, device);
+              "free memory on the device (nvidia-smi shows who holds it), or update the NVIDIA driver", "no page can be mapped: %s",
+              result_name(result));
 }
 
 void check_driver(struct findings *findings)
 {
     int count = 0;
     findings_section(findings, "driver and devices");
-    cufence_status status = driver_load();
-    if (status != CUFENCE_OK) {
+    if (driver_load() != CUFENCE_OK) {
         found(findings, FOUND_MISSING, "driver",
-              status == CUFENCE_ERROR_DRIVER_TOO_OLD ? "update the driver"
-              : status == CUFENCE_ERROR_UNSUPPORTED
-                  ? "check CUDA_VISIBLE_DEVICES and nvidia-smi; a container has to be started with --gpus"
-                  : "install the NVIDIA driver; a container has to be started with --gpus",
+              "install or update the NVIDIA driver, and see CUDA_VISIBLE_DEVICES; a container has to be started with --gpus",
               "%s", cufence_error_detail());
         return;
     }

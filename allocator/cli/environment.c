@@ -16,6 +16,8 @@ static cufence_status no_memory(void)
     return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the program's environment");
 }
 
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
 /* Prints a line, unless `words` is NULL. */
 #define SAY(...)                                                                                                               \
     do {                                                                                                                       \
@@ -119,12 +121,16 @@ cufence_status environment_pytorch(const struct alloc_conf confs[ALLOC_CONFS], F
     return status;
 }
 
-const struct framework frameworks[FRAMEWORKS] = {
-    {"JAX", "jax", "XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", "asks the driver for every buffer",
+static const struct framework {
+    const char *name, *variable, *value;
+    const char *gain, *loss; /* what the framework does with that value, and with others */
+    const char *allocator;   /* only if the previous row's variable has this value; NULL: always */
+} frameworks[] = {
+    {"JAX", "XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", "asks the driver for every buffer",
      "keeps a pool of its own or maps its memory itself, where overruns are hidden", NULL},
-    {"JAX", "jax", "XLA_PYTHON_CLIENT_PREALLOCATE", "false", "does not take most of the GPU beforehand",
+    {"JAX", "XLA_PYTHON_CLIENT_PREALLOCATE", "false", "does not take most of the GPU beforehand",
      "takes most of the GPU's memory at its start", "cuda_async"},
-    {"TensorFlow", "tensorflow", "TF_GPU_ALLOCATOR", "cuda_malloc_async", "asks the driver for every buffer",
+    {"TensorFlow", "TF_GPU_ALLOCATOR", "cuda_malloc_async", "asks the driver for every buffer",
      "keeps a pool of its own, in which overruns are hidden", NULL},
 };
 
@@ -145,7 +151,7 @@ static cufence_status settle(const struct framework *framework, FILE *words)
 cufence_status environment_frameworks(FILE *words)
 {
     cufence_status status = CUFENCE_OK;
-    for (size_t i = 0; i < FRAMEWORKS && status == CUFENCE_OK; i++) {
+    for (size_t i = 0; i < COUNT(frameworks) && status == CUFENCE_OK; i++) {
         const struct framework *framework = &frameworks[i];
         const char *before = framework->allocator ? env_get(framework[-1].variable) : NULL;
         if (!framework->allocator || (before && !strcmp(before, framework->allocator)))
@@ -157,7 +163,6 @@ cufence_status environment_frameworks(FILE *words)
 /* ---- what nothing reads ---- */
 
 #define PREFIX "CUFENCE_"
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* What users set comes first. */
 enum { FOR_USERS = 5 };

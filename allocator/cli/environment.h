@@ -25,16 +25,7 @@ cufence_status environment_python(const char *folder, FILE *words);
  * PYTORCH_NO_CUDA_MEMORY_CACHING, which would bypass that back end. */
 cufence_status environment_pytorch(const struct alloc_conf confs[ALLOC_CONFS], FILE *words);
 
-/* What makes a framework ask the driver for its buffers. */
-struct framework {
-    const char *name, *package, *variable, *value;
-    const char *gain, *loss; /* what the framework does with that value, and with others */
-    const char *allocator;   /* only if the previous row's variable has this value; NULL: always */
-};
-enum { FRAMEWORKS = 3 };
-extern const struct framework frameworks[FRAMEWORKS];
-
-/* Sets their variables, unless the user has chosen other values. */
+/* JAX and TensorFlow: sets the variables that make them ask the driver, unless the user has chosen other values. */
 cufence_status environment_frameworks(FILE *words);
 
 /* ---- variables named CUFENCE_* that nothing reads: CUFENCE_UAF=strict where CUFENCE_OPTIONS=uaf=strict was meant ---- */

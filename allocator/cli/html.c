@@ -1,7 +1,7 @@
 /* The page is page.html, with the findings in it as JSON: one script in it draws them. */
 #include "outputs.h"
 
-#include "page.h"
+#include "page_html.h"
 
 #include "base/text.h"
 

@@ -28,7 +28,7 @@ class Doctor(standin.InFolder):
 
     def checks(self, **environment: str) -> dict[str, dict[str, str]]:
         """Returns the doctor's checks by name."""
-        unwanted = ("PYTORCH_", "TORCHINDUCTOR_", "XLA_", "TF_", "CUFENCE_", "LD_PRELOAD")
+        unwanted = ("PYTORCH_", "CUFENCE_", "LD_PRELOAD")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
         path = os.pathsep.join([str(self.folder), str(PACKAGES)])
         environment = {**clean, "CUFENCE_DRIVER": "sim", "PYTHONPATH": path, **environment}
@@ -41,27 +41,26 @@ class Doctor(standin.InFolder):
         self.assertEqual(check["found"], found, check)
         self.assertIn(detail, check["detail"])
 
-    def test_finds_packages_without_importing_them(self) -> None:
+    def test_finds_pytorch_without_importing_it(self) -> None:
         version = "__version__ = '2.11.0+cu130'\ncuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n"
         self.install("torch", "2.11.0+cu130", {"torch/__init__.py": BOMB, "torch/version.py": version})
-        self.install("jax", "0.8.1", {"jax/__init__.py": BOMB})
-        self.install("cupy-cuda13x", "14.0.1", {"cupy/__init__.py": BOMB})
-        checks = self.checks(XLA_PYTHON_CLIENT_ALLOCATOR="bfc")
+        checks = self.checks()
         self.expect(checks["PyTorch"], "yes", "2.11.0+cu130 with CUDA 13.0")
-        self.expect(checks["JAX"], "no", "0.8.1: with XLA_PYTHON_CLIENT_ALLOCATOR=bfc it keeps a pool")
-        self.expect(checks["CuPy"], "yes", "14.0.1")
         self.expect(checks["cufence package"], "yes", f"{cufence.__version__}, {PACKAGES / 'cufence'}")
-        self.expect(checks["stride padding"], "no", "the default")
         self.assertEqual(list(self.folder.rglob("imported")), [])
 
     def test_a_build_without_cuda(self) -> None:
         self.install("torch", "2.11.0+cpu", {"torch/__init__.py": "", "torch/version.py": "cuda: Optional[str] = None\n"})
         self.expect(self.checks()["PyTorch"], "no", "built without CUDA")
 
+    def test_a_version_without_an_allocator_of_its_own(self) -> None:
+        self.install("torch", "2.10.0", {"torch/__init__.py": "", "torch/version.py": "cuda: Optional[str] = '12.8'\n"})
+        self.expect(self.checks()["PyTorch"], "no", "2.10.0 with CUDA 12.8: its back end cudaMallocAsync is taken")
+
     def test_a_package_of_another_version(self) -> None:
         self.install("cufence", "9.9", {"cufence/__init__.py": "__version__ = '9.9'\n", "cufence-startup.pth": ""})
         checks = self.checks()
-        self.expect(checks["cufence package"], "no", f"is version 9.9, this program is {cufence.__version__}")
+        self.expect(checks["cufence package"], "no", f"it is version 9.9, this program is {cufence.__version__}")
         self.expect(checks["start-up hook"], "yes", "in place")
 
     def test_a_setting_that_asks_for_cufence_starts_no_interpreter_anew(self) -> None:
@@ -75,4 +74,4 @@ class Doctor(standin.InFolder):
         python.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
         python.chmod(0o755)
         checks = self.checks(PATH=f"{self.folder}{os.pathsep}{os.environ['PATH']}")
-        self.expect(checks["python3"], "none", "broken")
+        self.expect(checks["python3"], "no", "broken")
