@@ -5,8 +5,8 @@
 
 #include "arguments.h"
 
-extern const struct command demo_command, doctor_command, explain_command, hunt_command,
-    options_command, replay_command, report_command, run_command;
+extern const struct command demo_command, doctor_command, explain_command, hunt_command, options_command, replay_command,
+    report_command, run_command;
 
 /* `cufence run` in this process; returns only if the program could not be run: STATUS_UNFIT, STATUS_MISSING. */
 int cli_run(int argc, char **argv);

@@ -104,8 +104,8 @@ static void check_device(struct findings *findings, CUdevice device)
               granularity >> 10);
     else
         found(findings, FOUND_MISSING, "  memory mapping",
-              "free memory on the device (nvidia-smi shows who holds it), or update the NVIDIA driver", "no page can be mapped: %s",
-              result_name(result));
+              "free memory on the device (nvidia-smi shows who holds it), or update the NVIDIA driver",
+              "no page can be mapped: %s", result_name(result));
 }
 
 void check_driver(struct findings *findings)

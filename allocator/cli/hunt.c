@@ -168,7 +168,7 @@ static int conclude(struct hunt *hunt, int refusal)
 {
     const struct hunt_verdict verdict = hunt_judge(&hunt->plan, hunt->runs, &hunt->merged);
     int status = hunt->merged.count    ? hunt->exitcode
-                 : child_signals     ? 128 + child_first_signal
+                 : child_signals       ? 128 + child_first_signal
                  : verdict.is_complete ? 0
                                        : STATUS_NO_VERDICT;
     if (!refusal)
@@ -191,8 +191,8 @@ static const struct argument arguments[] = {
      .take = arguments_bits},
     {"first", NULL, "stop at the first finding; a program that goes on after it is ended", NULL,
      .offset = offsetof(struct hunt, plan.is_first)},
-    {"json", "FILE", "the merged list as JSON; \"-\": on standard output, at the end. docs/hunt.md describes it",
-     ARGUMENT_FILE, .offset = offsetof(struct hunt, outputs.paths[OUTPUT_JSON])},
+    {"json", "FILE", "the merged list as JSON; \"-\": on standard output, at the end. docs/hunt.md describes it", ARGUMENT_FILE,
+     .offset = offsetof(struct hunt, outputs.paths[OUTPUT_JSON])},
     {"html", "FILE", "the findings as one page; \"-\" as above", ARGUMENT_FILE,
      .offset = offsetof(struct hunt, outputs.paths[OUTPUT_HTML])},
     {"sarif", "FILE", "the findings as SARIF 2.1.0; \"-\" as above", ARGUMENT_FILE,
