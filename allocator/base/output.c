@@ -244,19 +244,14 @@ struct message {
 static void print(void *argument)
 {
     struct message *message = argument;
-    int columns = fold_columns(STDERR_FILENO);
-    char *folded = columns ? fold_text(message->text, columns) : NULL;
-    const char *text = folded ? folded : message->text;
-    size_t size = strlen(text);
     lock_take(&output.lock);
-    if (!keep(&output.kept, text, size, 1)) {
+    if (!keep(&output.kept, message->text, strlen(message->text), 1)) {
         message->error = ENOBUFS;
         count_lost(1, message->error);
     } else if (!output.is_printing) {
         message->error = print_kept(message->may_wait);
     }
     lock_release(&output.lock);
-    free(folded);
 }
 
 int output_print(const char *text, int may_wait)

@@ -1,7 +1,6 @@
 /* `cufence explain`: explains GPU core dumps, also of programs that ran without cufence. Needs neither a GPU nor CUDA. */
 #include "arguments.h"
 #include "cli.h"
-#include "words.h"
 #include "loaded.h"
 
 #include "analysis/dump/standing.h"
@@ -40,6 +39,7 @@ static int open_file(const char *path)
 
 /* ---- what is said ---- */
 
+#define NO_MEMORY "cufence: the host has no memory for the report\n"
 #define AGAIN ".rerun.core" /* the name of a dump of a second launch ends so */
 
 /* `known` is the snapshot that the program kept, NULL if there is none. */
@@ -120,15 +120,14 @@ static void say_text(const char *path, const struct coredump *dump, const struct
         report = finding_text(&finding);
         finding_free(&finding);
         summary = report ? last_line(report) : NULL;
-        char *facts = report ? strndup(report, (size_t)(summary - report)) : NULL;
-        words_report(stdout, facts ? facts : "");
-        free(facts);
+        if (report)
+            fwrite(report, 1, (size_t)(summary - report), stdout);
     } else {
         printf("cufence: no exception is in the dump of GPU %d (%s)\n\n", origin.device, evidence->device_name);
     }
     char *text = standing_text(dump, standing, &whole);
-    words_report(stdout, text);
-    words_report(stdout, summary);
+    fputs(text ? text : NO_MEMORY, stdout);
+    fputs(summary ? summary : NO_MEMORY, stdout);
     free(text);
     free(report);
 }

@@ -50,7 +50,7 @@ static void put_place(FILE *out, const char *key, const struct stack_frame *fram
         return;
     text_make_plain(text);
     fprintf(out, "%*s%-*s", INDENT, "", KEY, key);
-    words_print_place(out, text, INDENT + KEY);
+    fprintf(out, "%s\n", text);
 }
 
 static void put_modes(FILE *out, unsigned bits)
@@ -75,7 +75,7 @@ static void tell_finding(FILE *out, size_t number, const struct collected_findin
     text_make_plain(headline);
     text_make_plain(detail);
     fprintf(out, "\n%3zu  ", number);
-    words_print_place(out, headline, INDENT);
+    fprintf(out, "%s\n", headline);
     fprintf(out, "%*s", INDENT, "");
     words_print(out, detail, INDENT);
     if (launch)

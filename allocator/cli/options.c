@@ -3,7 +3,6 @@
 #include "cli.h"
 #include "words.h"
 #include "base/error.h"
-#include "base/output.h"
 #include "base/gone.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -87,7 +86,7 @@ static int print_rows(const struct wanted *wanted, char **keys)
     for (; *keys && count < MOST; keys++)
         if (!(shown[count++] = row_of(*keys)))
             return STATUS_USAGE;
-    if (is_table && !fold_columns(STDOUT_FILENO)) {
+    if (is_table && !isatty(STDOUT_FILENO)) {
         options_print(stdout, wanted->is_all);
         return 0;
     }

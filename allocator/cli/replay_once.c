@@ -1,6 +1,5 @@
 /* One run of `cufence replay`, and its report. */
 #include "replay.h"
-#include "words.h"
 
 #include "analysis/verdict/cause.h"
 #include "base/clock.h"
@@ -41,10 +40,7 @@ void replay_print(const struct replay *replay, struct finding *finding)
 {
     finding->is_verbose = replay->is_verbose;
     char *text = replay->is_json ? finding_json(finding) : finding_text(finding);
-    if (text && replay->is_json)
-        fputs(text, stdout);
-    else
-        words_report(stdout, text);
+    fputs(text ? text : "cufence: the host has no memory for the report\n", stdout);
     free(text);
     finding_free(finding);
 }

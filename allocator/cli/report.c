@@ -120,11 +120,8 @@ static int take_known(const struct given *given, void *field)
 static int conclude(struct wanted *wanted, const struct collected *collected, int is_whole)
 {
     int is_written = !is_whole || outputs_write(&wanted->outputs, collected);
-    if (!outputs_is_stdout(&wanted->outputs)) {
-        FILE *terminal = words_hold();
+    if (!outputs_is_stdout(&wanted->outputs))
         print_text(collected, wanted->names.has_run, is_whole);
-        words_release(terminal);
-    }
     if (!is_whole)
         return STATUS_NO_VERDICT;
     if (!is_written)

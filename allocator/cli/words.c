@@ -1,6 +1,5 @@
 #include "words.h"
 
-#include "base/output.h"
 #include "base/text.h"
 
 #include <stdarg.h>
@@ -37,16 +36,7 @@ void words_print_within(FILE *out, const char *text, size_t indent, size_t most)
 
 void words_print(FILE *out, const char *text, size_t indent)
 {
-    int terminal = fold_columns(fileno(out));
-    words_print_within(out, text, indent, terminal && terminal < WORDS_COLUMNS ? (size_t)terminal : WORDS_COLUMNS);
-}
-
-void words_print_place(FILE *out, const char *text, size_t indent)
-{
-    if (fold_columns(fileno(out)))
-        words_print(out, text, indent);
-    else
-        fprintf(out, "%s\n", text);
+    words_print_within(out, text, indent, WORDS_COLUMNS);
 }
 
 void words_plain(FILE *out, const char *format, ...)
@@ -59,35 +49,4 @@ void words_plain(FILE *out, const char *format, ...)
         free(text);
     }
     va_end(arguments);
-}
-
-void words_report(FILE *out, const char *text)
-{
-    int columns = fold_columns(fileno(out));
-    char *folded = columns && text ? fold_text(text, columns) : NULL;
-    fputs(folded ? folded : text ? text : "cufence: the host has no memory for the report\n", out);
-    free(folded);
-}
-
-static char *held; /* the text of stdout between words_hold() and words_release() */
-static size_t held_size;
-
-FILE *words_hold(void)
-{
-    FILE *terminal = stdout, *memory = fold_columns(fileno(stdout)) ? open_memstream(&held, &held_size) : NULL;
-    if (!memory)
-        return NULL;
-    stdout = memory;
-    return terminal;
-}
-
-void words_release(FILE *terminal)
-{
-    if (!terminal)
-        return;
-    fclose(stdout);
-    stdout = terminal;
-    words_report(stdout, held ? held : "");
-    free(held);
-    held = NULL;
 }

@@ -1,9 +1,7 @@
-"""The command line as people meet it: completions, the manual page, the width of what is printed, Ctrl-C at a terminal."""
+"""The command line as people meet it: completion, the manual page, the width of what is printed, Ctrl-C at a terminal."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import pty
@@ -11,16 +9,14 @@ import re
 import select
 import shutil
 import signal
-import struct
 import subprocess
 import tempfile
-import termios
 import time
 import unittest
 from pathlib import Path
 
 import standin
-from standin import BUILD, COMMAND, LIBCUDA
+from standin import COMMAND
 
 MANUAL = standin.ROOT / "docs" / "cufence.1"
 
@@ -171,58 +167,6 @@ class Output(unittest.TestCase):
             for command in ("cufence demo", f"{folder}/cufence demo", "cufence run true"):
                 done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, timeout=60)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
-
-@unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
-class Narrow(unittest.TestCase):
-    """On a terminal lines are folded to its width. Files get them whole."""
-
-    PROGRAM = BUILD / "tests" / "programs" / "program_dlsym"
-
-    def shown(self, columns: int, *command: object) -> list[str]:
-        """What a command shows on a terminal, without colours."""
-        pid, terminal = pty.fork()
-        if pid == 0:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-            environment = standin.clean_environment(CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=str(LIBCUDA))
-            os.execve(COMMAND, [str(word) for word in command], environment)
-        text = b""
-        with contextlib.suppress(OSError):  # the program has ended
-            while chunk := os.read(terminal, 4096):
-                text += chunk
-        os.close(terminal)
-        os.waitpid(pid, 0)
-        return re.sub(r"\033\[[\d;]*m", "", text.decode()).splitlines()
-
-    def test_lines_fit(self) -> None:
-        for command in (
-            ["demo"],
-            ["run", self.PROGRAM, "overrun"],
-            ["hunt", "--modes", "end,start", "--", self.PROGRAM, "several_bugs"],
-            ["doctor"],
-            ["options"],
-        ):
-            lines = self.shown(80, "cufence", *command)
-            self.assertGreater(len(lines), 12, lines)
-            for line in lines:
-                # A path may be longer than a line, and is never cut.
-                self.assertTrue(len(line) <= 80 or len(line.split()) <= 4 or line.startswith("cufence hunt: run"), line)
-
-    def test_a_certainty_stands_at_the_edge(self) -> None:
-        lines = self.shown(80, "cufence", "run", self.PROGRAM, "overrun")
-        # A path may be longer than a line: it depends on where this checkout is.
-        marks = [line for line in lines if line.endswith(" exact") and "/" not in line]
-        self.assertGreater(len(marks), 2, lines)
-        self.assertEqual({len(line) for line in marks}, {80}, marks)
-        wide = self.shown(120, "cufence", "run", self.PROGRAM, "overrun")
-        marks = [line for line in wide if line.endswith(" exact") and "/" not in line]
-        self.assertGreater(len(marks), 2, wide)
-        self.assertEqual({len(line) for line in marks}, {100}, marks)
-
-    def test_files_get_whole_lines(self) -> None:
-        done = standin.cufence("run", self.PROGRAM, "overrun")
-        self.assertRegex(done.stderr, r"\n==\d+== SUMMARY: cufence: overrun at kernels\.cu:12 in store: .* of buffer #1\n")
-        self.assertIn(100, {len(line) for line in done.stderr.splitlines()})
 
 
 @unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
