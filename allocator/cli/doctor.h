@@ -23,6 +23,8 @@ void findings_section(struct findings *findings, const char *title);
 /* Adds a finding. `remedy` says what to do about a no, as a sentence without a full stop; NULL: nothing. */
 void found(struct findings *findings, enum verdict_mark mark, const char *what, const char *remedy, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+/* Prints the last line, or the JSON document. */
+void findings_conclude(const struct findings *findings);
 
 /* Runs a shell command, and adds the findings that it prints as a JSON array; and its other words, as one about `what`. */
 void ask(struct findings *findings, const char *what, const char *format, ...) __attribute__((format(printf, 3, 4)));
