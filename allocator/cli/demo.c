@@ -23,7 +23,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum { EXIT_FOUND = 0, EXIT_NOT_FOUND = 1 };
@@ -153,40 +152,32 @@ static int choose_device(void)
 
 /* ---- the planted program ---- */
 
-/* In memory that both processes share. */
 struct play {
     const struct bug *bug;
     char *options;          /* the bug's and the user's */
     struct options parsed;  /* the user's, of the environment too */
     char reports[PATH_MAX]; /* a file for findings */
     char program[PATH_MAX]; /* this program */
-    /* which the new process tells before it becomes the program: */
-    pid_t pid;
-    char save[1024]; /* the folder that gets the launch, "" if none */
+    pid_t pid;              /* of the planted one */
 };
 
 /* In the new process: becomes the program, as `cufence run` does. */
 static int become(void *argument)
 {
-    struct play *play = argument;
+    const struct play *play = argument;
     char *more = NULL;
-    play->pid = getpid();
-    if (options_expand_path(play->parsed.save, play->save, sizeof play->save) != CUFENCE_OK)
-        return complain("%s", error_detail());
     if (asprintf(&more, "%s%s", driver->is_sim ? SIM_OPTIONS : "", play->options) < 0)
         return complain("no host memory");
     char *argv[] = {(char *)"run",
                     (char *)"--set",
                     more,
                     (char *)"--",
-                    play->program,
+                    (char *)(uintptr_t)play->program,
                     (char *)"planted",
                     (char *)(uintptr_t)play->bug->name,
                     (char *)(uintptr_t)driver->path,
                     NULL};
-    int status = cli_run((int)(sizeof argv / sizeof *argv) - 1, argv);
-    free(more);
-    return status;
+    return cli_run((int)(sizeof argv / sizeof *argv) - 1, argv);
 }
 
 /* The source of the kernels, which has a name without a folder in their line tables. */
@@ -250,9 +241,10 @@ static int judge(const struct play *play)
 /* Returns 1 if the launch was saved, with its folder in `path`. */
 static int find_saved(const struct play *play, char path[PATH_MAX])
 {
+    const char *folder = play->parsed.save;
     char begin[32];
     snprintf(begin, sizeof begin, "fault-%d-", (int)play->pid);
-    return play->save[0] && files_find(play->save, begin, path);
+    return *folder && !strchr(folder, '%') && files_find(folder, begin, path);
 }
 
 /* Says what to type next. */
@@ -285,9 +277,9 @@ static int run(struct play *play)
     putchar('\n');
     show_sources(play);
     child_pass_signals();
-    if (child_start("demo", become, play, 0, &status) > 0)
-        while (!child_wait(1000, &ended))
-            ;
+    play->pid = child_start("demo", become, play, 0, &status);
+    while (play->pid > 0 && !child_wait(1000, &ended))
+        ;
     if (status == 0)
         status = judge(play);
     if (status == EXIT_FOUND)
@@ -339,16 +331,13 @@ static int prepare(struct play *play, const struct settings *settings)
 
 static int demonstrate(const struct bug *bug, const struct settings *settings)
 {
-    struct play *play = mmap(NULL, sizeof *play, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (play == MAP_FAILED)
-        return complain("no host memory");
-    play->bug = bug;
-    int status = prepare(play, settings);
+    struct play play = {.bug = bug};
+    int status = prepare(&play, settings);
     if (status == 0)
-        status = run(play);
-    if (play->reports[0])
-        unlink(play->reports);
-    free(play->options);
+        status = run(&play);
+    if (play.reports[0])
+        unlink(play.reports);
+    free(play.options);
     return status;
 }
 

@@ -18,24 +18,11 @@ static cufence_status no_memory(void)
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Prints a line, unless `words` is NULL. */
-#define SAY(...)                                                                                                               \
-    do {                                                                                                                       \
-        if (words)                                                                                                             \
-            fprintf(words, "cufence run: " __VA_ARGS__);                                                                       \
-    } while (0)
-
 /* ---- variables ---- */
 
 cufence_status environment_set(const char *name, const char *value)
 {
     return unsetenv(name) == 0 && setenv(name, value, 1) == 0 ? CUFENCE_OK : no_memory();
-}
-
-static void unset(const char *name, const char *reason, FILE *words)
-{
-    if (env_get(name) && unsetenv(name) == 0)
-        SAY("%s: unset, %s\n", name, reason);
 }
 
 /* ---- lists ---- */
@@ -53,13 +40,11 @@ static int is_same_file_name(const char *path, size_t length, const char *other)
     return size == strlen(wanted) && !memcmp(name, wanted, size);
 }
 
-cufence_status environment_preload(const char *path, FILE *words)
+cufence_status environment_preload(const char *path)
 {
     const char *at = env_get("LD_PRELOAD");
     char *list = NULL;
     size_t size;
-    int others = 0;
-
     if (strpbrk(path, ": "))
         return error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
                          "%s cannot be preloaded: LD_PRELOAD takes no path with a blank or a colon; move cufence to another "
@@ -71,33 +56,24 @@ cufence_status environment_preload(const char *path, FILE *words)
     fputs(path, out);
     while (at && *(at += strspn(at, ": "))) {
         size_t length = strcspn(at, ": ");
-        if (!is_same_file_name(at, length, path)) {
+        if (!is_same_file_name(at, length, path))
             fprintf(out, ":%.*s", (int)length, at);
-            others++;
-        }
         at += length;
     }
-    if (fclose(out)) {
-        free(list);
-        return no_memory();
-    }
-    SAY("LD_PRELOAD: put %s first%s\n", path, others ? ", before what was there" : "");
-    cufence_status status = environment_set("LD_PRELOAD", list);
+    cufence_status status = fclose(out) == 0 ? environment_set("LD_PRELOAD", list) : no_memory();
     free(list);
     return status;
 }
 
-cufence_status environment_python(const char *folder, FILE *words)
+cufence_status environment_python(const char *folder)
 {
     const char *old = env_get("PYTHONPATH");
     char *list = NULL;
     size_t length = strlen(folder);
-
     if (old && !strncmp(old, folder, length) && (old[length] == ':' || !old[length]))
         return CUFENCE_OK;
     if (asprintf(&list, "%s%s%s", folder, old && *old ? ":" : "", old ? old : "") < 0)
         return no_memory();
-    SAY("PYTHONPATH: put %s first%s\n", folder, old && *old ? ", before what was there" : "");
     cufence_status status = environment_set("PYTHONPATH", list);
     free(list);
     return status;
@@ -105,59 +81,38 @@ cufence_status environment_python(const char *folder, FILE *words)
 
 /* ---- frameworks ---- */
 
-cufence_status environment_pytorch(const struct alloc_conf confs[ALLOC_CONFS], FILE *words)
+#define JAX "XLA_PYTHON_CLIENT_ALLOCATOR"
+
+cufence_status environment_frameworks(const struct alloc_conf confs[ALLOC_CONFS])
 {
-    cufence_status status = CUFENCE_OK;
-    for (int i = 0; i < ALLOC_CONFS && status == CUFENCE_OK; i++) {
-        const char *name = alloc_conf_names[i];
-        if (confs[i].backend && strcmp(confs[i].backend, "cudaMallocAsync") != 0)
-            SAY("%s: backend:%s replaced with backend:cudaMallocAsync\n", name, confs[i].backend);
-        if (confs[i].options[0])
-            SAY("%s: took the options %s\n", name, confs[i].options);
-        SAY("%s=%s, so that PyTorch asks the driver for every tensor\n", name, confs[i].text);
-        status = environment_set(name, confs[i].text);
+    static const struct {
+        const char *name, *value;
+    } others[] = {{JAX, "cuda_async"}, {"TF_GPU_ALLOCATOR", "cuda_malloc_async"}, {"XLA_PYTHON_CLIENT_PREALLOCATE", "false"}};
+    cufence_status status = unsetenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == 0 ? CUFENCE_OK : no_memory();
+    for (int i = 0; i < ALLOC_CONFS && status == CUFENCE_OK; i++)
+        status = environment_set(alloc_conf_names[i], confs[i].text);
+    for (size_t i = 0; i < COUNT(others) && status == CUFENCE_OK; i++) {
+        const char *chosen = env_get(others[i].name), *jax = env_get(JAX);
+        int is_last = i + 1 == COUNT(others); /* JAX then does not take most of the GPU beforehand */
+        if ((!chosen || !*chosen) && (!is_last || (jax && !strcmp(jax, "cuda_async"))))
+            status = environment_set(others[i].name, others[i].value);
     }
-    unset("PYTORCH_NO_CUDA_MEMORY_CACHING", "because it bypasses the back end cudaMallocAsync", words);
     return status;
 }
 
-static const struct framework {
-    const char *name, *variable, *value;
-    const char *gain, *loss; /* what the framework does with that value, and with others */
-    const char *allocator;   /* only if the previous row's variable has this value; NULL: always */
-} frameworks[] = {
-    {"JAX", "XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", "asks the driver for every buffer",
-     "keeps a pool of its own or maps its memory itself, where overruns are hidden", NULL},
-    {"JAX", "XLA_PYTHON_CLIENT_PREALLOCATE", "false", "does not take most of the GPU beforehand",
-     "takes most of the GPU's memory at its start", "cuda_async"},
-    {"TensorFlow", "TF_GPU_ALLOCATOR", "cuda_malloc_async", "asks the driver for every buffer",
-     "keeps a pool of its own, in which overruns are hidden", NULL},
-};
-
-static cufence_status settle(const struct framework *framework, FILE *words)
+void environment_show(void)
 {
-    const char *chosen = env_get(framework->variable);
-    if (!chosen || !*chosen) {
-        SAY("%s=%s, so that %s %s\n", framework->variable, framework->value, framework->name, framework->gain);
-        return environment_set(framework->variable, framework->value);
-    }
-    if (!strcmp(chosen, framework->value))
-        SAY("%s=%s: left as it was\n", framework->variable, chosen);
-    else
-        SAY("%s=%s: left as it was, but %s then %s; unset it\n", framework->variable, chosen, framework->name, framework->loss);
-    return CUFENCE_OK;
-}
-
-cufence_status environment_frameworks(FILE *words)
-{
-    cufence_status status = CUFENCE_OK;
-    for (size_t i = 0; i < COUNT(frameworks) && status == CUFENCE_OK; i++) {
-        const struct framework *framework = &frameworks[i];
-        const char *before = framework->allocator ? env_get(framework[-1].variable) : NULL;
-        if (!framework->allocator || (before && !strcmp(before, framework->allocator)))
-            status = settle(framework, words);
-    }
-    return status;
+    static const char *const names[] = {"LD_PRELOAD",
+                                        "PYTHONPATH",
+                                        "PYTORCH_ALLOC_CONF",
+                                        "PYTORCH_CUDA_ALLOC_CONF",
+                                        JAX,
+                                        "XLA_PYTHON_CLIENT_PREALLOCATE",
+                                        "TF_GPU_ALLOCATOR",
+                                        "CUFENCE_OPTIONS"};
+    for (size_t i = 0; i < COUNT(names); i++)
+        if (env_get(names[i]))
+            arguments_complain("run", 0, "%s=%s", names[i], env_get(names[i]));
 }
 
 /* ---- what nothing reads ---- */

@@ -1,6 +1,5 @@
 /*
- * The environment that `cufence run` gives a program: that of this process, which becomes the program. What a function changes
- * it says in a line on `words`, unless that is NULL. Not thread-safe.
+ * The environment that `cufence run` gives a program: that of this process, which becomes the program. Not thread-safe.
  *
  * Functions that return a status return CUFENCE_ERROR_OUT_OF_MEMORY if the host has no memory.
  */
@@ -9,24 +8,26 @@
 #include "cli/alloc_conf.h"
 
 #include <cufence.h>
-#include <stdio.h>
 
 /* Sets a variable, removing duplicates of its name. */
 cufence_status environment_set(const char *name, const char *value);
 
 /* Puts `path` in front of LD_PRELOAD, and drops what is there under the same file name (an outer `cufence run`).
  * Errors: INVALID_ARGUMENT (a blank or a colon in `path`, which LD_PRELOAD cannot hold). */
-cufence_status environment_preload(const char *path, FILE *words);
+cufence_status environment_preload(const char *path);
 
 /* Puts `folder` in front of PYTHONPATH, unless it is already there. */
-cufence_status environment_python(const char *folder, FILE *words);
+cufence_status environment_python(const char *folder);
 
-/* PyTorch: sets its two variables to backend:cudaMallocAsync with the user's other settings, and unsets
- * PYTORCH_NO_CUDA_MEMORY_CACHING, which would bypass that back end. */
-cufence_status environment_pytorch(const struct alloc_conf confs[ALLOC_CONFS], FILE *words);
+/*
+ * What makes frameworks ask the driver for their buffers. PyTorch: sets its two variables to backend:cudaMallocAsync with the
+ * user's other settings, and unsets PYTORCH_NO_CUDA_MEMORY_CACHING, which would bypass that back end. JAX and TensorFlow: sets
+ * their variables, unless the user has chosen other values.
+ */
+cufence_status environment_frameworks(const struct alloc_conf confs[ALLOC_CONFS]);
 
-/* JAX and TensorFlow: sets the variables that make them ask the driver, unless the user has chosen other values. */
-cufence_status environment_frameworks(FILE *words);
+/* Prints the variables that these have set. */
+void environment_show(void);
 
 /* ---- variables named CUFENCE_* that nothing reads: CUFENCE_UAF=strict where CUFENCE_OPTIONS=uaf=strict was meant ---- */
 

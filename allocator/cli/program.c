@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -124,30 +123,19 @@ int program_find(const char *command, const char *path, char found[PATH_MAX])
 
 /* ---- whether LD_PRELOAD acts in it ---- */
 
-const char *program_gains_rights(const struct program_rights *rights, uid_t user, gid_t group)
-{
-    if (rights->is_nosuid)
-        return NULL;
-    if (rights->mode & S_ISUID && rights->owner != user)
-        return "set-uid";
-    if (rights->mode & S_ISGID && rights->mode & S_IXGRP && rights->group != group)
-        return "set-gid";
-    if (rights->has_capabilities && user != 0)
-        return "given file capabilities";
-    return NULL;
-}
-
 static int judge_rights(int file, const char *path)
 {
     struct stat status;
-    struct statvfs mount;
+    const char *how = NULL;
     if (fstat(file, &status) != 0)
         return PROGRAM_FITS;
-    struct program_rights rights = {.mode = status.st_mode, .owner = status.st_uid, .group = status.st_gid};
-    rights.has_capabilities = fgetxattr(file, "security.capability", NULL, 0) > 0;
-    rights.is_nosuid = (fstatvfs(file, &mount) == 0 && mount.f_flag & ST_NOSUID) || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
-    const char *how = program_gains_rights(&rights, getuid(), getgid());
-    if (!how)
+    if (status.st_mode & S_ISUID && status.st_uid != getuid())
+        how = "set-uid";
+    else if (status.st_mode & S_ISGID && status.st_mode & S_IXGRP && status.st_gid != getgid())
+        how = "set-gid";
+    else if (getuid() != 0 && fgetxattr(file, "security.capability", NULL, 0) > 0)
+        how = "given file capabilities";
+    if (!how || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) /* then the bits mean nothing */
         return PROGRAM_FITS;
     return UNFIT("%s is %s, and the loader ignores LD_PRELOAD for such programs: run a copy of it without that", path, how);
 }

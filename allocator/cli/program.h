@@ -5,19 +5,9 @@
 #pragma once
 
 #include <limits.h>
-#include <sys/types.h>
 
 /* Exit statuses, the same as a shell's. */
 enum { PROGRAM_FITS = 0, PROGRAM_UNFIT = 126, PROGRAM_MISSING = 127 };
-
-/* The rights beyond the caller's that a program would get from execve(). */
-struct program_rights {
-    mode_t mode;
-    uid_t owner;
-    gid_t group;
-    int has_capabilities; /* security.capability is set on the file */
-    int is_nosuid;        /* a file system mounted nosuid, or a process with no_new_privs: the bits mean nothing */
-};
 
 /*
  * Finds the file that `command` names, as a shell does: as it is if it holds a slash, else in the folders of `path`
@@ -35,10 +25,6 @@ const char *program_runner(const char *name);
  * Returns as program_find() does; the sentence says what is in the way and what to do.
  */
 int program_judge(const char *path);
-
-/* Whether a process with these ids would gain rights, so that the loader would ignore LD_PRELOAD. Returns the words for what
- * gives the rights ("set-uid"), or NULL. Pure. */
-const char *program_gains_rights(const struct program_rights *rights, uid_t user, gid_t group);
 
 /* ---- cufence's own files, relative to the folder of the running program: in an installation, a build or a wheel ---- */
 

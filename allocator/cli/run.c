@@ -90,12 +90,8 @@ static int set_options(const struct request *request, struct options *options)
     if (status == 0 && lifecycle_lens(options, 0) != CUFENCE_OK)
         status = complain(STATUS_USAGE, "%s", error_detail());
     status = status ?: begin_json(request, options);
-    if (status == 0 && merged[0]) {
-        if (environment_set("CUFENCE_OPTIONS", merged) != CUFENCE_OK)
-            status = complain(STATUS_UNFIT, "%s", error_detail());
-        else if (request->is_verbose)
-            complain(0, "CUFENCE_OPTIONS=%s", merged);
-    }
+    if (status == 0 && merged[0] && environment_set("CUFENCE_OPTIONS", merged) != CUFENCE_OK)
+        status = complain(STATUS_UNFIT, "%s", error_detail());
     free(merged);
     return status;
 }
@@ -116,19 +112,18 @@ static int find_preload(char own[PATH_MAX], char preload[PATH_MAX])
 static int set_up(struct request *request, const struct alloc_conf confs[ALLOC_CONFS])
 {
     char own[PATH_MAX], preload[PATH_MAX], bootstrap[PATH_MAX];
-    FILE *words = request->is_verbose ? stderr : NULL;
     struct options options;
 
     options_default(&options);
-    if (environment_pytorch(confs, words) != CUFENCE_OK)
-        return complain(STATUS_UNFIT, "%s", error_detail());
     int status = inherit_settings(request, confs) ?: set_options(request, &options) ?: find_preload(own, preload);
     if (status != 0)
         return status;
     environment_tell("run");
-    if (environment_preload(preload, words) != CUFENCE_OK || environment_frameworks(words) != CUFENCE_OK ||
-        (installed_bootstrap(own, bootstrap) && environment_python(bootstrap, words) != CUFENCE_OK))
+    if (environment_preload(preload) != CUFENCE_OK || environment_frameworks(confs) != CUFENCE_OK ||
+        (installed_bootstrap(own, bootstrap) && environment_python(bootstrap) != CUFENCE_OK))
         return complain(STATUS_UNFIT, "%s", error_detail());
+    if (request->is_verbose)
+        environment_show();
     return 0;
 }
 

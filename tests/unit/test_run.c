@@ -66,7 +66,7 @@ static const struct {
     {{0}, {"--set", "uaf=off", "--", "printf", "%s|\n", "--verbose", "--help", "-h"}, 0, {"--verbose|", "--help|", "-h|"}, {0}},
     /* what was done is told on request */
     {{"LD_PRELOAD=", "PYTORCH_ALLOC_CONF=backend:native"}, {"--verbose", "--set", "uaf=strict", "true"}, 0, {0},
-     {"LD_PRELOAD: put " PRELOAD " first\n", "PYTORCH_ALLOC_CONF: backend:native replaced with " ASYNC "\n",
+     {"LD_PRELOAD=" PRELOAD "\n", "PYTORCH_ALLOC_CONF=" ASYNC "\n",
      "CUFENCE_OPTIONS=uaf=strict\n", "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "TF_GPU_ALLOCATOR=cuda_malloc_async",
      "starts /"}},
     {{0}, {"--verbose", "on", "true"}, 0, {0}, {"starts /"}},
