@@ -150,28 +150,6 @@ static int take(const struct command *command, size_t index, int argc, char **ar
     return 0;
 }
 
-int arguments_bits(const struct given *given, void *field)
-{
-    unsigned *bits = field;
-    const char *at = given->value;
-    do {
-        size_t length = strcspn(at, ",");
-        unsigned bit = 1;
-        const char *word = given->argument->values;
-        while (word && (strcspn(word, " ") != length || strncmp(word, at, length) != 0)) {
-            word = strchr(word, ' ');
-            word += word != NULL;
-            bit <<= 1;
-        }
-        if (!word)
-            return arguments_complain(given->command->name, STATUS_USAGE, "--%s: \"%.*s\" is not allowed; use some of: %s",
-                                      given->argument->name, (int)(length < 64 ? length : 64), at, given->argument->values);
-        *bits |= bit;
-        at += length;
-    } while (*at++ == ',');
-    return 0;
-}
-
 int arguments_number(const struct given *given, void *field)
 {
     uint64_t *number = field;

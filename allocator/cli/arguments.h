@@ -1,6 +1,6 @@
 /*
- * The sub-commands, and the reader of their arguments: one table for each sub-command feeds getopt_long(), --help, completions
- * and messages. Every sub-command has --help (-h), takes --option value and --option=value, and accepts an option cut short
+ * The sub-commands, and the reader of their arguments: one table for each sub-command feeds getopt_long(), --help and messages.
+ * Every sub-command has --help (-h), takes --option value and --option=value, and accepts an option cut short
  * where that is unambiguous. "--" ends the options.
  *
  * Not thread-safe, as getopt_long() is not.
@@ -20,21 +20,15 @@ enum {
     STATUS_MISSING = 127,
 };
 
-/* What a shell may complete a value to, instead of a list of words. */
-#define ARGUMENT_FILE "FILE"
-#define ARGUMENT_FOLDER "FOLDER"
-#define ARGUMENT_COMMAND "COMMAND" /* operands only: a program and its own arguments */
-
 struct given;
 
 /* Takes a value into a field. Returns 0, or the exit status after a message. */
 typedef int argument_taker(const struct given *given, void *field);
 
 struct argument {
-    const char *name;     /* without its dashes; one that begins with no- sets its int to 0 */
-    const char *value;    /* how --help names its value; NULL: it takes none but `on` (the default) or `off` */
-    const char *help;     /* completions show it up to the first semicolon */
-    const char *values;   /* words with blanks between them, or ARGUMENT_FILE, ARGUMENT_FOLDER; NULL: anything */
+    const char *name;  /* without its dashes; one that begins with no- sets its int to 0 */
+    const char *value; /* how --help names its value; NULL: it takes none but `on` (the default) or `off` */
+    const char *help;
     size_t offset;        /* of the field in what is filled in */
     argument_taker *take; /* NULL: the field is a const char *, or an int if the option takes no value */
     const char *key;      /* settings_take_key(): the option of the library that it sets */
@@ -48,7 +42,6 @@ struct command {
     const struct argument *arguments;
     size_t count;
     const char *operands; /* as --help shows them; NULL: none */
-    const char *values;   /* of the operands, as of an argument */
     int least, most;      /* operands; most = -1: any number */
     const char *missing;  /* the message where there are fewer */
     const char *about;    /* of --help: paragraphs, each a line */
@@ -71,7 +64,7 @@ struct given {
 
 /* The operands of a sub-command that runs a program. */
 #define ARGUMENTS_PROGRAM(name)                                                                                                \
-    .operands = "PROGRAM [ARGUMENT]...", .values = ARGUMENT_COMMAND, .is_operand_the_end = 1, .least = 1, .most = -1,          \
+    .operands = "PROGRAM [ARGUMENT]...", .is_operand_the_end = 1, .least = 1, .most = -1,                                      \
     .missing = "no program given: cufence " name " [options] -- PROGRAM [ARGUMENT]...; see cufence " name " --help"
 
 /* The sub-commands, in the order of the help; NULL ends them. commands.c has them. */
@@ -84,9 +77,6 @@ int arguments_has(const struct command *command, const char *name);
 /* Reads the options into the fields of `wanted`, and counts the operands, of which `optind` is the first. Returns 0 if nothing
  * is left to do: *status is the exit status then, 0 after --help, or another after a message. */
 int arguments_read(const struct command *command, int argc, char **argv, void *wanted, int *status);
-
-/* The field is an unsigned: the bits of the words of argument->values that the value names, with commas between them. */
-argument_taker arguments_bits;
 
 /* The field is a uint64_t: a number from 1 to argument->most. */
 argument_taker arguments_number;

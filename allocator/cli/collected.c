@@ -192,20 +192,14 @@ static int add_line(json_t **lines, json_t *line)
     return json_array_append(*lines, line) == 0;
 }
 
-struct finding_process collected_process(char *const *command, char time[32])
+void collected_begin(struct collected *collected, char *const *command)
 {
+    char time[32];
     process_open();
     struct finding_process process = process_now(time);
     process.command = (const char *const *)command;
     for (process.word_count = 0; command[process.word_count];)
         process.word_count++;
-    return process;
-}
-
-void collected_begin(struct collected *collected, char *const *command)
-{
-    char time[32];
-    const struct finding_process process = collected_process(command, time);
     const struct finding_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .process = &process};
     char *line = json_of_guarded(&origin, NULL);
     json_t *run = line ? json_loads(line, 0, NULL) : NULL;
@@ -313,11 +307,6 @@ static int read_line(struct collected *collected, const char *command, const cha
     record_free(&line.memory);
     json_decref(line.json);
     return is_ok;
-}
-
-int collected_take(struct collected *collected, const char *line)
-{
-    return read_line(collected, NULL, "", 0, line, strlen(line));
 }
 
 int collected_read(struct collected *collected, const char *command, const char *path)

@@ -50,12 +50,6 @@ void collected_say_guarded(const struct collected *collected, char *out, size_t 
 int collected_read(struct collected *collected, const char *command, const char *path);
 void collected_free(struct collected *collected);
 
-/* Adds a line of it that is at hand. Returns 0 if it is none, or the host is out of memory. */
-int collected_take(struct collected *collected, const char *line);
-
-/* This process now, with what it runs as its command, up to a NULL. */
-struct finding_process collected_process(char *const *command, char time[32]);
-
 /* Adds the line that a run of the command has begun: pid, host, and what is run. */
 void collected_begin(struct collected *collected, char *const *command);
 

@@ -98,7 +98,6 @@ static const struct bug bugs[] = {
      "cufence run --uaf strict -- PROGRAM"},
 };
 enum { BUG_COUNT = sizeof bugs / sizeof *bugs };
-#define BUG_NAMES "overrun underrun use-after-free slack-write stream-race first-nan graph"
 
 /* ---- the device ---- */
 
@@ -347,7 +346,7 @@ struct wanted {
 };
 
 static const struct argument arguments[] = {
-    {"list", NULL, "the bugs, and what each teaches", NULL, .offset = offsetof(struct wanted, is_list)},
+    {"list", NULL, "the bugs, and what each teaches", .offset = offsetof(struct wanted, is_list)},
     {SETTINGS_SET, .offset = offsetof(struct wanted, settings)},
 };
 
@@ -372,7 +371,6 @@ const struct command demo_command = {
     .run = start,
     ARGUMENTS(arguments),
     .operands = "[BUG]",
-    .values = BUG_NAMES,
     .most = 1,
     .about =
         "Plays a program with that bug (overrun if none is named) under `cufence run`, and checks that it is reported. Runs "

@@ -309,12 +309,12 @@ static int take_address(const struct given *given, void *field)
 }
 
 static const struct argument arguments[] = {
-    {"json", NULL, "one line of JSON for each dump; see docs/explain.md", NULL, .offset = offsetof(struct wishes, is_json)},
-    {"all-threads", NULL, "every place, not only the first 12", NULL, .offset = offsetof(struct wishes, is_whole)},
-    {"registers", NULL, "the registers of the first thread of each place", NULL,
+    {"json", NULL, "one line of JSON for each dump; see docs/explain.md", .offset = offsetof(struct wishes, is_json)},
+    {"all-threads", NULL, "every place, not only the first 12", .offset = offsetof(struct wishes, is_whole)},
+    {"registers", NULL, "the registers of the first thread of each place",
      .offset = offsetof(struct wishes, standing.has_registers)},
-    {"memory", "ADDRESS", "128 bytes of device memory from there on, if the dump has them", NULL,
-     offsetof(struct wishes, standing), .take = take_address},
+    {"memory", "ADDRESS", "128 bytes of device memory from there on, if the dump has them", offsetof(struct wishes, standing),
+     .take = take_address},
 };
 
 static int run(int argc, char **argv)
@@ -335,7 +335,6 @@ const struct command explain_command = {
     .run = run,
     ARGUMENTS(arguments),
     .operands = "FILE|FOLDER...",
-    .values = ARGUMENT_FILE,
     .least = 1,
     .most = -1,
     .missing = "no file given; `cufence explain --help` says how to get one",

@@ -186,26 +186,42 @@ static int conclude(struct hunt *hunt, int refusal)
 
 /* ---- the command line ---- */
 
+/* Takes the bits of modes. */
+static int take_modes(const struct given *given, void *field)
+{
+    unsigned *bits = field, mode;
+    const char *at = given->value;
+    do {
+        size_t length = strcspn(at, ",");
+        for (mode = 0; mode < MODES && (strlen(modes[mode].name) != length || memcmp(modes[mode].name, at, length) != 0);)
+            mode++;
+        if (mode == MODES)
+            return complain(STATUS_USAGE, "--modes: \"%.*s\" is not allowed; use some of: end start align strict fresh",
+                            (int)(length < 64 ? length : 64), at);
+        *bits |= 1u << mode;
+        at += length;
+    } while (*at++ == ',');
+    return 0;
+}
+
 static const struct argument arguments[] = {
-    {"modes", "LIST", "only these, in the order below; several with commas", MODE_NAMES, offsetof(struct hunt, plan.modes),
-     .take = arguments_bits},
-    {"first", NULL, "stop at the first finding; a program that goes on after it is ended", NULL,
+    {"modes", "LIST", "only these, in the order below; several with commas", offsetof(struct hunt, plan.modes),
+     .take = take_modes},
+    {"first", NULL, "stop at the first finding; a program that goes on after it is ended",
      .offset = offsetof(struct hunt, plan.is_first)},
-    {"json", "FILE", "the merged list as JSON; \"-\": on standard output, at the end. docs/hunt.md describes it", ARGUMENT_FILE,
+    {"json", "FILE", "the merged list as JSON; \"-\": on standard output, at the end. docs/hunt.md describes it",
      .offset = offsetof(struct hunt, outputs.paths[OUTPUT_JSON])},
-    {"html", "FILE", "the findings as one page; \"-\" as above", ARGUMENT_FILE,
-     .offset = offsetof(struct hunt, outputs.paths[OUTPUT_HTML])},
-    {"sarif", "FILE", "the findings as SARIF 2.1.0; \"-\" as above", ARGUMENT_FILE,
+    {"html", "FILE", "the findings as one page; \"-\" as above", .offset = offsetof(struct hunt, outputs.paths[OUTPUT_HTML])},
+    {"sarif", "FILE", "the findings as SARIF 2.1.0; \"-\" as above",
      .offset = offsetof(struct hunt, outputs.paths[OUTPUT_SARIF])},
-    {"keep", "FOLDER", "keep the reports of each run in FOLDER, as MODE.json", ARGUMENT_FOLDER,
-     .offset = offsetof(struct hunt, kept)},
+    {"keep", "FOLDER", "keep the reports of each run in FOLDER, as MODE.json", .offset = offsetof(struct hunt, kept)},
     {SETTINGS_SET, .offset = offsetof(struct hunt, settings)},
     {SETTINGS_PRESET, .offset = offsetof(struct hunt, settings)},
-    {"error-exitcode", "N", "exit with N instead of 86 if something was found", NULL, offsetof(struct hunt, settings),
+    {"error-exitcode", "N", "exit with N instead of 86 if something was found", offsetof(struct hunt, settings),
      settings_take_key, .key = "exitcode"},
-    {"require-guarded", NULL, "exit with 87 if nothing was guarded in a run; the default", NULL,
+    {"require-guarded", NULL, "exit with 87 if nothing was guarded in a run; the default",
      .offset = offsetof(struct hunt, plan.is_guarded_required)},
-    {"no-require-guarded", NULL, "exit with 0 also if nothing was guarded in a run", NULL,
+    {"no-require-guarded", NULL, "exit with 0 also if nothing was guarded in a run",
      .offset = offsetof(struct hunt, plan.is_guarded_required)},
 };
 

@@ -19,7 +19,6 @@ struct mode {
     const char *looks_for;
 };
 enum { MODE_FRESH = 4, MODES }; /* fresh: only where it is asked for */
-#define MODE_NAMES "end start align strict fresh"
 extern const struct mode modes[MODES];
 
 /* ---- runs ---- */

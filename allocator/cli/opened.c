@@ -155,24 +155,10 @@ cufence_status opened_open(const char *path, struct opened *opened, struct probl
     return CUFENCE_OK;
 }
 
-int opened_replace(struct opened *opened, const struct bundle_buffer *buffer, int file)
-{
-    if (opened->replaced_count == OPENED_REPLACED)
-        return 0;
-    opened->replaced[opened->replaced_count].buffer = buffer;
-    opened->replaced[opened->replaced_count++].fd = file;
-    return 1;
-}
-
-void opened_restore(struct opened *opened, size_t count)
-{
-    while (opened->replaced_count > count)
-        close(opened->replaced[--opened->replaced_count].fd);
-}
-
 void opened_close(struct opened *opened)
 {
-    opened_restore(opened, 0);
+    while (opened->replaced_count)
+        close(opened->replaced[--opened->replaced_count].fd);
     if (opened->folder >= 0)
         close(opened->folder);
     if (opened->buffers >= 0)
@@ -193,7 +179,8 @@ static int find_replaced(const struct opened *opened, const struct bundle_buffer
     return -1;
 }
 
-int opened_before(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset)
+/* Opens what the buffer, whose bytes are in the bundle or were replaced, holds before the launch. */
+static int opened_before(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset)
 {
     struct problem ignored;
     int replaced = find_replaced(opened, buffer);
@@ -388,7 +375,8 @@ static cufence_status replace(struct opened *opened, const struct bundle_buffer 
     close(array);
     if (merged < 0)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no room for the bytes of %.100s", name);
-    opened_replace(opened, buffer, merged);
+    opened->replaced[opened->replaced_count].buffer = buffer;
+    opened->replaced[opened->replaced_count++].fd = merged;
     return CUFENCE_OK;
 }
 

@@ -34,14 +34,6 @@ void opened_close(struct opened *opened);
  * is unchanged. Returns the descriptor that belongs to the answer, or -1, and sets errno if it cannot be had. */
 int opened_answer(const struct opened *opened, const struct rerun_message *question, struct rerun_message *answer);
 
-/* The buffer holds the bytes of the file from now on, which is opened_close()'s then. Returns 0 if there are too many of them.
- */
-int opened_replace(struct opened *opened, const struct bundle_buffer *buffer, int file);
-void opened_restore(struct opened *opened, size_t count); /* only the first `count` of those are replaced any more */
-
-/* Opens what the buffer, whose bytes are in the bundle or were replaced, holds before the launch. As the next one. */
-int opened_before(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset);
-
 /* Opens what the buffer, whose bytes are in the bundle, held after the launch: its own file, or its bytes before it if it had
  * not changed. Returns a descriptor that the caller closes, or -1; *offset says where the bytes begin. */
 int opened_expected(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset);

@@ -103,12 +103,12 @@ static int print_rows(const struct wanted *wanted, char **keys)
 }
 
 static const struct argument arguments[] = {
-    {"all", NULL, "every option", NULL, .offset = offsetof(struct wanted, is_all)},
-    {"check", "key=value,...", "print nothing; exit with status 2 and say why if these are not allowed", NULL,
+    {"all", NULL, "every option", .offset = offsetof(struct wanted, is_all)},
+    {"check", "key=value,...", "print nothing; exit with status 2 and say why if these are not allowed",
      .offset = offsetof(struct wanted, check)},
     {"json", NULL,
      "as JSON; a list of objects with key, type, allowed, default, help and is_common, of all options unless some are named",
-     NULL, .offset = offsetof(struct wanted, is_json)},
+     .offset = offsetof(struct wanted, is_json)},
 };
 
 static int run(int argc, char **argv)

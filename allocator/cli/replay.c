@@ -241,16 +241,16 @@ static int take_change(const struct given *given, void *field)
 }
 
 static const struct argument arguments[] = {
-    {"times", "N", "N launches, and how many of them faulted", NULL, offsetof(struct wishes, times), arguments_number,
+    {"times", "N", "N launches, and how many of them faulted", offsetof(struct wishes, times), arguments_number,
      .most = 1000000},
-    {"set-arg", "K=VALUE", "another value of argument K, from 0: 999, -1, 0x3e7, 1.5f (float), 1.5d (double)", NULL,
+    {"set-arg", "K=VALUE", "another value of argument K, from 0: 999, -1, 0x3e7, 1.5f (float), 1.5d (double)",
      offsetof(struct wishes, changes), .take = take_change},
-    {"buffer", "K=FILE.npy", "other bytes in the buffer that argument K points to", NULL, offsetof(struct wishes, changes),
+    {"buffer", "K=FILE.npy", "other bytes in the buffer that argument K points to", offsetof(struct wishes, changes),
      .take = take_change},
-    {"seconds", "N", "max seconds for a launch, 60 by default", NULL, offsetof(struct wishes, seconds), arguments_number,
+    {"seconds", "N", "max seconds for a launch, 60 by default", offsetof(struct wishes, seconds), arguments_number,
      .most = 86400},
-    {"json", NULL, "the report as one line of JSON; see docs/json.md", NULL, .offset = offsetof(struct wishes, is_json)},
-    {"verbose", NULL, "print also what the launching process prints", NULL, .offset = offsetof(struct wishes, is_verbose)},
+    {"json", NULL, "the report as one line of JSON; see docs/json.md", .offset = offsetof(struct wishes, is_json)},
+    {"verbose", NULL, "print also what the launching process prints", .offset = offsetof(struct wishes, is_verbose)},
 };
 
 static int play(struct replay *replay, const struct wishes *wishes)
@@ -293,7 +293,6 @@ const struct command replay_command = {
     .run = run,
     ARGUMENTS(arguments),
     .operands = "FOLDER",
-    .values = ARGUMENT_FOLDER,
     .least = 1,
     .most = 1,
     .missing = "no folder given; keep=FOLDER makes one, and save_values=KERNEL=FOLDER (see docs/replay.md)",

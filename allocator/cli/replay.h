@@ -46,13 +46,6 @@ int replay_choose(const char *given, char path[PATH_MAX]);
 /* Launches the kernel once, and prints the report if it did something wrong and is_shown. REPLAY_FAILED: after a message. */
 enum replay_outcome replay_once(struct replay *replay, int is_shown);
 
-/* Prints the finding, and frees it. */
-void replay_print(const struct replay *replay, struct finding *finding);
-struct finding_origin replay_origin(const struct replay *replay);
-
-/* Answers a question of the rerun process, as struct rerun wants it; user: the replay. */
-int replay_answer(void *user, const struct rerun_message *question, struct rerun_message *to);
-
 /* Answers a MESSAGE_RESULT, as opened_answer() does a MESSAGE_NEED: with a file for the bytes of the buffer, which are compared
  * when the next one is asked for. */
 int compare_answer(struct replay *replay, const struct rerun_message *question, struct rerun_message *answer);

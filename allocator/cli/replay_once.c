@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-int replay_answer(void *user, const struct rerun_message *question, struct rerun_message *to)
+static int replay_answer(void *user, const struct rerun_message *question, struct rerun_message *to)
 {
     struct replay *replay = user;
     return question->type == MESSAGE_RESULT ? compare_answer(replay, question, to)
@@ -27,7 +27,7 @@ static const struct fault_memory *memory_of(const struct replay *replay)
     return replay->opened.snapshot ? &replay->opened.snapshot->memory : &unknown;
 }
 
-struct finding_origin replay_origin(const struct replay *replay)
+static struct finding_origin replay_origin(const struct replay *replay)
 {
     const struct snapshot *snapshot = replay->opened.snapshot;
     return (struct finding_origin){.pid = snapshot ? snapshot->origin.pid : (int)getpid(),
@@ -36,7 +36,7 @@ struct finding_origin replay_origin(const struct replay *replay)
                                    .device_name = replay->device_name};
 }
 
-void replay_print(const struct replay *replay, struct finding *finding)
+static void replay_print(const struct replay *replay, struct finding *finding)
 {
     finding->is_verbose = replay->is_verbose;
     char *text = replay->is_json ? finding_json(finding) : finding_text(finding);

@@ -134,17 +134,17 @@ static int conclude(struct wanted *wanted, const struct collected *collected, in
 }
 
 static const struct argument arguments[] = {
-    {"html", "FILE", "one page of HTML, with all that it needs in it", ARGUMENT_FILE,
+    {"html", "FILE", "one page of HTML, with all that it needs in it",
      .offset = offsetof(struct wanted, outputs.paths[OUTPUT_HTML])},
     {"sarif", "FILE", "SARIF 2.1.0, for code hosts and editors; paths below the current folder become relative to it",
-     ARGUMENT_FILE, .offset = offsetof(struct wanted, outputs.paths[OUTPUT_SARIF])},
-    {"json", "FILE", "JSON Lines: the first report of each finding, with `count` and `processes`", ARGUMENT_FILE,
+     .offset = offsetof(struct wanted, outputs.paths[OUTPUT_SARIF])},
+    {"json", "FILE", "JSON Lines: the first report of each finding, with `count` and `processes`",
      .offset = offsetof(struct wanted, outputs.paths[OUTPUT_JSON])},
     {"known", "FILE",
      "leave out the findings with these names, one a line; * ? and [ ] as in file names; # begins a comment. Or those of an "
      "earlier run: of its json=FILE, or of `cufence report --json` or `cufence hunt --json`",
-     ARGUMENT_FILE, offsetof(struct wanted, names), .take = take_known},
-    {"exit-code", NULL, "exit with 86 if a finding is left, and with 87 if nothing was guarded", NULL,
+     offsetof(struct wanted, names), .take = take_known},
+    {"exit-code", NULL, "exit with 86 if a finding is left, and with 87 if nothing was guarded",
      .offset = offsetof(struct wanted, is_gate)},
 };
 
@@ -170,7 +170,6 @@ const struct command report_command = {
     .run = run,
     ARGUMENTS(arguments),
     .operands = "FILE...",
-    .values = ARGUMENT_FILE,
     .least = 1,
     .most = -1,
     .missing = "no file given; run the program with --set json=FILE to get one",

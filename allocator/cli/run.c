@@ -215,15 +215,15 @@ static const struct argument arguments[] = {
      "append each report as a line of JSON; in FILE, %p is the process, %r the rank, %h the host. Not \"-\": standard output "
      "is "
      "the program's",
-     ARGUMENT_FILE, offsetof(struct request, settings), settings_take_key, .key = "json"},
-    {"error-exitcode", "N", "the same as --exitcode N", NULL, offsetof(struct request, settings), settings_take_key,
+     offsetof(struct request, settings), settings_take_key, .key = "json"},
+    {"error-exitcode", "N", "the same as --exitcode N", offsetof(struct request, settings), settings_take_key,
      .key = "exitcode"},
-    {"require-guarded", NULL, "exit with 87 if nothing was guarded, where the program would exit with 0", NULL,
+    {"require-guarded", NULL, "exit with 87 if nothing was guarded, where the program would exit with 0",
      .offset = offsetof(struct request, is_guarded_required)},
     {"if-asked", NULL,
-     "only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence; otherwise run the program as it is", NULL,
+     "only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence; otherwise run the program as it is",
      .offset = offsetof(struct request, is_if_asked)},
-    {"verbose", NULL, "print what is set up to stderr; --say verbose: also what cufence does in the program", NULL,
+    {"verbose", NULL, "print what is set up to stderr; --say verbose: also what cufence does in the program",
      .offset = offsetof(struct request, is_verbose)},
 };
 

@@ -30,9 +30,7 @@ argument_taker settings_take_set, settings_take_key, settings_take_preset;
 
 /* The options of every sub-command that takes the library's. */
 #define SETTINGS_SET "set", "key=value", "options that `cufence options` lists; several with commas", .take = settings_take_set
-#define SETTINGS_PRESET                                                                                                        \
-    "preset", "NAME", "options for a purpose; --KEY and --set win over them", "fast thorough production",                      \
-        .take = settings_take_preset
+#define SETTINGS_PRESET "preset", "NAME", "options for a purpose; --KEY and --set win over them", .take = settings_take_preset
 #define SETTINGS_ROWS(type) .take_row = settings_take_row, .settings = offsetof(type, settings)
 
 /* Lists the presets, for --help. */
