@@ -39,6 +39,8 @@ static const struct {
     {GONE_FLAG, "hunt --tools", SANITIZER},
     {GONE_FLAG, "hunt --seconds", SANITIZER},
     {GONE_FLAG, "replay --under", SANITIZER},
+    {GONE_FLAG, "hunt --html", "hunt with --keep FOLDER, then `cufence report --html OUT FOLDER/*.json`"},
+    {GONE_FLAG, "hunt --sarif", "hunt with --keep FOLDER, then `cufence report --sarif OUT FOLDER/*.json`"},
     {GONE_FLAG, "run --html", "run with --json FILE, then `cufence report --html OUT FILE`"},
     {GONE_FLAG, "run --sarif", "run with --json FILE, then `cufence report --sarif OUT FILE`"},
     {GONE_FLAG, "replay --exact", REPLAYED},

@@ -1,5 +1,9 @@
 #include "collected.h"
 
+#include "arguments.h"
+
+#include "base/env.h"
+#include "base/files.h"
 #include "base/list.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -9,6 +13,7 @@
 #include "witness/tell.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,22 +197,6 @@ static int add_line(json_t **lines, json_t *line)
     return json_array_append(*lines, line) == 0;
 }
 
-void collected_begin(struct collected *collected, char *const *command)
-{
-    char time[32];
-    process_open();
-    struct finding_process process = process_now(time);
-    process.command = (const char *const *)command;
-    for (process.word_count = 0; command[process.word_count];)
-        process.word_count++;
-    const struct finding_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .process = &process};
-    char *line = json_of_guarded(&origin, NULL);
-    json_t *run = line ? json_loads(line, 0, NULL) : NULL;
-    add_line(&collected->runs, run);
-    json_decref(run);
-    free(line);
-}
-
 int collected_is_known(const struct collected *collected)
 {
     return json_array_size(collected->runs) || json_array_size(collected->guarded);
@@ -251,6 +240,22 @@ static int add_guarded(struct collected *collected, const struct line *line)
 }
 
 /* ---- files ---- */
+
+int collected_open(const char *command, const char *kept, char file[PATH_MAX])
+{
+    const char *parent = env_get("TMPDIR");
+    if (kept)
+        snprintf(file, PATH_MAX, "%s", kept);
+    else
+        snprintf(file, PATH_MAX, "%s/cufence-%s-XXXXXX", parent && *parent ? parent : "/tmp", command);
+    int made = kept ? files_create(file) : mkostemp(file, O_CLOEXEC);
+    if (made < 0)
+        return arguments_complain(command, STATUS_UNFIT,
+                                  "no file for reports: %s: %s; set TMPDIR to a folder that can be written", file,
+                                  strerror(errno));
+    close(made);
+    return setenv("CUFENCE_COLLECT", file, 1) == 0 ? 0 : arguments_complain(command, STATUS_UNFIT, "no host memory");
+}
 
 static int complain(const char *command, const char *path, size_t line, const char *why)
 {

@@ -7,6 +7,7 @@
 #include "finding/finding.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <stddef.h>
 
 /* One finding, and how often and where it was reported. */
@@ -30,7 +31,6 @@ struct collected {
     size_t unreadable;               /* lines */
     unsigned tag;                    /* 0 to 31: the caller's, for what it reads next */
     const struct known_names *names; /* the caller's, for what it reads next; NULL: none */
-    int is_unfinished;               /* the caller's: what is run has not come to its end yet */
     json_t *runs, *guarded;          /* arrays of the lines of kind "run" and "guarded"; NULL: none */
     uint64_t allocations, processes; /* that were guarded, and by how many */
 };
@@ -50,8 +50,10 @@ void collected_say_guarded(const struct collected *collected, char *out, size_t 
 int collected_read(struct collected *collected, const char *command, const char *path);
 void collected_free(struct collected *collected);
 
-/* Adds the line that a run of the command has begun: pid, host, and what is run. */
-void collected_begin(struct collected *collected, char *const *command);
+/* Makes the file to which each process of a program adds its reports, whatever json= says, and names it in the environment.
+ * kept: its name, whole and new; NULL: a temporary file, which the caller removes. Returns 0, or the exit status after a
+ * message. */
+int collected_open(const char *command, const char *kept, char file[PATH_MAX]);
 
 /* Returns the first report with `count`, `processes` and `known`; NULL if out of host memory. The caller drops it. */
 json_t *collected_json(const struct collected_finding *finding);

@@ -5,7 +5,6 @@
 #include "cli.h"
 #include "collected.h"
 #include "program.h"
-#include "outputs.h"
 #include "planted.h"
 #include "settings.h"
 #include "words.h"
@@ -323,7 +322,7 @@ static int prepare(struct play *play, const struct settings *settings)
     free(given);
     if (status == 0 && !installed_program(play->program))
         status = complain("/proc/self/exe: %s", strerror(errno));
-    if (status == 0 && outputs_collect("demo", NULL, play->reports) != 0)
+    if (status == 0 && collected_open("demo", NULL, play->reports) != 0)
         status = EXIT_NOT_FOUND;
     return status;
 }

@@ -1,5 +1,5 @@
 /* The page is page.html, with the findings in it as JSON: one script in it draws them. */
-#include "outputs.h"
+#include "faces.h"
 
 #include "page_html.h"
 
@@ -24,8 +24,8 @@ static void put_json(json_t *object, FILE *out)
 /* What was run and guarded. */
 static int put_run(const struct collected *collected, FILE *out)
 {
-    json_t *run = json_pack("{ss sb sI sO? sO?}", "cufence", VERSION_TEXT, "unfinished", collected->is_unfinished, "known",
-                            (json_int_t)collected->known_count, "runs", collected->runs, "guarded", collected->guarded);
+    json_t *run = json_pack("{ss sI sO? sO?}", "cufence", VERSION_TEXT, "known", (json_int_t)collected->known_count, "runs",
+                            collected->runs, "guarded", collected->guarded);
     if (!run)
         return 0;
     put_json(run, out);

@@ -4,7 +4,6 @@
 #include "environment.h"
 #include "arguments.h"
 #include "hunt.h"
-#include "outputs.h"
 #include "settings.h"
 
 #include "base/env.h"
@@ -25,7 +24,9 @@ struct hunt {
     struct run runs[MODES];
     struct collected merged;
     struct known_names known; /* of known=, for what hunt finds itself */
-    struct outputs outputs;
+    const char *json;         /* the file of --json */
+    FILE *list;
+    int is_file;      /* the list is, and no pipe */
     const char *kept; /* the folder of --keep */
     int exitcode;
 };
@@ -106,10 +107,30 @@ static int make_folder(struct hunt *hunt)
     return 0;
 }
 
-static int put_json(const void *user, const struct collected *merged, FILE *out)
+/* Writes the list in place of what its file has. Returns 0 after a message. */
+static int write_list(const struct hunt *hunt, int is_complete)
 {
-    const struct hunt *hunt = user;
-    return hunt_put_json(out, &hunt->plan, hunt->runs, merged, !merged->is_unfinished);
+    if (!hunt->list)
+        return 1;
+    if (hunt->is_file && (fseek(hunt->list, 0, SEEK_SET) != 0 || ftruncate(fileno(hunt->list), 0) != 0))
+        return complain(0, "--json %s: %s", hunt->json, strerror(errno));
+    errno = 0;
+    if (hunt_put_json(hunt->list, &hunt->plan, hunt->runs, &hunt->merged, is_complete) && fflush(hunt->list) == 0)
+        return 1;
+    return complain(0, "--json %s: %s", hunt->json, errno ? strerror(errno) : "the host is out of memory");
+}
+
+/* A file has the list from the start, without findings: the program may end hours later, or never. */
+static int open_list(struct hunt *hunt)
+{
+    struct stat found;
+    if (!hunt->json)
+        return 0;
+    hunt->list = !strcmp(hunt->json, "-") ? stdout : fopen(hunt->json, "we");
+    if (!hunt->list)
+        return complain(STATUS_USAGE, "--json %s: %s", hunt->json, strerror(errno));
+    hunt->is_file = hunt->list != stdout && fstat(fileno(hunt->list), &found) == 0 && S_ISREG(found.st_mode);
+    return !hunt->is_file || write_list(hunt, 0) ? 0 : STATUS_USAGE;
 }
 
 /* ---- the hunt ---- */
@@ -136,7 +157,7 @@ static int run_in(struct hunt *hunt, unsigned mode)
     complain(0, "run %d of %d: %s (%s), %s", __builtin_popcount(before) + 1, __builtin_popcount(hunt->plan.modes),
              modes[mode].name, modes[mode].options, modes[mode].looks_for);
     char kept[PATH_MAX];
-    run->refusal = outputs_collect("hunt", hunt->kept ? kept_reports(&hunt->plan, mode, kept) : NULL, hunt->plan.reports);
+    run->refusal = collected_open("hunt", hunt->kept ? kept_reports(&hunt->plan, mode, kept) : NULL, hunt->plan.reports);
     if (!run->refusal)
         hunt_run(&hunt->plan, mode, run);
     hunt->merged.tag = mode;
@@ -178,8 +199,7 @@ static int conclude(struct hunt *hunt, int refusal)
                  hunt->merged.known_count == 1 ? " is" : "s are");
     if (!refusal && hunt->kept)
         complain(0, "the reports of each run are in %s", hunt->plan.folder);
-    hunt->merged.is_unfinished = verdict.cut || child_signals;
-    if (!outputs_write(&hunt->outputs, &hunt->merged))
+    if (!write_list(hunt, !verdict.cut && !child_signals))
         status = status ? status : STATUS_FAILED;
     return refusal ? refusal : status;
 }
@@ -210,10 +230,7 @@ static const struct argument arguments[] = {
     {"first", NULL, "stop at the first finding; a program that goes on after it is ended",
      .offset = offsetof(struct hunt, plan.is_first)},
     {"json", "FILE", "the merged list as JSON; \"-\": on standard output, at the end. docs/hunt.md describes it",
-     .offset = offsetof(struct hunt, outputs.paths[OUTPUT_JSON])},
-    {"html", "FILE", "the findings as one page; \"-\" as above", .offset = offsetof(struct hunt, outputs.paths[OUTPUT_HTML])},
-    {"sarif", "FILE", "the findings as SARIF 2.1.0; \"-\" as above",
-     .offset = offsetof(struct hunt, outputs.paths[OUTPUT_SARIF])},
+     .offset = offsetof(struct hunt, json)},
     {"keep", "FOLDER", "keep the reports of each run in FOLDER, as MODE.json", .offset = offsetof(struct hunt, kept)},
     {SETTINGS_SET, .offset = offsetof(struct hunt, settings)},
     {SETTINGS_PRESET, .offset = offsetof(struct hunt, settings)},
@@ -240,9 +257,7 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
         hunt->plan.modes = ALL_MODES;
     if (hunt->kept && !*hunt->kept)
         return complain(STATUS_USAGE, "--keep: the folder's name is empty");
-    hunt->outputs.write_json = put_json;
-    hunt->outputs.user = hunt;
-    int status = check_settings(hunt, own) ?: outputs_begin(&hunt->outputs, &hunt->merged, hunt->plan.command);
+    int status = check_settings(hunt, own) ?: open_list(hunt);
     if (status == 0 && hunt->kept)
         status = make_folder(hunt);
     return status ?: conclude(hunt, run_all(hunt));
@@ -250,13 +265,13 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
 
 static int run(int argc, char **argv)
 {
-    struct hunt hunt = {
-        .plan = {.is_guarded_required = 1}, .settings = {.command = "hunt", .presets = 1}, .outputs.command = "hunt"};
+    struct hunt hunt = {.plan = {.is_guarded_required = 1}, .settings = {.command = "hunt", .presets = 1}};
     char *own = NULL;
     int status = settings_insert(&hunt.settings, 0, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
     if (status == 0 && arguments_read(&hunt_command, argc, argv, &hunt, &status))
         status = start(&hunt, argc, argv, &own);
-    outputs_close(&hunt.outputs);
+    if (hunt.list && hunt.list != stdout)
+        fclose(hunt.list);
     collected_free(&hunt.merged);
     known_free(&hunt.known);
     settings_free(&hunt.settings);

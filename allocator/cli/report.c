@@ -2,15 +2,18 @@
 #include "arguments.h"
 #include "cli.h"
 #include "collected.h"
-#include "outputs.h"
+#include "faces.h"
 #include "words.h"
 
 #include "base/error.h"
 #include "base/text.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
+#define complain(status, ...) arguments_complain("report", status, __VA_ARGS__)
 #define PROCESSES_NAMED 4
 
 static void print_processes(json_t *processes)
@@ -97,35 +100,78 @@ static int put_findings(const struct collected_finding *list, size_t count, FILE
     return 1;
 }
 
-int face_json(const struct collected *collected, FILE *out)
+static int face_json(const struct collected *collected, FILE *out)
 {
     return put_lines(collected->runs, out) && put_findings(collected->findings, collected->count, out) &&
            put_findings(collected->known, collected->known_count, out) && put_lines(collected->guarded, out);
 }
 
+static const struct {
+    const char *option;
+    int (*write)(const struct collected *collected, FILE *out);
+} faces[] = {{"--html", face_html}, {"--sarif", face_sarif}, {"--json", face_json}};
+enum { FACES = sizeof faces / sizeof *faces };
+
 struct wanted {
-    struct outputs outputs;
+    const char *paths[FACES]; /* "-" is standard output, for one document */
     struct known_names names;
     int is_gate;
 };
+
+/* Returns 0, or the exit status after a message. */
+static int check_paths(const struct wanted *wanted)
+{
+    for (int i = 0; i < FACES; i++) {
+        const char *path = wanted->paths[i];
+        if (path && !*path)
+            return complain(STATUS_USAGE, "%s: the file name \"\" is empty", faces[i].option);
+        for (int k = 0; path && k < i; k++)
+            if (wanted->paths[k] && !strcmp(wanted->paths[k], path))
+                return complain(STATUS_USAGE, "%s and %s name the same file, %s; one would overwrite the other",
+                                faces[k].option, faces[i].option, path);
+    }
+    return 0;
+}
+
+/* Returns 0, or the exit status after a message. */
+static int write_faces(const struct wanted *wanted, const struct collected *collected)
+{
+    int status = 0;
+    for (int i = 0; i < FACES; i++) {
+        const char *path = wanted->paths[i];
+        if (!path)
+            continue;
+        int is_dash = !strcmp(path, "-");
+        FILE *out = is_dash ? stdout : fopen(path, "we");
+        errno = out ? 0 : errno;
+        int is_written = out && faces[i].write(collected, out) && fflush(out) == 0 && !ferror(out);
+        if (!is_written)
+            status = complain(out ? STATUS_FAILED : STATUS_USAGE, "%s %s: %s", faces[i].option, path,
+                              errno ? strerror(errno) : "the host is out of memory");
+        if (out && !is_dash)
+            fclose(out);
+    }
+    return status;
+}
 
 static int take_known(const struct given *given, void *field)
 {
     return known_read(field, given->value) == CUFENCE_OK
                ? 0
-               : arguments_complain("report", STATUS_USAGE, "--%s: %s", given->argument->name, error_detail());
+               : complain(STATUS_USAGE, "--%s: %s", given->argument->name, error_detail());
 }
 
 /* The documents, the list for people, and the exit status. */
 static int conclude(struct wanted *wanted, const struct collected *collected, int is_whole)
 {
-    int is_written = !is_whole || outputs_write(&wanted->outputs, collected);
-    if (!outputs_is_stdout(&wanted->outputs))
+    int is_stdout = 0;
+    for (int i = 0; i < FACES; i++)
+        is_stdout |= wanted->paths[i] && !strcmp(wanted->paths[i], "-");
+    int status = is_whole ? write_faces(wanted, collected) : STATUS_NO_VERDICT;
+    if (!is_stdout)
         print_text(collected, wanted->names.has_run, is_whole);
-    if (!is_whole)
-        return STATUS_NO_VERDICT;
-    if (!is_written)
-        return STATUS_FAILED;
+    if (status != 0)
+        return status;
     if (!wanted->is_gate)
         return 0;
     return collected->count                                                                      ? STATUS_FOUND
@@ -134,12 +180,11 @@ static int conclude(struct wanted *wanted, const struct collected *collected, in
 }
 
 static const struct argument arguments[] = {
-    {"html", "FILE", "one page of HTML, with all that it needs in it",
-     .offset = offsetof(struct wanted, outputs.paths[OUTPUT_HTML])},
+    {"html", "FILE", "one page of HTML, with all that it needs in it", .offset = offsetof(struct wanted, paths[0])},
     {"sarif", "FILE", "SARIF 2.1.0, for code hosts and editors; paths below the current folder become relative to it",
-     .offset = offsetof(struct wanted, outputs.paths[OUTPUT_SARIF])},
+     .offset = offsetof(struct wanted, paths[1])},
     {"json", "FILE", "JSON Lines: the first report of each finding, with `count` and `processes`",
-     .offset = offsetof(struct wanted, outputs.paths[OUTPUT_JSON])},
+     .offset = offsetof(struct wanted, paths[2])},
     {"known", "FILE",
      "leave out the findings with these names, one a line; * ? and [ ] as in file names; # begins a comment. Or those of an "
      "earlier run: of its json=FILE, or of `cufence report --json` or `cufence hunt --json`",
@@ -150,15 +195,14 @@ static const struct argument arguments[] = {
 
 static int run(int argc, char **argv)
 {
-    struct wanted wanted = {.outputs.command = "report"};
+    struct wanted wanted = {0};
     struct collected collected = {.names = &wanted.names};
     int is_whole = 1, status;
-    if (arguments_read(&report_command, argc, argv, &wanted, &status) && (status = outputs_open(&wanted.outputs)) == 0) {
+    if (arguments_read(&report_command, argc, argv, &wanted, &status) && (status = check_paths(&wanted)) == 0) {
         for (int i = optind; i < argc; i++)
             is_whole &= collected_read(&collected, "report", argv[i]);
         status = conclude(&wanted, &collected, is_whole);
     }
-    outputs_close(&wanted.outputs);
     collected_free(&collected);
     known_free(&wanted.names);
     return status;

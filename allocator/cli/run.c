@@ -2,7 +2,6 @@
 #include "arguments.h"
 #include "cli.h"
 #include "cli/environment.h"
-#include "cli/collected.h"
 #include "cli/program.h"
 #include "cli/settings.h"
 #include "base/env.h"
@@ -13,6 +12,8 @@
 #include "base/tally.h"
 #include "base/text.h"
 #include "api/lifecycle.h"
+#include "finding/json.h"
+#include "witness/tell.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -64,17 +65,20 @@ static int check_known(const char *file)
 static int begin_json(const struct request *request, const struct options *options)
 {
     char path[PATH_MAX];
-    struct collected begun = {0};
+    char time[32];
     struct stat found;
     if (!options->json[0] || options_expand_path(options->json, path, sizeof path) != CUFENCE_OK ||
         (stat(path, &found) == 0 && !S_ISREG(found.st_mode)))
         return 0;
-    collected_begin(&begun, request->command);
-    json_t *line = json_array_get(begun.runs, 0);
-    char *text = line ? text_of_json(json_incref(line), JSON_COMPACT) : NULL;
-    int error = text ? output_append(path, text, strlen(text)) : ENOMEM;
-    free(text);
-    collected_free(&begun);
+    process_open();
+    struct finding_process process = process_now(time);
+    process.command = (const char *const *)request->command;
+    for (process.word_count = 0; request->command[process.word_count];)
+        process.word_count++;
+    char *line = json_of_guarded(
+        &(const struct finding_origin){.pid = (int)getpid(), .rank = options_rank(), .process = &process}, NULL);
+    int error = line ? output_append(path, line, strlen(line)) : ENOMEM;
+    free(line);
     int may_come = strchr(options->json, '%') != NULL; /* then the folder may be there when a process writes to it */
     return error && !may_come ? complain(STATUS_USAGE, "json=%s: %s", path, strerror(error)) : 0;
 }

@@ -1,5 +1,5 @@
 /* SARIF 2.1.0: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html */
-#include "outputs.h"
+#include "faces.h"
 
 #include "base/text.h"
 #include "finding/frames.h"
@@ -178,10 +178,10 @@ static json_t *invocations_of(const struct collected *collected)
     json_array_foreach(collected->runs, i, run)
     {
         json_t *command = json_object_get(json_object_get(run, "process"), "command");
-        json_t *made = json_pack("{sb sO? sO? s[{ss s{ss}}]}", "executionSuccessful", !collected->is_unfinished, "arguments",
-                                 command, "startTimeUtc", json_object_get(run, "time"), "toolExecutionNotifications", "level",
-                                 collected->allocations ? "note" : "warning", "message", "text",
-                                 collected->is_unfinished ? "the run has not ended" : guarded + strspn(guarded, "; "));
+        json_t *made =
+            json_pack("{sb sO? sO? s[{ss s{ss}}]}", "executionSuccessful", 1, "arguments", command, "startTimeUtc",
+                      json_object_get(run, "time"), "toolExecutionNotifications", "level",
+                      collected->allocations ? "note" : "warning", "message", "text", guarded + strspn(guarded, "; "));
         json_array_append_new(array, made);
     }
     return array;

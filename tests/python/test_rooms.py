@@ -35,7 +35,6 @@ CIRCLES = {
     "analysis/sass/emulate.c emulate_alu.c": "a machine is stepped by its instructions, whose addresses are computed from its state",
     "analysis/sass/slice.c slice_terms.c": "the terms of a value are found in the instructions that wrote it, and those have terms themselves",
     "api/cufence.c lifecycle.c": "the public functions start the process, and the start says the version",
-    "cli/outputs.c report.c": "a report opens its outputs, and a face of the report is one of them",
     "contexts/contexts.c streams.c": "streams end with their context, and each belongs to one",
     "lens/saves/bundle_files.c bundles.c": "what is kept of a launch, and its files",
     "preload/bounds.c captures.c contexts.c coredumps.c events.c frees.c launches.c maps.c memops.c memory.c nodes.c peers.c pointers.c pools.c "

@@ -6,7 +6,7 @@
 #include "support/golden.h"
 
 #include "cli/hunt.h"
-#include "cli/outputs.h"
+#include "cli/faces.h"
 
 #include "base/text.h"
 
