@@ -152,35 +152,34 @@ static const struct option_row *option_of(const char *name, size_t length)
     return options_find(key, length, &is_exact);
 }
 
-int environment_judge(const char *entry, struct variable_note *note)
+/* What to do about a variable "NAME=VALUE", as a sentence. Returns 0 if nothing is wrong with it. */
+static int judge(const char *entry, char remedy[160])
 {
-    if (strncmp(entry, PREFIX, strlen(PREFIX)) != 0)
-        return 0;
     const char *name = entry + strlen(PREFIX), *value = strchr(entry, '=');
-    if (!value || is_known(name, (size_t)(value - name)))
+    if (strncmp(entry, PREFIX, strlen(PREFIX)) != 0 || !value || is_known(name, (size_t)(value - name)))
         return 0;
     size_t length = (size_t)(value - name);
     size_t variable = text_nearest(name, length, known, sizeof *known, FOR_USERS, NULL);
     const struct option_row *row = option_of(name, length);
-    snprintf(note->what, sizeof note->what, "%.100s: cufence does not read this variable", entry);
     if (variable < FOR_USERS)
-        snprintf(note->remedy, sizeof note->remedy, "write " PREFIX "%s%.100s", known[variable], value);
+        snprintf(remedy, 160, "write " PREFIX "%s%.100s", known[variable], value);
     else if (row)
-        snprintf(note->remedy, sizeof note->remedy, "write CUFENCE_OPTIONS=%s%.100s", row->name, value);
+        snprintf(remedy, 160, "write CUFENCE_OPTIONS=%s%.100s", row->name, value);
     else
-        snprintf(note->remedy, sizeof note->remedy,
-                 "unset it: options go into CUFENCE_OPTIONS=key=value, and `cufence options` lists them");
-    text_make_plain(note->what);
-    text_make_plain(note->remedy);
+        snprintf(remedy, 160, "unset it: options go into CUFENCE_OPTIONS=key=value, and `cufence options` lists them");
     return 1;
 }
 
 void environment_tell(const char *command)
 {
     static int has_warned; /* by the only thread */
-    struct variable_note note;
-    for (char **entry = environ; !has_warned && *entry; entry++)
-        if (environment_judge(*entry, &note))
-            arguments_complain(command, 0, "%s; %s", note.what, note.remedy);
+    char remedy[160], line[400];
+    for (char **entry = environ; !has_warned && *entry; entry++) {
+        if (!judge(*entry, remedy))
+            continue;
+        snprintf(line, sizeof line, "%.100s: cufence does not read this variable; %s", *entry, remedy);
+        text_make_plain(line);
+        arguments_complain(command, 0, "%s", line);
+    }
     has_warned = 1;
 }

@@ -29,16 +29,6 @@ cufence_status environment_frameworks(const struct alloc_conf confs[ALLOC_CONFS]
 /* Prints the variables that these have set. */
 void environment_show(void);
 
-/* ---- variables named CUFENCE_* that nothing reads: CUFENCE_UAF=strict where CUFENCE_OPTIONS=uaf=strict was meant ---- */
-
-struct variable_note {
-    char what[160];   /* "CUFENCE_UAF=strict: cufence reads no such variable" */
-    char remedy[160]; /* "write CUFENCE_OPTIONS=uaf=strict" */
-};
-
-/* Judges an entry of the environment, "NAME=VALUE". Returns 0 if nothing is wrong with it. Pure. */
-int environment_judge(const char *entry, struct variable_note *note);
-
-/* Names all such entries on stderr, behind the sub-command's name; once in a process, because `cufence hunt` starts several
- * runs from one. */
+/* Names the variables CUFENCE_* that nothing reads on stderr, behind the sub-command's name: CUFENCE_UAF=strict where
+ * CUFENCE_OPTIONS=uaf=strict was meant. Once in a process, because `cufence hunt` starts several runs from one. */
 void environment_tell(const char *command);

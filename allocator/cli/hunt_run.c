@@ -97,11 +97,12 @@ void hunt_run(const struct plan *plan, unsigned mode, struct run *run)
     *run = (struct run){0};
     int is_started = child_start("hunt", become, &start, !is_at_terminal(), &run->refusal) > 0;
     run->is_started = is_started && run->refusal == 0;
-    while (is_started && !child_wait(PAUSE_MS, &run->status)) {
+    for (int has_ended = !is_started; !has_ended;) {
+        has_ended = child_wait(PAUSE_MS, &run->status);
         if (child_signals && !is_said++)
             arguments_complain("hunt", 0, "%s: waiting for the program to end; a second one kills it",
                                strsignal(child_first_signal));
-        else if (plan->is_first && !child_signals)
+        else if (!has_ended && plan->is_first && !child_signals)
             end_after_finding(&first, plan, run);
     }
     run->is_ended |= child_signals > 1;

@@ -21,7 +21,7 @@ const char *program_runner(const char *name);
 
 /*
  * Judges a file that is to be run with LD_PRELOAD: follows #! lines as the kernel does, and looks at the ELF header of what
- * would run in the end. A file that can be executed but not read fits.
+ * would run in the end. What cannot be read, or is no program, fits: execve() says so.
  * Returns as program_find() does; the sentence says what is in the way and what to do.
  */
 int program_judge(const char *path);

@@ -83,17 +83,19 @@ static int begin_json(const struct request *request, const struct options *optio
     return error && !may_come ? complain(STATUS_USAGE, "json=%s: %s", path, strerror(error)) : 0;
 }
 
-static int set_options(const struct request *request, struct options *options)
+static int set_options(const struct request *request)
 {
     char *merged = settings_text(&request->settings);
+    struct options options;
     if (!merged)
         return complain(STATUS_UNFIT, "no host memory");
-    int status = settings_check(&request->settings, options) ?: check_known(options->known);
-    if (status == 0 && writable_check(options, 0, refuse))
+    options_default(&options);
+    int status = settings_check(&request->settings, &options) ?: check_known(options.known);
+    if (status == 0 && writable_check(&options, 0, refuse))
         status = STATUS_USAGE;
-    if (status == 0 && lifecycle_lens(options, 0) != CUFENCE_OK)
+    if (status == 0 && lifecycle_lens(&options, 0) != CUFENCE_OK)
         status = complain(STATUS_USAGE, "%s", error_detail());
-    status = status ?: begin_json(request, options);
+    status = status ?: begin_json(request, &options);
     if (status == 0 && merged[0] && environment_set("CUFENCE_OPTIONS", merged) != CUFENCE_OK)
         status = complain(STATUS_UNFIT, "%s", error_detail());
     free(merged);
@@ -116,10 +118,7 @@ static int find_preload(char own[PATH_MAX], char preload[PATH_MAX])
 static int set_up(struct request *request, const struct alloc_conf confs[ALLOC_CONFS])
 {
     char own[PATH_MAX], preload[PATH_MAX], bootstrap[PATH_MAX];
-    struct options options;
-
-    options_default(&options);
-    int status = inherit_settings(request, confs) ?: set_options(request, &options) ?: find_preload(own, preload);
+    int status = inherit_settings(request, confs) ?: set_options(request) ?: find_preload(own, preload);
     if (status != 0)
         return status;
     environment_tell("run");
@@ -207,7 +206,8 @@ static int become(struct request *request)
     if (request->is_verbose)
         complain(0, "starts %s", path);
     execv(path, request->command);
-    return complain(STATUS_UNFIT, "%s cannot be run: %s", path, strerror(errno));
+    return complain(STATUS_UNFIT, "%s cannot be run: %s%s", path, strerror(errno),
+                    errno == ENOEXEC ? "; name the program that runs it, as in `cufence run -- sh FILE`" : "");
 }
 
 /* ---- the command line ---- */

@@ -94,12 +94,10 @@ TEST(scripts_are_judged_by_their_interpreter)
     expect_judgement(make_script("env", "#!/usr/bin/env python3\n"), PROGRAM_FITS, NULL);
     expect_judgement(make_script("missing", "#!/no/such/python\n"), PROGRAM_UNFIT, "/no/such/python, which does not exist");
     expect_judgement(make_script("dos", "#!/bin/sh\r\n"), PROGRAM_UNFIT, "/bin/sh?, which does not exist (its lines end");
-    expect_judgement(make_script("nothing", "#!\n"), PROGRAM_UNFIT, "names no interpreter");
-    expect_judgement(make_script("blank", "#!   \n"), PROGRAM_UNFIT, "names no interpreter");
+    static const char *const others[] = {"#!\n", "#!   \n", "echo hello\n", "#", ""}; /* execve() refuses them */
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        expect_judgement(make_script("other", others[i]), PROGRAM_FITS, NULL);
     expect_judgement(make_script("folder", "#!/tmp\n"), PROGRAM_UNFIT, "/tmp, which cannot be run");
-    expect_judgement(make_script("plain", "echo hello\n"), PROGRAM_UNFIT, "neither an ELF program nor a script with a #! line");
-    expect_judgement(make_script("one", "#"), PROGRAM_UNFIT, "neither");
-    expect_judgement(make_script("empty", ""), PROGRAM_UNFIT, "is empty");
     snprintf(line, sizeof line, "#!%s/good\n", folder);
     expect_judgement(make_script("chain", line), PROGRAM_FITS, NULL);
     snprintf(line, sizeof line, "#!%s/missing\n", folder);
@@ -113,7 +111,7 @@ TEST(a_first_line_is_as_long_as_the_kernel_reads)
     line[0] = '#';
     line[1] = '!';
     line[2] = '/';
-    expect_judgement(make_file("endless", 0755, line, sizeof line), PROGRAM_UNFIT, "names no interpreter");
+    expect_judgement(make_file("endless", 0755, line, sizeof line), PROGRAM_FITS, NULL);
     int length = snprintf(line, sizeof line, "#!/bin/sh ");
     memset(line + length, 'x', sizeof line - (size_t)length);
     expect_judgement(make_file("long argument", 0755, line, sizeof line), PROGRAM_FITS, NULL);
@@ -123,7 +121,7 @@ TEST(a_circle_of_scripts_ends)
 {
     char line[2 * PATH_MAX];
     snprintf(line, sizeof line, "#!%s/circle\n", folder);
-    expect_judgement(make_script("circle", line), PROGRAM_UNFIT, "run each other");
+    expect_judgement(make_script("circle", line), PROGRAM_FITS, NULL); /* as above */
 }
 
 /* ---- ELF ---- */
@@ -184,64 +182,27 @@ TEST(programs_without_the_loader_are_refused)
     expect_elf(&file, sizeof file, PROGRAM_UNFIT, "its loader /nix/no-such-loader cannot be found");
 }
 
-TEST(programs_for_other_machines_are_refused)
+TEST(programs_of_32_bits_are_refused)
 {
     struct program_file file = good_program();
-    file.header.e_machine = EM_S390;
-    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "another processor architecture");
-    file = good_program();
-    file.header.e_ident[EI_DATA] = ELFDATA2MSB;
-    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "another processor architecture");
-    file = good_program();
     file.header.e_ident[EI_CLASS] = ELFCLASS32;
     file.header.e_machine = EM_386;
     expect_elf(&file, sizeof(Elf32_Ehdr), PROGRAM_UNFIT, "is a 32-bit program");
-    file = good_program();
-    file.header.e_type = ET_REL;
-    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "is an ELF file, but not a program");
 }
 
-TEST(damaged_files_are_refused)
+/* Cut at every byte: execve() says what is wrong. */
+TEST(damaged_files_are_left_to_the_kernel)
 {
     struct program_file file = good_program();
-    for (size_t size = SELFMAG; size < offsetof(struct program_file, loader) + file.program[1].p_filesz; size++)
-        expect_elf(&file, size, PROGRAM_UNFIT, NULL); /* cut at every byte */
-    static const struct {
-        Elf64_Off phoff;
-        Elf64_Half phentsize, phnum;
-        Elf64_Off offset;
-        Elf64_Xword size;
-    } cases[] = {
-        {64, 56, 0, 0, 8},
-        {64, 55, 2, 176, 8},
-        {64, 0, 2, 176, 8},
-        {64, 56, 0xffff, 176, 8},
-        {UINT64_MAX, 56, 2, 176, 8},
-        {UINT64_MAX - 56, 56, 2, 176, 8},
-        {INT64_MAX, 56, 2, 176, 8},
-        {64, 56, 2, UINT64_MAX, 8},
-        {64, 56, 2, INT64_MAX, 8},
-        {64, 56, 2, 176, 0},
-        {64, 56, 2, 176, 1},
-        {64, 56, 2, 176, 4}, /* without its NUL */
-        {64, 56, 2, 176, PATH_MAX + 1},
-        {64, 56, 2, 176, UINT64_MAX},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        file = good_program();
-        file.header.e_phoff = cases[i].phoff;
-        file.header.e_phentsize = cases[i].phentsize;
-        file.header.e_phnum = cases[i].phnum;
-        file.program[1].p_offset = cases[i].offset;
-        file.program[1].p_filesz = cases[i].size;
-        expect_elf(&file, sizeof file, PROGRAM_UNFIT, "is a damaged ELF file");
-    }
+    for (size_t size = 0; size < offsetof(struct program_file, loader) + file.program[1].p_filesz; size++)
+        expect_elf(&file, size, PROGRAM_FITS, NULL);
+    file.header.e_phoff = UINT64_MAX - 56;
+    expect_elf(&file, sizeof file, PROGRAM_FITS, NULL);
     file = good_program();
-    file.header.e_ident[EI_CLASS] = 7;
-    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "is a damaged ELF file");
+    file.program[1].p_offset = UINT64_MAX;
+    expect_elf(&file, sizeof file, PROGRAM_FITS, NULL);
 }
 
-/* Every byte of the headers turned: whatever is said, it has to come to an end. */
 TEST(no_byte_of_a_header_leads_astray)
 {
     for (size_t i = SELFMAG; i < offsetof(struct program_file, loader); i++) {
