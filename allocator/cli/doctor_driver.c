@@ -22,13 +22,11 @@ static void check_address_space(struct findings *findings)
     size_t size = 64ull << 40;
     while (size >= GIB && driver->cuMemAddressReserve(&address, size, 0, 0, 0) != CUDA_SUCCESS)
         size /= 2;
-    if (size < GIB) {
-        found(findings, FOUND_MISSING, "address space", "raise the limit on address space: ulimit -v unlimited",
-              "not even 1 GiB can be reserved");
-        return;
-    }
-    driver->cuMemAddressFree(address, size);
-    found(findings, FOUND_YES, "address space", NULL, "%zu GiB reserved in one piece", (size_t)(size / GIB));
+    if (size >= GIB)
+        driver->cuMemAddressFree(address, size);
+    found(findings, size >= GIB ? FOUND_YES : FOUND_MISSING, "address space",
+          size >= GIB ? NULL : "raise the limit on address space: ulimit -v unlimited", "%zu GiB can be reserved in one piece",
+          (size_t)(size / GIB));
 }
 
 /* What an attribute of the device may not be, or has to be. */
@@ -100,8 +98,7 @@ static void check_device(struct findings *findings, CUdevice device)
         return;
     CUresult result = try_mapping(device, &granularity);
     if (result == CUDA_SUCCESS)
-        found(findings, FOUND_YES, "  memory mapping", NULL, "granularity %zu KiB: the least that a buffer takes",
-              granularity >> 10);
+        found(findings, FOUND_YES, "  memory mapping", NULL, "granularity %zu KiB", granularity >> 10);
     else
         found(findings, FOUND_MISSING, "  memory mapping",
               "free memory on the device (nvidia-smi shows who holds it), or update the NVIDIA driver",

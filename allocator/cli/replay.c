@@ -19,8 +19,6 @@
 
 #define SIMULATED "cufence simulated device" /* its cuDeviceGetName() */
 
-enum { MOST_CHANGES = 64 };
-
 /* ---- the GPU ---- */
 
 /* Code for 9.0 runs on 9.x. Code that is for 9.0 alone (sm_90a) the driver refuses elsewhere. */
@@ -162,15 +160,10 @@ static void tell_left_out(const struct replay *replay)
 
 /* ---- the command ---- */
 
-struct changes {
-    const char *text[MOST_CHANGES];
-    int is_buffer[MOST_CHANGES];
-    size_t count;
-};
-
 /* Returns 0 after a message. */
-static int apply(struct replay *replay, const struct changes *changes)
+static int apply(struct replay *replay)
 {
+    const struct changes *changes = &replay->changes;
     struct problem problem;
     for (size_t i = 0; i < changes->count; i++) {
         cufence_status status =
@@ -190,8 +183,9 @@ static int fault_status(void)
     return (int)options.exitcode;
 }
 
-static void print_runs(const struct replay *replay, uint64_t times, uint64_t faulted, uint64_t different)
+static void print_runs(const struct replay *replay, uint64_t faulted, uint64_t different)
 {
+    const uint64_t times = replay->times;
     int has_outputs = replay->opened.bundle->has_outputs;
     if (replay->is_json)
         return;
@@ -206,8 +200,9 @@ static void print_runs(const struct replay *replay, uint64_t times, uint64_t fau
 
 /* Of several runs, the first that faults and the first whose outputs differ are described, or the last. Returns the exit
  * status; -1: one faults. */
-static int run_times(struct replay *replay, uint64_t times)
+static int run_times(struct replay *replay)
 {
+    const uint64_t times = replay->times;
     uint64_t faulted = 0, different = 0;
     for (uint64_t i = 0; i < times; i++) {
         enum replay_outcome outcome = replay_once(replay, !faulted);
@@ -219,15 +214,9 @@ static int run_times(struct replay *replay, uint64_t times)
         if (outcome == REPLAY_QUIET && ((differs && different == 1) || (!different && i + 1 == times)))
             compare_tell(replay);
     }
-    print_runs(replay, times, faulted, different);
+    print_runs(replay, faulted, different);
     return faulted ? -1 : different ? REPLAY_DIFFERS : 0;
 }
-
-struct wishes {
-    uint64_t times, seconds;
-    int is_json, is_verbose;
-    struct changes changes;
-};
 
 /* Takes struct changes. */
 static int take_change(const struct given *given, void *field)
@@ -241,47 +230,39 @@ static int take_change(const struct given *given, void *field)
 }
 
 static const struct argument arguments[] = {
-    {"times", "N", "N launches, and how many of them faulted", offsetof(struct wishes, times), arguments_number,
+    {"times", "N", "N launches, and how many of them faulted", offsetof(struct replay, times), arguments_number,
      .most = 1000000},
     {"set-arg", "K=VALUE", "another value of argument K, from 0: 999, -1, 0x3e7, 1.5f (float), 1.5d (double)",
-     offsetof(struct wishes, changes), .take = take_change},
-    {"buffer", "K=FILE.npy", "other bytes in the buffer that argument K points to", offsetof(struct wishes, changes),
+     offsetof(struct replay, changes), .take = take_change},
+    {"buffer", "K=FILE.npy", "other bytes in the buffer that argument K points to", offsetof(struct replay, changes),
      .take = take_change},
-    {"seconds", "N", "max seconds for a launch, 60 by default", offsetof(struct wishes, seconds), arguments_number,
+    {"seconds", "N", "max seconds for a launch, 60 by default", offsetof(struct replay, seconds), arguments_number,
      .most = 86400},
-    {"json", NULL, "the report as one line of JSON; see docs/json.md", .offset = offsetof(struct wishes, is_json)},
-    {"verbose", NULL, "print also what the launching process prints", .offset = offsetof(struct wishes, is_verbose)},
+    {"json", NULL, "the report as one line of JSON; see docs/json.md", .offset = offsetof(struct replay, is_json)},
+    {"verbose", NULL, "print also what the launching process prints", .offset = offsetof(struct replay, is_verbose)},
 };
 
-static int play(struct replay *replay, const struct wishes *wishes)
+static int play(struct replay *replay)
 {
     struct problem problem;
     if (opened_open(replay->folder, &replay->opened, &problem) != CUFENCE_OK)
         return arguments_complain("replay", 1, "%s: %s", replay->folder, problem.text);
-    if (!apply(replay, &wishes->changes))
+    if (!apply(replay))
         return STATUS_USAGE;
     if (!find_device(replay) || !make_input(replay))
         return 1;
     tell_left_out(replay);
-    int status = run_times(replay, wishes->times);
+    int status = run_times(replay);
     return status < 0 ? fault_status() : status;
 }
 
 static int run(int argc, char **argv)
 {
-    static struct replay replay = {.opened = {.folder = -1, .buffers = -1}};
-    struct wishes wishes = {.times = 1, .seconds = 60};
-    char folder[PATH_MAX];
+    static struct replay replay = {.opened = {.folder = -1, .buffers = -1}, .times = 1, .seconds = 60};
     int status;
-    if (!arguments_read(&replay_command, argc, argv, &wishes, &status))
+    if (!arguments_read(&replay_command, argc, argv, &replay, &status))
         return status;
-    status = replay_choose(argv[optind], folder);
-    replay.folder = folder;
-    replay.seconds = wishes.seconds;
-    replay.is_json = wishes.is_json;
-    replay.is_verbose = wishes.is_verbose;
-    if (status == 0)
-        status = play(&replay, &wishes);
+    status = replay_choose(argv[optind], replay.folder) ?: play(&replay);
     free(replay.image);
     opened_close(&replay.opened);
     return status;

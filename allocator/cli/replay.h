@@ -18,16 +18,28 @@ struct comparison {
     const struct bundle_buffer *list[16]; /* the first of those that differ */
 };
 
+enum { MOST_CHANGES = 64 };
+
+/* Of --set-arg and --buffer. */
+struct changes {
+    const char *text[MOST_CHANGES];
+    int is_buffer[MOST_CHANGES];
+    size_t count;
+};
+
 struct replay {
-    const char *folder;
+    /* of the command line: */
+    char folder[PATH_MAX];
+    uint64_t times, seconds; /* launches; that one may take */
+    int is_json, is_verbose;
+    struct changes changes;
+
     struct opened opened;
     struct rerun_input input; /* of the bundle, on the GPU that was chosen */
     int device;               /* the driver's ordinal */
     uint32_t compute;         /* its compute capability, 90 for 9.0 */
     char device_name[128];
-    char program[PATH_MAX]; /* the file of this program */
-    int is_json, is_verbose;
-    uint64_t seconds;             /* that one run may take */
+    char program[PATH_MAX];       /* the file of this program */
     uint8_t *image;               /* unpacked from the module; NULL: its own bytes will do */
     struct comparison comparison; /* of the last run */
 };
