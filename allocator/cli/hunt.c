@@ -23,8 +23,7 @@ struct hunt {
     struct settings settings; /* the environment's CUFENCE_OPTIONS first */
     struct run runs[MODES];
     struct collected merged;
-    struct known_names known; /* of known=, for what hunt finds itself */
-    const char *json;         /* the file of --json */
+    const char *json; /* the file of --json */
     FILE *list;
     int is_file;      /* the list is, and no pipe */
     const char *kept; /* the folder of --keep */
@@ -52,15 +51,6 @@ static int check_effect(const struct plan *plan, const char *options)
     return 0;
 }
 
-/* The program's processes leave out what they find by themselves. The files are checked by `cufence run` as well. */
-static int read_known(struct hunt *hunt, const char *file)
-{
-    if (known_read_option(&hunt->known, file) != CUFENCE_OK)
-        return complain(STATUS_USAGE, "known=%s", error_detail());
-    hunt->merged.names = &hunt->known;
-    return 0;
-}
-
 /* Checks the options, and leaves those of the command line in plan.options. */
 static int check_settings(struct hunt *hunt, char **own)
 {
@@ -70,9 +60,6 @@ static int check_settings(struct hunt *hunt, char **own)
     if (status != 0)
         return status;
     hunt->exitcode = (int)options.exitcode;
-    status = read_known(hunt, options.known);
-    if (status != 0)
-        return status;
     free(hunt->settings.all[0].text); /* the program gets it by itself */
     hunt->settings.all[0].text = NULL;
     *own = settings_text(&hunt->settings);
@@ -273,7 +260,6 @@ static int run(int argc, char **argv)
     if (hunt.list && hunt.list != stdout)
         fclose(hunt.list);
     collected_free(&hunt.merged);
-    known_free(&hunt.known);
     settings_free(&hunt.settings);
     free(own);
     return status;
