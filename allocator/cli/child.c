@@ -89,7 +89,7 @@ pid_t child_start(const char *command, int (*become)(void *argument), void *argu
 
 int child_wait(unsigned milliseconds, int *status)
 {
-    const struct timespec pause = {0, PAUSE_MS * 1000000};
+    const struct timespec pause = {0, PAUSE_MS * 1000000L};
     uint64_t until = monotonic_ms() + milliseconds;
     int before = child_signals;
     pid_t pid = target < 0 ? -target : target;
