@@ -1,7 +1,6 @@
 """What `cufence doctor` asks of python3, with its version: a JSON list of findings. Imports only cufence: PyTorch takes seconds."""
 
 import importlib.metadata
-import importlib.util
 import json
 import os
 import re
@@ -13,11 +12,6 @@ found = []
 
 def say(check, mark, detail, remedy=None):
     found.append({"check": check, "found": mark, "detail": detail, **({"remedy": remedy} if remedy else {})})
-
-
-def cuda_of_torch():
-    with open(os.path.join(os.path.dirname(importlib.util.find_spec("torch").origin), "version.py")) as file:
-        return re.search(r"^cuda\b.*=\s*'([0-9.]+)'", file.read(), re.M)[1]
 
 
 say("python3", "yes", f"{sys.version.split()[0]}, {sys.executable}")
@@ -38,14 +32,13 @@ if any(os.path.exists(os.path.join(folder, "cufence-startup.pth")) for folder in
     say("start-up hook", "yes", "cufence-startup.pth is in place: backend:cufence is enough")
 else:
     say("start-up hook", missing, "no cufence-startup.pth: backend:cufence would not be understood", "pip install cufence there")
-try:
-    minor = re.match(r"2\.(\d+)\.", torch or "")
-    if not torch:
-        say("PyTorch", "none", "not installed")
-    elif minor and int(minor[1]) in TORCH:
-        say("PyTorch", "yes", f"{torch} with CUDA {cuda_of_torch()}")
-    else:
-        say("PyTorch", "no", f"{torch} with CUDA {cuda_of_torch()}: its back end cudaMallocAsync is taken", "use 2.11 to 2.15")
-except Exception:
+minor = re.match(r"2\.(\d+)\.", torch or "")
+if not torch:
+    say("PyTorch", "none", "not installed")
+elif "+cpu" in torch:
     say("PyTorch", "no", f"{torch}, built without CUDA", "install a CUDA build: https://pytorch.org/get-started")
+elif minor and int(minor[1]) in TORCH:
+    say("PyTorch", "yes", torch)
+else:
+    say("PyTorch", "no", f"{torch}: its back end cudaMallocAsync is taken", "use 2.11 to 2.15")
 print(json.dumps(found))

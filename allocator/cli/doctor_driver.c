@@ -8,13 +8,6 @@
 
 #define GIB (1ull << 30)
 
-static const char *result_name(CUresult result)
-{
-    const char *name = NULL;
-    driver->cuGetErrorName(result, &name);
-    return name ? name : "unknown error";
-}
-
 /* Reserves as the allocator does: starts with the most that it asks for, and halves that until the driver agrees. */
 static void check_address_space(struct findings *findings)
 {
@@ -102,7 +95,7 @@ static void check_device(struct findings *findings, CUdevice device)
     else
         found(findings, FOUND_MISSING, "  memory mapping",
               "free memory on the device (nvidia-smi shows who holds it), or update the NVIDIA driver",
-              "no page can be mapped: %s", result_name(result));
+              "no page can be mapped: error %d", (int)result);
 }
 
 void check_driver(struct findings *findings)
@@ -119,7 +112,8 @@ void check_driver(struct findings *findings)
           driver->version % 1000 / 10, driver->is_sim ? ", the simulated device" : "");
     CUresult result = driver->cuDeviceGetCount(&count);
     if (result != CUDA_SUCCESS || count < 1)
-        found(findings, FOUND_MISSING, "devices", "check CUDA_VISIBLE_DEVICES and nvidia-smi", "none: %s", result_name(result));
+        found(findings, FOUND_MISSING, "devices", "check CUDA_VISIBLE_DEVICES and nvidia-smi", "there is none: error %d",
+              (int)result);
     for (int i = 0; result == CUDA_SUCCESS && i < count; i++)
         check_device(findings, i);
     check_address_space(findings);
