@@ -198,39 +198,29 @@ static int is_planted(const struct play *play, const struct finding *finding, co
     return wanted && !strcmp(finding->kind, wanted) && (!play->bug->kernel || !kernel || strstr(kernel, play->bug->kernel));
 }
 
-enum outcome { OTHER, NOTHING, AS_PLANTED, AS_ALSO };
-
-/* `other` gets the kind of some finding. */
-static enum outcome look(const struct play *play, const struct collected *collected, const char **other)
-{
-    enum outcome outcome = NOTHING;
-    for (size_t i = 0; i < collected->count; i++) {
-        const struct finding *finding = collected->findings[i].facts;
-        if (is_planted(play, finding, play->bug->kind))
-            return AS_PLANTED;
-        if (is_planted(play, finding, play->bug->also))
-            outcome = AS_ALSO;
-        *other = finding->kind;
-    }
-    return outcome == NOTHING && *other ? OTHER : outcome;
-}
-
 /* Returns EXIT_FOUND if the bug was reported correctly. */
 static int judge(const struct play *play)
 {
     struct collected collected = {0};
     const struct bug *bug = play->bug;
-    const char *other = NULL;
-    collected_read(&collected, NULL, play->reports);
-    enum outcome outcome = look(play, &collected, &other);
+    const char *said = NULL, *other = NULL;
     int status = EXIT_FOUND;
-    if (outcome == OTHER)
-        status = complain("the planted bug (%s) was reported as: %s", bug->name, other);
-    else if (outcome == NOTHING)
-        status = complain("the planted bug (%s) was not reported; `cufence doctor` may say why", bug->name);
-    else {
+    collected_read(&collected, NULL, play->reports);
+    for (size_t i = 0; i < collected.count && said != bug->advice; i++) {
+        const struct finding *finding = collected.findings[i].facts;
+        if (is_planted(play, finding, bug->kind))
+            said = bug->advice;
+        else if (is_planted(play, finding, bug->also))
+            said = "Found, in the way that these options allow.";
+        other = finding->kind;
+    }
+    if (said) {
         putchar('\n');
-        words_print(stdout, outcome == AS_PLANTED ? bug->advice : "Found, in the way that these options allow.", 0);
+        words_print(stdout, said, 0);
+    } else if (other) {
+        status = complain("the planted bug (%s) was reported as: %s", bug->name, other);
+    } else {
+        status = complain("the planted bug (%s) was not reported; `cufence doctor` may say why", bug->name);
     }
     collected_free(&collected);
     return status;

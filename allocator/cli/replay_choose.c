@@ -1,8 +1,8 @@
 /* Which saved launch `cufence replay FOLDER` means: the folder's own, or one in it. */
 #include "arguments.h"
 #include "replay.h"
-#include "words.h"
 
+#include "base/text.h"
 #include "finding/finding.h"
 
 #include <dirent.h>
@@ -49,8 +49,10 @@ static void list_bundle(const char *folder, const char *name)
     if (bundle)
         finding_kernel_of(bundle->symbol, kernel, sizeof kernel);
     bundle_free(bundle);
-    words_plain(stderr, "  %s%s%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", name, kernel[0] ? "  " : "",
-                kernel);
+    fprintf(stderr, "  %s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/");
+    text_put(stderr, name);
+    fputs(kernel[0] ? "  " : "", stderr);
+    text_put(stderr, kernel);
     fputc('\n', stderr);
 }
 

@@ -3,7 +3,6 @@
 #include "cli.h"
 #include "collected.h"
 #include "faces.h"
-#include "words.h"
 
 #include "base/error.h"
 #include "base/text.h"
@@ -22,7 +21,8 @@ static void print_processes(json_t *processes)
     char who[256];
     for (size_t i = 0; i < count && i < PROCESSES_NAMED; i++) {
         finding_who(json_array_get(processes, i), who, sizeof who);
-        words_plain(stdout, "     %s", who);
+        fputs("     ", stdout);
+        text_put(stdout, who);
         putchar('\n');
     }
     if (count > PROCESSES_NAMED)
@@ -34,8 +34,8 @@ static void print_line(const char *what, const char *text)
 {
     if (!*text)
         return;
-    fputs("\n   ", stdout);
-    words_plain(stdout, "%s%s", what, text);
+    printf("\n   %s", what);
+    text_put(stdout, text);
 }
 
 static void print_finding(const struct collected_finding *found, size_t number, int has_baseline)
@@ -43,7 +43,8 @@ static void print_finding(const struct collected_finding *found, size_t number, 
     char place[512], tensor[256];
     const struct finding *facts = found->facts;
     finding_place(facts, place, sizeof place);
-    words_plain(stdout, "%zu. %s%s", number, has_baseline ? "new: " : "", facts->headline[0] ? facts->headline : facts->kind);
+    printf("%zu. %s", number, has_baseline ? "new: " : "");
+    text_put(stdout, facts->headline[0] ? facts->headline : facts->kind);
     print_line("", place);
     finding_tensor(found, tensor, sizeof tensor);
     print_line("its buffer is ", tensor);

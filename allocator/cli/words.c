@@ -1,9 +1,5 @@
 #include "words.h"
 
-#include "base/text.h"
-
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Bytes but for the second and later ones of UTF-8's characters. */
@@ -32,21 +28,4 @@ void words_print_within(FILE *out, const char *text, size_t indent, size_t most)
         text += length;
     }
     fputc('\n', out);
-}
-
-void words_print(FILE *out, const char *text, size_t indent)
-{
-    words_print_within(out, text, indent, WORDS_COLUMNS);
-}
-
-void words_plain(FILE *out, const char *format, ...)
-{
-    char *text = NULL;
-    va_list arguments;
-    va_start(arguments, format);
-    if (vasprintf(&text, format, arguments) >= 0) {
-        text_put(out, text);
-        free(text);
-    }
-    va_end(arguments);
 }
