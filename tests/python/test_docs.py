@@ -92,7 +92,7 @@ class Commands(unittest.TestCase):
             return subprocess.run([COMMAND, *words], capture_output=True, text=True, check=True).stdout
 
         cls.known = {}
-        keys = {"--" + line.split()[0].replace("_", "-") for line in said("options", "--all").splitlines()[1:]}
+        keys = {"--" + option["key"].replace("_", "-") for option in json.loads(said("options", "--json"))}
         for name in re.findall(r"^  ([a-z]+)  ", said("--help"), re.M):
             usage = said(name, "--help").partition("\n\n")[0]
             cls.known[name] = set(re.findall(r"\[(--[a-z][-a-z]*)", usage)) | (keys if "--KEY" in usage else set())
