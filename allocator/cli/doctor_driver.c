@@ -4,7 +4,6 @@
 #include "driver/driver.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define GIB (1ull << 30)
 
@@ -79,8 +78,6 @@ static void check_device(struct findings *findings, CUdevice device)
           (double)memory / (double)GIB);
     if (compute < 70 || compute > 121) /* docs/guide/platforms.md */
         found(findings, FOUND_NEITHER, "  generation", NULL, "code of this GPU is not decoded: reports say less");
-    if (strstr(name, " MIG "))
-        found(findings, FOUND_NO, "  sharing", "try `cufence demo` there", "cufence has not been tried on a MIG slice");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int value = 0;
         int is_known = driver->cuDeviceGetAttribute(&value, rows[i].which, device) == CUDA_SUCCESS;

@@ -14,22 +14,18 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define SANITIZER                                                                                                              \
-    "unset it while you look for a GPU bug: a sanitizer has to be loaded first, and AddressSanitizer lets CUDA start only "    \
-    "with ASAN_OPTIONS=protect_shadow_gap=0"
-
-/* What it means that a variable is set: to another value than "" and `fine`, if that is given; or to one that holds `part`. */
+/* What it means that a variable is set: to another value than "" and `fine`, or to one that holds `part`. */
 static const struct row {
     const char *check, *variable, *fine, *part, *harm, *remedy;
 } rows[] = {
-    {"LD_PRELOAD", "LD_PRELOAD", NULL, "asan", "", SANITIZER},
-    {"LD_PRELOAD", "LD_PRELOAD", NULL, "tsan", "", SANITIZER},
-    {"launches", "CUDA_LAUNCH_BLOCKING", "0", NULL, " makes every launch wait for its kernel",
+    {"LD_PRELOAD", "LD_PRELOAD", "", "san", "",
+     "unset it while you look for a GPU bug: a sanitizer has to be loaded first, and AddressSanitizer lets CUDA start only "
+     "with "
+     "ASAN_OPTIONS=protect_shadow_gap=0"},
+    {"launches", "CUDA_LAUNCH_BLOCKING", "0", "", " makes every launch wait for its kernel",
      "unset it: cufence names the kernel without it, and the program runs at its own speed"},
-    {"other tools", "CUDA_INJECTION64_PATH", "", NULL, " loads a tool into every CUDA program",
+    {"other tools", "CUDA_INJECTION64_PATH", "", "", " loads a tool into every CUDA program",
      "unset it while cufence runs: a tool that patches kernels, or that handles their exceptions, leaves nothing for cufence"},
-    {"caching", "PYTORCH_NO_CUDA_MEMORY_CACHING", NULL, NULL, " is set",
-     "unset it, as `cufence run` does: cufence guards every tensor without it, and with it each one costs a cudaMalloc"},
 };
 
 void judge_environment(struct findings *findings, environment_lookup environment)
@@ -40,7 +36,7 @@ void judge_environment(struct findings *findings, environment_lookup environment
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct row *row = &rows[i];
         const char *value = environment(row->variable);
-        if (value && (!row->fine || (*value && strcmp(value, row->fine) != 0)) && (!row->part || strstr(value, row->part)))
+        if (value && *value && strcmp(value, row->fine) != 0 && strstr(value, row->part))
             found(findings, FOUND_NO, row->check, row->remedy, "%s=%s%s", row->variable, value, row->harm);
     }
     if (findings->count[FOUND_NO] == limits)

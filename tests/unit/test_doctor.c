@@ -45,7 +45,6 @@ TEST(variables_are_judged)
         {"LD_PRELOAD=/usr/lib/libasan.so.8"},
         {"LD_PRELOAD=libjemalloc.so.2"},
         {"CUDA_LAUNCH_BLOCKING=0", "CUDA_INJECTION64_PATH="},
-        {"PYTORCH_NO_CUDA_MEMORY_CACHING=1"},
         {"CUDA_LAUNCH_BLOCKING=1", "CUDA_INJECTION64_PATH=/x/libsanitizer.so"},
     };
     char *text = NULL;
