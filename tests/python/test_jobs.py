@@ -117,7 +117,7 @@ class Jobs(standin.InOneFolder):
         self.assertEqual(statuses, [0, 0, 87, 0], self.said)
         _, statuses = self.gitlab("true")
         self.assertEqual(statuses, [0, 87], self.said)
-        self.assertIn("found.html: 0 findings; NOTHING WAS GUARDED: ", self.said)
+        self.assertIn("0 findings in 0 reports; NOTHING WAS GUARDED: ", self.said)
 
     def test_a_crash_leaves_the_files(self) -> None:
         project, statuses = self.gitlab("sh -c 'kill -9 $$'")
