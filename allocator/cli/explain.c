@@ -94,7 +94,7 @@ static void diagnose(const struct coredump *dump, const struct evidence *evidenc
 {
     fault_diagnose_rerun(evidence, rerun_of(known), memory_of(known), diagnosis);
     if (!diagnosis->cause)
-        cause_in_dump(dump->image.file.bytes, dump->image.file.size, diagnosis, cause);
+        cause_in_dump(dump, diagnosis, cause);
 }
 
 /* Prints the report with its summary line last, after the list of threads. */

@@ -156,28 +156,12 @@ static void set_work(enum work work)
     pthread_cond_broadcast(&monitor.change);
 }
 
-static void explain(const struct dump *dump)
+static void explain_opened(const struct fault *fault, const struct problem *problem)
 {
-    struct evidence *evidence = NULL;
-    struct problem problem;
-    cufence_status status = dump_is_complete(dump)
-                                ? evidence_from_coredump(dump->bytes, dump->size, &evidence, &problem)
-                                : problem_set(&problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for all of it");
-    int device = status == CUFENCE_OK ? faulted_device(evidence) : -1;
-    monitor.evidence_ns = monotonic_ns();
-    if (status == CUFENCE_OK && is_ours(evidence)) {
-        __atomic_fetch_sub(&monitor.poisons, monitor.poisons > 0, __ATOMIC_RELAXED);
-        evidence_free(evidence);
-        return;
-    }
-    int is_triggered = status == CUFENCE_OK && !evidence->site_count && program_dump_has_trigger();
-    program_dump_write(dump, device, is_triggered); /* first: who is told may end the process */
-    if (is_triggered) {
-        evidence_free(evidence);
-        return;
-    }
-    struct telling *telling = status == CUFENCE_OK ? tell_begin(dump, evidence, device) : NULL;
-    int is_known = status == CUFENCE_OK && evidence->site_count > 0;
+    const struct evidence *evidence = fault->evidence;
+    int device = fault->device;
+    struct telling *telling = evidence ? tell_begin(fault) : NULL;
+    int is_known = evidence && evidence->site_count > 0;
     CUresult error = is_known ? (CUresult)evidence->sites[0].exception.error : CUDA_ERROR_LAUNCH_FAILED;
     /* The program does not wait for a second launch, but it must not end before the report: with on_fault=abort it would, and
      * without the preload library nobody sees it end (monitor_await_report()). */
@@ -188,12 +172,28 @@ static void explain(const struct dump *dump)
         act(device);
         set_work(WORK_REPORT);
     }
-    monitor.made_ns = status == CUFENCE_OK ? tell_fault(telling) : tell_unexplained(dump->received, problem.text);
-    evidence_free(evidence);
+    monitor.made_ns = evidence ? tell_fault(telling) : tell_unexplained(fault->dump->received, problem->text);
     if (monitor.options->say == SAY_VERBOSE)
-        tell_times(dump);
+        tell_times(fault->dump);
     if (!is_later)
         act(device);
+}
+
+static void explain(const struct dump *dump)
+{
+    struct fault fault;
+    struct problem problem;
+    cufence_status status = fault_open(&fault, dump, &problem);
+    monitor.evidence_ns = monotonic_ns();
+    if (status == CUFENCE_OK && is_ours(fault.evidence)) {
+        __atomic_fetch_sub(&monitor.poisons, monitor.poisons > 0, __ATOMIC_RELAXED);
+    } else {
+        int is_triggered = status == CUFENCE_OK && !fault.evidence->site_count && program_dump_has_trigger();
+        program_dump_write(dump, fault.device, is_triggered); /* first: who is told may end the process */
+        if (!is_triggered)
+            explain_opened(&fault, &problem);
+    }
+    fault_close(&fault);
 }
 
 /* ---- the thread ---- */

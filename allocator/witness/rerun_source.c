@@ -281,16 +281,12 @@ static int answer_rerun(void *user, const struct rerun_message *question, struct
 
 /* ---- the kernel and the device ---- */
 
-static cufence_status take_image(struct rerun_source *source, const struct dump *from, const struct evidence_site *site,
+static cufence_status take_image(struct rerun_source *source, const struct coredump *from, const struct evidence_site *site,
                                  struct variables_kept *variables)
 {
-    struct coredump dump;
     struct problem problem;
     size_t image_bytes = 0;
-    cufence_status status = coredump_open(from->bytes, from->size, &dump, &problem);
-    status = status ?: image_of_kernel(&dump, site->symbol, site->error_pc, &source->image, &image_bytes, &problem);
-    coredump_close(&dump);
-    if (status != CUFENCE_OK)
+    if (image_of_kernel(from, site->symbol, site->error_pc, &source->image, &image_bytes, &problem) != CUFENCE_OK)
         return fail(source, problem.text);
     if (source->saving)
         saving_keep_image(source->saving, source->image, image_bytes);
@@ -329,13 +325,13 @@ static int is_rerun(const struct options *options, const struct diagnosis *diagn
 }
 
 /* Whether it takes the memory to tell what the address is made of. */
-static int is_to_be_traced(const struct dump *dump, struct diagnosis *diagnosis)
+static int is_to_be_traced(const struct coredump *dump, struct diagnosis *diagnosis)
 {
     struct origin_access access;
     struct origin cause;
     if (fault_site(diagnosis)->exception.class != CLASS_ADDRESS || !cause_access(diagnosis, &access))
         return 0;
-    cause_in_dump(dump->bytes, dump->size, diagnosis, &cause);
+    cause_in_dump(dump, diagnosis, &cause);
     return !diagnosis->cause;
 }
 
@@ -360,17 +356,18 @@ static struct rerun_source *rerun_source_make(const struct options *options, str
     return source;
 }
 
-struct rerun_source *rerun_source_begin(const struct options *options, const struct dump *dump, const struct evidence *evidence,
+struct rerun_source *rerun_source_begin(const struct options *options, const struct fault *fault,
                                         const struct surroundings *around, struct saving *saving,
                                         struct variables_kept *variables)
 {
+    const struct evidence *evidence = fault->evidence;
     struct diagnosis diagnosis;
     if (!rerun_source_is_wanted(options) || !evidence->site_count)
         return NULL;
     fault_diagnose(evidence, &around->memory, &diagnosis);
     const struct evidence_site *site = fault_site(&diagnosis);
     int is_launched = site && is_rerun(options, &diagnosis, site);
-    if (!site || (!is_launched && !is_to_be_traced(dump, &diagnosis)))
+    if (!site || (!is_launched && !is_to_be_traced(&fault->opened, &diagnosis)))
         return NULL;
     struct rerun_source *source = rerun_source_make(options, saving);
     if (!source)
@@ -380,7 +377,7 @@ struct rerun_source *rerun_source_begin(const struct options *options, const str
     if (!site->symbol)
         status = fail(source, "the dump does not name the kernel");
     status = status ?: choose_launches(source, site, around, &diagnosis.origin);
-    status = status ?: take_image(source, dump, site, variables);
+    status = status ?: take_image(source, &fault->opened, site, variables);
     if (status == CUFENCE_OK)
         rerun_aim(&source->rerun, &diagnosis);
     for (size_t i = 0; status == CUFENCE_OK && i < source->rerun.input.variable_count; i++)

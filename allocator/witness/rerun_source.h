@@ -13,6 +13,7 @@
 #include "analysis/verdict/rerun_result.h"
 #include "base/options.h"
 #include "saving.h"
+#include "scene.h"
 #include "surroundings.h"
 
 struct rerun;
@@ -30,7 +31,7 @@ cufence_status rerun_source_device(struct rerun *rerun, int device);
  * NULL if nothing is to be done: explain=dump, an exception that is not about memory, or no host memory. `saving` gets the
  * memory and the image, to keep them; it may be NULL. It, `evidence`, `around` and `variables`, which
  * may be NULL, must outlive the source. */
-struct rerun_source *rerun_source_begin(const struct options *options, const struct dump *dump, const struct evidence *evidence,
+struct rerun_source *rerun_source_begin(const struct options *options, const struct fault *fault,
                                         const struct surroundings *around, struct saving *saving,
                                         struct variables_kept *variables);
 
@@ -55,8 +56,8 @@ void rerun_source_free(struct rerun_source *source); /* NULL is allowed */
  * a time for each struct variables_kept. ---- */
 
 /* Reads them from the device, as long as the context answers: call it first of all. Takes 20 ms at most. NULL: there are none,
- * or the host is out of memory. The dump must outlive the result. */
-struct variables_kept *variables_keep(const struct dump *dump, const struct evidence *evidence, int device);
+ * or the host is out of memory. The fault must outlive the result. */
+struct variables_kept *variables_keep(const struct fault *fault);
 
 /* Enters them in the rerun's input, which has its image and symbol; those that the kernel uses and that could not be read, in
  * its result. kept: NULL: none could. */

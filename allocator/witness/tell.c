@@ -167,30 +167,28 @@ static uint64_t tell(struct finding *finding, int stops)
 }
 
 struct telling {
-    const struct dump *dump;
-    const struct evidence *evidence;
-    int device;
+    const struct fault *fault;
     struct surroundings *around;
     struct variables_kept *variables; /* NULL: none */
     struct rerun_source *source;      /* NULL: the kernel is not launched again */
     struct saving *saving;            /* NULL: nothing is saved */
 };
 
-struct telling *tell_begin(const struct dump *dump, struct evidence *evidence, int device)
+struct telling *tell_begin(const struct fault *fault)
 {
     struct telling *telling = malloc(sizeof *telling);
-    struct variables_kept *variables = rerun_source_is_wanted(wanted) ? variables_keep(dump, evidence, device) : NULL;
-    struct surroundings *around = surroundings_of(evidence, device);
+    struct variables_kept *variables = rerun_source_is_wanted(wanted) ? variables_keep(fault) : NULL;
+    struct surroundings *around = surroundings_of(fault->evidence, fault->device);
     if (!telling || !around) {
         variables_free(variables);
         free(telling);
         free(around);
         return NULL;
     }
-    boxes_place(evidence, &around->memory);
-    surroundings_add(around, evidence);
-    *telling = (struct telling){dump, evidence, device, around, variables, NULL, saving_begin(wanted)};
-    telling->source = rerun_source_begin(wanted, dump, evidence, around, telling->saving, variables);
+    boxes_place(fault->evidence, &around->memory);
+    surroundings_add(around, fault->evidence);
+    *telling = (struct telling){fault, around, variables, NULL, saving_begin(wanted)};
+    telling->source = rerun_source_begin(wanted, fault, around, telling->saving, variables);
     return telling;
 }
 
@@ -225,7 +223,7 @@ static int save(struct telling *telling, const struct rerun_result *rerun, const
         return 0;
     }
     char *json = finding_json(finding);
-    const struct saving_rest rest = {.dump = telling->dump,
+    const struct saving_rest rest = {.dump = telling->fault->dump,
                                      .second = rerun_source_dump(telling->source),
                                      .memory = &telling->around->memory,
                                      .rerun = rerun,
@@ -242,17 +240,17 @@ static void diagnose(struct telling *telling, const struct rerun_result *rerun, 
                      struct origin *cause)
 {
     struct surroundings *around = telling->around;
-    fault_diagnose_rerun(telling->evidence, rerun, &around->memory, diagnosis);
+    fault_diagnose_rerun(telling->fault->evidence, rerun, &around->memory, diagnosis);
     if (rerun)
         rerun_source_trace(telling->source, diagnosis);
     if (rerun && rerun->cause.is_known) {
         surroundings_add_address(around, rerun->cause.base);
         for (uint32_t i = 0; i < rerun->cause.term_count; i++)
             surroundings_add_address(around, rerun->cause.terms[i].from);
-        fault_diagnose_rerun(telling->evidence, rerun, &around->memory, diagnosis);
+        fault_diagnose_rerun(telling->fault->evidence, rerun, &around->memory, diagnosis);
     }
     if (!diagnosis->cause)
-        cause_in_dump(telling->dump->bytes, telling->dump->size, diagnosis, cause);
+        cause_in_dump(&telling->fault->opened, diagnosis, cause);
 }
 
 uint64_t tell_fault(struct telling *telling)
@@ -266,12 +264,12 @@ uint64_t tell_fault(struct telling *telling)
     const struct rerun_result *rerun = second_launch(telling);
     const struct fault_memory *memory = &telling->around->memory;
     diagnose(telling, rerun, &diagnosis, &cause);
-    finding_of_fault(&finding, &diagnosis, rerun, setting_of(&setting, telling->device));
+    finding_of_fault(&finding, &diagnosis, rerun, setting_of(&setting, telling->fault->device));
     finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
     struct report report = publish(&finding);
     int is_saved = save(telling, rerun, &finding, &report); /* with the dump and the snapshot */
     if (report.is_printed && report.text && record_is_wanted() && !is_saved)
-        record_keep(telling->dump, rerun_source_dump(telling->source), memory, rerun, setting.name);
+        record_keep(telling->fault->dump, rerun_source_dump(telling->source), memory, rerun, setting.name);
     uint64_t made_ns = finish(&finding, report);
     rerun_source_free(telling->source);
     variables_free(telling->variables);

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "scene.h"
 #include "surroundings.h"
 
 #include "base/options.h"
@@ -16,9 +17,9 @@
 cufence_status tell_open(const struct options *options);
 
 /* Gathers what a report of the fault needs, before the program can change it, and starts the process that launches the kernel
- * again. Returns NULL if out of host memory. `dump` and `evidence` must outlive the telling. */
+ * again. Returns NULL if out of host memory. The fault must outlive the telling. */
 struct telling;
-struct telling *tell_begin(const struct dump *dump, struct evidence *evidence, int device);
+struct telling *tell_begin(const struct fault *fault);
 
 /* Returns 1 if the report waits for that process. telling: may be NULL. */
 int telling_takes_time(const struct telling *telling);

@@ -43,23 +43,19 @@ static const struct evidence_site *named_site(const struct evidence *evidence)
     return NULL;
 }
 
-struct variables_kept *variables_keep(const struct dump *dump, const struct evidence *evidence, int device)
+struct variables_kept *variables_keep(const struct fault *fault)
 {
-    struct coredump opened;
-    struct problem ignored;
-    const struct evidence_site *site = named_site(evidence);
-    struct variables_kept *kept = site && device >= 0 ? calloc(1, sizeof *kept) : NULL;
+    const struct evidence_site *site = named_site(fault->evidence);
+    struct variables_kept *kept = site && fault->device >= 0 ? calloc(1, sizeof *kept) : NULL;
     if (!kept)
         return NULL;
-    if (coredump_open(dump->bytes, dump->size, &opened, &ignored) == CUFENCE_OK)
-        kept->relocated = image_relocated(&opened, site->symbol, site->error_pc);
-    coredump_close(&opened);
+    kept->relocated = image_relocated(&fault->opened, site->symbol, site->error_pc);
     kept->count = variables_of(kept->relocated, site->symbol, kept->found);
     if (!kept->count || !variables_locate(kept->relocated, kept->found, kept->count) || !plan(kept)) {
         variables_free(kept);
         return NULL;
     }
-    kernels_read(device, kept->pieces, kept->count, PATIENCE_MS);
+    kernels_read(fault->device, kept->pieces, kept->count, PATIENCE_MS);
     return kept;
 }
 

@@ -68,21 +68,18 @@ static int launch_of(const struct diagnosis *diagnosis, struct rerun_launch *lau
     return site->has_grid && launch->arguments;
 }
 
-void cause_in_dump(const void *bytes, size_t size, struct diagnosis *diagnosis, struct origin *out)
+void cause_in_dump(const struct coredump *dump, struct diagnosis *diagnosis, struct origin *out)
 {
     struct origin_access access;
     struct rerun_launch launch;
-    struct coredump dump;
     struct problem ignored;
     uint8_t *image = NULL;
     size_t image_bytes = 0;
     if (!cause_access(diagnosis, &access) || !launch_of(diagnosis, &launch))
         return;
     const struct evidence_site *site = fault_site(diagnosis);
-    cufence_status status = coredump_open(bytes, size, &dump, &ignored);
-    status = status ?: image_of_kernel(&dump, site->symbol, site->error_pc, &image, &image_bytes, &ignored);
-    coredump_close(&dump);
-    if (status == CUFENCE_OK && cause_find((struct span){image, image_bytes}, site->symbol, &launch, &access, NULL, out))
+    if (image_of_kernel(dump, site->symbol, site->error_pc, &image, &image_bytes, &ignored) == CUFENCE_OK &&
+        cause_find((struct span){image, image_bytes}, site->symbol, &launch, &access, NULL, out))
         cause_take(diagnosis, out);
     free(image);
 }

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "analysis/dump/coredump.h"
 #include "analysis/sass/origin.h"
 #include "base/reader.h"
 #include "diagnosis.h"
@@ -20,7 +21,7 @@ int cause_find(struct span cubin, const char *symbol, const struct rerun_launch 
 
 /* The same with the code and the arguments in a core dump, and without memory. Sets diagnosis->cause to `out` if it is known.
  */
-void cause_in_dump(const void *bytes, size_t size, struct diagnosis *diagnosis, struct origin *out);
+void cause_in_dump(const struct coredump *dump, struct diagnosis *diagnosis, struct origin *out);
 
 /* Enters what the address is made of, if it is that of the diagnosis: the buffer that its pointer leads to is the owner. */
 void cause_take(struct diagnosis *diagnosis, const struct origin *cause);
