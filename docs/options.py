@@ -22,7 +22,6 @@ GROUPS = {  # the heading above each of these options
     "wait_ms": "How a fault is explained",
     "peers": "Several devices, several processes",
     "skip": "Which buffers are guarded",
-    "live": "Use of memory",
     "say": "Where reports go",
     "keep": "What is kept for later",
     "save_values": "Values",
@@ -55,7 +54,7 @@ def table(options: list[dict[str, Any]]) -> str:
 
 
 def python_type(option: dict[str, Any]) -> str:
-    if option["type"] not in ("choice", "switch"):
+    if option["type"] not in ("choice", "switch") or "," in option["allowed"]:
         return VALUES.get(option["type"], "str")
     words = option["allowed"].split(" | ")
     literal = "Literal[" + ", ".join(f'"{word}"' for word in words) + "]"

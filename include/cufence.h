@@ -214,7 +214,7 @@ cufence_status cufence_check_options(const char *options);
  * Allocates `size` bytes on `device` (a driver ordinal; uses its primary context) or, with device = -1, in the calling thread's
  * current context. The memory may be used on `stream` at once. The caller must order other streams behind `stream`, and name
  * those that may still use the buffer at its free with cufence_record_stream(). size = 0 gives NULL. The content is undefined.
- * *pointer is unchanged on failure. Allowed while `stream` is capturing. What skip= leaves out, and with fallback=on what has
+ * *pointer is unchanged on failure. Allowed while `stream` is capturing. What skip= leaves out, and what has
  * no room in whole pages, comes from the driver's own allocator, unguarded. Errors: INVALID_ARGUMENT, NOT_INITIALIZED,
  * OVERFLOW, OUT_OF_MEMORY, OUT_OF_ADDRESS_SPACE, DRIVER, FAULTED.
  */
@@ -305,12 +305,6 @@ size_t cufence_get_streams(int device, cufence_stream_stats *out, size_t max);
 size_t cufence_get_mappings(int device, cufence_mapping *out, size_t max);
 
 /*
- * Prints what is allocated on `device` (-1: all) by place of allocation, on stderr and in the file of log=, and appends it to
- * that of json= as a line of kind "use". The places are Python stacks and labels. Errors: NOT_INITIALIZED, INVALID_ARGUMENT.
- */
-cufence_status cufence_report(int device);
-
-/*
  * Gets what was left to the driver, unguarded, by reason, at most `max` entries. Returns the number of reasons that occurred: 0
  * if every buffer was guarded. Never fails.
  */
@@ -376,10 +370,10 @@ cufence_status cufence_pool_end(int device, const uint64_t id[2]);
 cufence_status cufence_pool_release(int device, const uint64_t id[2]);
 
 /*
- * Poison: bytes of a live buffer that nobody may use, such as a free row of a pool of the program's own (`cufence docs poison`). They
- * are filled with NaN (0x7fff in each two bytes, no likely index either), and a write into them is a finding of kind "write to
- * poisoned memory": it is found when they are unpoisoned, by cufence_check(), when the buffer is freed, and before its context
- * or the process ends. Unpoisoned bytes keep the NaN until they are written.
+ * Poison: bytes of a live buffer that nobody may use, such as a free row of a pool of the program's own (`cufence docs
+ * poison`). They are filled with NaN (0x7fff in each two bytes, no likely index either), and a write into them is a finding of
+ * kind "write to poisoned memory": it is found when they are unpoisoned, by cufence_check(), when the buffer is freed, and
+ * before its context or the process ends. Unpoisoned bytes keep the NaN until they are written.
  *
  * Both are done in the order of `stream`, one of the buffer's context: what used the bytes before must have been submitted to
  * it, or it been made to wait for that. Any part of what is poisoned may be unpoisoned, and bytes may be poisoned again. A

@@ -213,7 +213,7 @@ void closing_say(const struct ending *ending)
     say_unchecked_poison();
     closing_say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
-        output_note("exit status %d because of what was found; the program's own was %d (exitcode=0 keeps it)",
+        output_note("exit status %d because of what was found; the program's own was %d (on_fault=error/0 keeps it)",
                     ending->exitcode, ending->status);
     if (ending->status) /* the program has failed: its own message or traceback stands between */
         say_summary();

@@ -275,11 +275,8 @@ static void conclude(void *argument)
         driver->cuGetErrorName(exit_result, &name);
         output_note("a kernel has faulted: %s; without a core dump, nothing more is known", name);
     }
-    if (process.options.live & LIVE_LEAKS && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
-        use_report_leaks();
-    if ((process.options.live & LIVE_EXIT || is_verbose()) && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
-        use_print(-1, "at exit");
-    usr1_stop();
+    if (process.options.leaks && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+        leaks_report();
     delivery_conclude();
     if (process.options.streams && !order_is_wanted() && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         output_say(
@@ -409,8 +406,6 @@ static cufence_status start(const char *options)
         monitor_cancel();
         return status;
     }
-    if (process.options.live & LIVE_USR1)
-        usr1_start();
     wait_before_exit();
     if (!process.removes_traces)
         process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also needed if no context is ever created */

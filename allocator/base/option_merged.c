@@ -38,21 +38,10 @@ int set_skip(const struct option_row *row, const char *value, size_t length, str
     return option_set_field(row->rest, bytes, of_bytes, options) && option_set_field(row, rules, used, options);
 }
 
-int set_live(const struct option_row *row, const char *value, size_t length, struct options *options)
+int set_on_fault(const struct option_row *row, const char *value, size_t length, struct options *options)
 {
-    static const char allowed[] = "usr1 | exit | leaks";
-    int is_off = option_choice("off", value, length) == 0;
-    (void)row;
-    options->live = 0;
-    for (size_t at = 0, part; at <= length && !is_off; at += part + 1) {
-        const char *plus = memchr(value + at, '+', length - at);
-        part = plus ? (size_t)(plus - value) - at : length - at;
-        int choice = option_choice(allowed, value + at, part);
-        if (choice < 0)
-            return 0;
-        options->live |= 1u << choice;
-    }
-    return 1;
+    return *row->joint == *value && length ? option_set(row->rest, value + 1, length - 1, options)
+                                           : option_set_parts(row, value, length, options);
 }
 
 /* ---- with a file's name ---- */
@@ -64,10 +53,12 @@ int set_keep(const struct option_row *row, const char *value, size_t length, str
     size_t dump = begins_with(value, length, only_dump), replay = begins_with(value, length, only_replay);
     const char *folder = value + dump + replay;
     size_t left = length - dump - replay;
-    if (left == 0 && length > 0)
+    const char *limit = memchr(folder, ';', left);
+    size_t of_name = limit ? (size_t)(limit - folder) : left;
+    if (of_name == 0 && length > 0)
         return 0;
-    return option_set_field(row, folder, replay ? 0 : left, options) &&
-           option_set_field(row->rest, folder, dump ? 0 : left, options);
+    return option_set_field(row, folder, replay ? 0 : of_name, options) && option_set(row->rest, folder, left, options) &&
+           (!dump || option_set_field(row->rest, "", 0, options));
 }
 
 const char *option_path_in(const struct option_row *row, const char *value)

@@ -83,11 +83,11 @@ int option_choice(const char *allowed, const char *value, size_t value_length)
 {
     int position = 0;
     for (const char *at = allowed;; position++) {
-        size_t length = strcspn(at, " ");
+        size_t length = strcspn(at, " ,");
         if (length == value_length && !memcmp(at, value, length))
             return position;
         at += length;
-        if (!*at)
+        if (*at != ' ')
             return -1;
         at += strlen(" | ");
     }
@@ -208,12 +208,9 @@ int option_set_parts(const struct option_row *row, const char *value, size_t len
 {
     const struct option_row *rest = row->rest;
     const char *joint = rest ? memmem(value, length, row->joint, strlen(row->joint)) : NULL;
-    if (!joint)
-        return option_set_field(row, value, length, options) &&
-               (!rest || option_set_field(rest, rest->default_value, strlen(rest->default_value), options));
-    const char *behind = joint + strlen(row->joint);
-    return option_set_field(row, value, (size_t)(joint - value), options) &&
-           option_set_field(rest, behind, (size_t)(value + length - behind), options);
+    const char *behind = joint ? joint + strlen(row->joint) : rest ? rest->default_value : NULL;
+    return option_set_field(row, value, joint ? (size_t)(joint - value) : length, options) &&
+           (!rest || option_set(rest, behind, joint ? (size_t)(value + length - behind) : strlen(behind), options));
 }
 
 int option_set(const struct option_row *row, const char *value, size_t length, struct options *options)

@@ -16,10 +16,8 @@ enum option_side { SIDE_END, SIDE_START, SIDE_ALTERNATE };
 enum option_ipc { IPC_REFUSE, IPC_DRIVER };
 enum option_peers { PEERS_AUTO, PEERS_ON, PEERS_OFF };
 enum option_explain { EXPLAIN_AUTO, EXPLAIN_OFF, EXPLAIN_DUMP, EXPLAIN_RERUN };
-enum option_color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
 enum { FILL_OFF = 256 }; /* fill, poison: other values are the byte */
 enum option_small { SMALL_AUTO, SMALL_MAP, SMALL_PACK };
-enum { LIVE_USR1 = 1, LIVE_EXIT = 2, LIVE_LEAKS = 4 };
 enum option_say { SAY_NORMAL, SAY_QUIET, SAY_VERBOSE };
 enum option_nan { NAN_OFF, NAN_REPORT, NAN_STOP, NAN_REPORT_INF, NAN_STOP_INF }; /* INF: infinities too */
 enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
@@ -35,7 +33,6 @@ struct options {
     int slack;                     /* on (default) | off: watch the bytes around buffers with a pattern */
     uint64_t fill;                 /* the byte that fresh buffers are filled with, FILL_OFF (default): none */
     uint64_t poison;               /* the same for freed buffers */
-    uint64_t max_reports;          /* 1..1000000, default 100: findings to print; others are counted */
     uint64_t exitcode;             /* 0..255, default 86: exit status after a fault, instead of 0; 0: leave it unchanged */
     uint64_t guard;                /* minimum size of a guard, 2M..64G, default 64M */
     uint64_t guard_max;            /* maximum size of a guard, which grows with its buffer, 2M..64G, default 4G */
@@ -60,18 +57,17 @@ struct options {
     uint64_t min_size;       /* bytes of the smallest buffer to guard, default 0: skip=smaller:BYTES */
     enum option_small small; /* auto (default) | map | pack: small buffers share pages */
     uint64_t max_overhead;   /* 1..100, default 5: small=auto packs once small buffers' own pages take so much of a device */
-    int fallback;            /* on (default) | off: where no page is left, the driver allocates, unguarded */
-    unsigned live;           /* LIVE_: print the use of memory at SIGUSR1, at exit; what is live at exit is a finding */
-    enum option_color color; /* auto (default): on a terminal, unless NO_COLOR is set | on | off: reports on stderr */
+    int leaks;               /* on | off (default): what is live at exit is a finding */
     enum option_say say;     /* normal (default) | quiet: no summary line at exit | verbose: print the setup, and statistics at
                                 exit, to stderr */
     char log[256];           /* file for reports besides stderr, "" = stderr only; %p pid, %r rank, %h host */
     char record[256];        /* folder for the core dump and the snapshot of each fault, "" = none; %p, %r, %h */
     char save[256];          /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
-    uint64_t save_max;       /* bytes of buffers in a bundle, default 4G */
+    uint64_t save_max;       /* bytes of buffers in a bundle of a fault, default 4G */
     char known[256];         /* file of findings that are not reported (known.h), "" = none */
     char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */
     char save_values[256];   /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
+    uint64_t saves_max;      /* bytes of buffers that save_values keeps in all, default 4G */
     uint64_t save_replay;    /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
     uint64_t every;          /* 1..1000000, default 1: with nan look at one launch of each kernel in so many */
     char values[256];        /* filter.h: launches whose values are shown, "" = none */

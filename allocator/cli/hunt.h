@@ -59,7 +59,6 @@ int signals_wait(struct signals *signals, long milliseconds);
 /* Runs the program in a mode, and waits for its end. A signal is passed on to the program; the second one kills it. */
 void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, struct run *run);
 
-
 /* ---- words ---- */
 
 /* How many findings a mode has seen: the tags of a finding are a bit for each index in modes[]. */

@@ -187,7 +187,6 @@ static const char blind_spots[] =
     "whatever the program did not do in "
     "these runs.";
 
-
 void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged)
 {
     const struct hunt_verdict verdict = hunt_judge(plan, runs, merged);

@@ -181,7 +181,7 @@ static int apply(struct replay *replay, const struct changes *changes)
     return 1;
 }
 
-/* The exit status after a fault: that of the option exitcode. */
+/* The exit status after a fault: that of the option on_fault. */
 static int fault_status(void)
 {
     struct options options;

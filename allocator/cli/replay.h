@@ -46,7 +46,6 @@ int replay_choose(const char *given, char path[PATH_MAX]);
 /* Launches the kernel once, and prints the report if it did something wrong and is_shown. REPLAY_FAILED: after a message. */
 enum replay_outcome replay_once(struct replay *replay, int is_shown);
 
-
 /* Prints the finding, and frees it. */
 void replay_print(const struct replay *replay, struct finding *finding);
 struct finding_origin replay_origin(const struct replay *replay);

@@ -311,8 +311,8 @@ static const struct argument arguments[] = {
      ARGUMENT_FILE, .offset = offsetof(struct request, page.outputs.paths[OUTPUT_HTML])},
     {"sarif", "FILE", "the same as SARIF 2.1.0, for code hosts and editors", ARGUMENT_FILE,
      .offset = offsetof(struct request, page.outputs.paths[OUTPUT_SARIF])},
-    {"error-exitcode", "N", "the same as --exitcode N", NULL, offsetof(struct request, settings), settings_take_key,
-     .key = "exitcode"},
+    {"error-exitcode", "N", "the same as --on_fault /N", NULL, .offset = offsetof(struct request, settings),
+     .take = settings_take_status},
     {"require-guarded", NULL,
      "exit with 87 if nothing was guarded, where the program would exit with 0; the program is then a process of its own, as "
      "with --html",

@@ -123,7 +123,7 @@ static struct block *find_pending(struct freelist *list, const struct heap_reque
     if (list->pool || list == &list->books->shared || wanted->device != list->books->context->device)
         return NULL;
     struct block *block = borrow(list, layout->pages);
-    if (block || (heap_options->fallback && !wanted->is_last_try)) /* the driver is asked first */
+    if (block || !wanted->is_last_try) /* the driver is asked first */
         return block;
     return await_pending(list->books, wanted, layout, status);
 }

@@ -36,7 +36,7 @@ def sweep(options: argparse.Namespace) -> tuple[int, list[dict[str, Any]], list[
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder, "found.jsonl")
         done = subprocess.run(
-            [COMMAND, "run", "--nan", "report", "--max_reports", "100000", "--exitcode", "0", "--json", found, "--",
+            [COMMAND, "run", "--nan", "report", "--on_fault", "/0", "--json", found, "--",
              sys.executable, STORIES / "sweep_operations.py", "--buffers", "--samples", str(options.samples), "--only", options.only],
             env=environment, capture_output=True, text=True, errors="replace", check=False,
         )  # fmt: skip

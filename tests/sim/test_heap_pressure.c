@@ -51,9 +51,9 @@ STORY(what_another_thread_gives_back_is_waited_for)
 {
     pthread_t thread;
     setenv("CUFENCE_SIM", "memory=1G", 1);
-    start("fallback=off");
+    start("");
     hold_in_hand(&thread);
-    allocate(IN_HAND, NULL);
+    CHECK(is_guarded(allocate(IN_HAND, NULL)));
     pthread_join(thread, NULL);
 }
 
@@ -111,7 +111,7 @@ STORY(kept_is_bounded)
 
 STORY(arena_wraps)
 {
-    start("arena=1G,uaf=strict,small=map,fallback=off");
+    start("arena=1G,uaf=strict,small=map");
     void *kept = allocate(100, NULL);
     uint64_t lowest = UINT64_MAX, highest = 0;
     for (int i = 0; i < 100; i++) {
@@ -129,14 +129,13 @@ STORY(arena_wraps)
     cufence_description where;
     CHECK_OK(cufence_describe(kept, &where));
     CHECK(where.place == CUFENCE_PLACE_INSIDE && where.buffer.id == 1);
-    void *live[256], *none = NULL;
+    void *live[256];
     int count = 0;
-    while (count < 256 && cufence_malloc(&live[count], 100, 0, NULL) == CUFENCE_OK)
+    while (count < 256 && is_guarded(live[count] = allocate(100, NULL)))
         count++;
     CHECK(count > 150 && count < 256); /* 1 GiB holds 256 mappings with the smallest guards */
     CHECK_OK(cufence_describe(live[count - 1], &where));
     CHECK(where.buffer.guard_end - where.buffer.mapping_end == 2 * MIB);
-    CHECK(cufence_malloc(&none, 100, 0, NULL) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
     CHECK_OK(cufence_free(live[0], NULL));
 }
 

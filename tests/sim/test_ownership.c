@@ -177,7 +177,7 @@ TEST_WITH(with_little_address_space_programs_run_as_ever, NULL, finish)
             complain("smaller guards are not told once", "");
     }
     expect_guarded(stories[2], NULL, NULL, 0, wanted);
-    expect_err("packed: ", "buffers for whose pages there was no address space (fallback=on)");
+    expect_err("packed: ", "buffers for whose pages there was no address space");
     if (count_in(last.err, "no address space is left for guarded buffers") != 1)
         complain("unguarded buffers are not told once", "");
     expect_guarded(stories[0], NULL, "space=12G", 0, wanted); /* for the driver's context; as an H100's */

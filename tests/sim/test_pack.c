@@ -441,12 +441,6 @@ SAYS_ONCE(running_work_is_not_waited_for, "share pages")
     let_work_wait_for_the_caller();
 }
 
-SAYS_ONCE(nor_is_it_without_the_driver, "share pages")
-{
-    start("uaf=strict,fallback=off,say=quiet");
-    let_work_wait_for_the_caller();
-}
-
 static int set_up(void **state)
 {
     return setenv("CUFENCE_SIM", "memory=256M", 1); /* a small device: 128 pages */

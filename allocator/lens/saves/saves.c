@@ -242,7 +242,7 @@ static void closed(void)
         output_note("save_values: %" PRIu64 " of them for `cufence replay`, at most %" PRIu64 " of a kernel", saves.bundled,
                     saves.most_bundles);
     if (refused)
-        output_note("save_values: %" PRIu64 " more launch%s left out: save_max is %" PRIu64 " bytes", refused,
+        output_note("save_values: %" PRIu64 " more launch%s left out: BYTES is %" PRIu64, refused,
                     refused == 1 ? " was" : "es were", saves.most);
     if (saves.incomplete)
         output_note("save_values: %" PRIu64 " buffer%s left out: a launch may have %" PRIu64
@@ -263,7 +263,7 @@ cufence_status saves_open(const struct options *options)
     cufence_status status = options->save_values[0] ? parse(options->save_values) : CUFENCE_OK;
     if (status != CUFENCE_OK || !options->save_values[0])
         return status;
-    saves.most = options->save_max;
+    saves.most = options->saves_max;
     saves.most_bundles = options->save_replay;
     bundles_open(options);
     user.ptx = bundles_ptx();
