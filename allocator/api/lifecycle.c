@@ -11,6 +11,7 @@
 #include "base/tally.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "base/tunables.h"
 #include "base/untold.h"
 #include "base/options.h"
 #include "contexts/contexts.h"
@@ -377,6 +378,7 @@ static void warn(const char *option, const char *sentence)
 /* On failure, everything but the open driver library is undone, so that the start may be retried. */
 static cufence_status start(const char *options)
 {
+    tunables_read();
     options_default(&process.options);
     cufence_status status = options_parse(&process.options, env_get("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS")
                                 ?: options_parse(&process.options, options, "cufence_init");

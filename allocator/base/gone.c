@@ -58,6 +58,7 @@ static const struct {
     {GONE_OPTION, "every", "write nan=report/N"},
     {GONE_OPTION, "exitcode", "write on_fault=error/STATUS, such as on_fault=error/0"},
     {GONE_OPTION, "max_reports", "100 findings are reported, and the rest are counted"},
+    {GONE_OPTION, "color", "set NO_COLOR=1, or FORCE_COLOR=1, in the environment"},
     {GONE_OPTION, "fallback", "what does not fit is left to the driver, and counted at exit"},
 };
 

@@ -98,32 +98,9 @@ static const struct option_row table[] = {
     OPTION("graphs", SWITCH, "on | off", "on", IN(graphs),
            .help = "off: torch.compile and torch.cuda.make_graphed_callables run without CUDA graphs, so that each launch has its own values; other captures stay graphs"),
 };
-
-/* Not for users: cufence sets them well by itself, or a sub-command does. Tests and figures set them; --set takes them. */
-static const struct option_row internal[] = {
-    OPTION("uaf_share", NUMBER, "1..100", "20", IN(uaf_share), RANGE(1, 100),
-           .help = "uaf=adaptive: most per cent of the time that a background thread spends in driver calls for it while places of allocation are new; a twentieth of that later"),
-    OPTION("arena", BYTES, "1G..64T", "64T", IN(arena), RANGE(GIB, 64 * TIB),
-           .help = "address space to reserve; halved until the driver accepts it. Within a limit (ulimit -v): a quarter of what is left"),
-    OPTION("waste", NUMBER, "0..100", "12", IN(waste), RANGE(0, 100),
-           .help = "percent by which a reused mapping may be larger than needed"),
-    OPTION("idle_age", NUMBER, "0..86400000", "30000", IN(idle_age), RANGE(0, DAY_MS),
-           .help = "release mappings that are idle for this many milliseconds; 0: never"),
-    OPTION("idle_max", BYTES, "0..64T", "0", IN(idle_max), RANGE(0, 64 * TIB),
-           .help = "bytes of idle mappings to keep, the oldest are released first; 0: as many as the program has used at most, and 256 MiB at least"),
-    OPTION("cache_max", BYTES, "0..64T", "1G", IN(cache_max), RANGE(0, 64 * TIB),
-           .help = "physical memory to keep without a mapping, per device"),
-    OPTION("slack_reach", BYTES, "16..2M", "4K", IN(slack_reach), RANGE(16, 2 * MIB),
-           .help = "bytes on each side of a buffer that are watched, as far as its mapping reaches"),
-    OPTION("slack_every", NUMBER, "1..128", "128", IN(slack_every), RANGE(1, 128),
-           .help = "check freed buffers in one launch after this many frees on a stream; 1: each at its free"),
-    OPTION("max_overhead", NUMBER, "1..100", "5", IN(max_overhead), RANGE(1, 100),
-           .help = "small=auto: pack once the pages of small buffers take this many per cent of a device's memory"),
-};
 /* clang-format on */
 
 #define ROWS (sizeof table / sizeof table[0])
-#define INTERNAL (sizeof internal / sizeof internal[0])
 
 /* A part of the text being parsed; not NUL-terminated. */
 struct span {
@@ -160,11 +137,9 @@ static struct span trim(struct span span)
 
 static const struct option_row *row_find(struct span key)
 {
-    for (size_t i = 0; i < ROWS + INTERNAL; i++) {
-        const struct option_row *row = i < ROWS ? &table[i] : &internal[i - ROWS];
-        if (strlen(row->name) == key.length && !memcmp(key.start, row->name, key.length))
-            return row;
-    }
+    for (size_t i = 0; i < ROWS; i++)
+        if (strlen(table[i].name) == key.length && !memcmp(key.start, table[i].name, key.length))
+            return &table[i];
     return NULL;
 }
 
@@ -256,8 +231,6 @@ void options_default(struct options *options)
     memset(options, 0, sizeof *options);
     for (size_t i = 0; i < ROWS; i++)
         option_set(&table[i], table[i].default_value, strlen(table[i].default_value), options);
-    for (size_t i = 0; i < INTERNAL; i++)
-        option_set(&internal[i], internal[i].default_value, strlen(internal[i].default_value), options);
 }
 
 void options_print(FILE *out, int is_all)

@@ -25,10 +25,9 @@ enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 #define OPTION_ALIGN_AUTO 0u
 
 struct options {
-    enum option_uaf uaf;   /* off | adaptive (default) | strict */
-    uint64_t uaf_share;    /* 1..100, default 20: per cent of the time that uaf=adaptive may spend in driver calls at first */
-    uint64_t align;        /* auto = OPTION_ALIGN_AUTO, or a power of two from 1 to 2M; default 16 */
-    enum option_side side; /* end (default) | start | alternate */
+    enum option_uaf uaf;           /* off | adaptive (default) | strict */
+    uint64_t align;                /* auto = OPTION_ALIGN_AUTO, or a power of two from 1 to 2M; default 16 */
+    enum option_side side;         /* end (default) | start | alternate */
     enum option_on_fault on_fault; /* error (default) | abort | continue */
     int slack;                     /* on (default) | off: watch the bytes around buffers with a pattern */
     uint64_t fill;                 /* the byte that fresh buffers are filled with, FILL_OFF (default): none */
@@ -36,17 +35,10 @@ struct options {
     uint64_t exitcode;             /* 0..255, default 86: exit status after a fault, instead of 0; 0: leave it unchanged */
     uint64_t guard;                /* minimum size of a guard, 2M..64G, default 64M */
     uint64_t guard_max;            /* maximum size of a guard, which grows with its buffer, 2M..64G, default 4G */
-    uint64_t arena;                /* address space to reserve, 1G..64T, default 64T; halved until the driver accepts it */
-    uint64_t waste;                /* percent by which a reused mapping may be larger than needed, 0..100, default 12 */
-    uint64_t idle_age;             /* ms after which an idle mapping is released, 0 = never, default 30000 */
-    uint64_t idle_max;             /* bytes of idle mappings to keep, default 0 = three quarters of the device's memory */
-    uint64_t cache_max;            /* physical memory to keep without a mapping, per device, default 1G */
     uint64_t history;              /* freed buffers to remember, 0..16M, default 65536 */
     uint64_t launches;             /* launches to remember per thread and context, 0..65536, default 4096; 0: none */
     enum option_stacks stacks;   /* on (default) | python | off: record the stack of each allocation, and of frees that unmap */
     enum option_streams streams; /* off (default) | on | on+host: find buffers that are freed or written while in use */
-    uint64_t slack_reach;        /* bytes of slack on each side of a buffer that are watched, 16..2M, default 4K */
-    uint64_t slack_every;        /* frees after which a stream's freed buffers are checked, 1..128, default 128 */
     uint64_t exit_wait;          /* max wait at exit for pending GPU work, in ms, default 1000; 0: no wait */
     enum option_explain explain; /* auto (default): dump, and rerun but on the simulated device | off | dump: arm GPU core dumps
                                     | rerun: also launch a faulted kernel again */
@@ -56,7 +48,6 @@ struct options {
     char skip[256];          /* rules.h: do not guard these */
     uint64_t min_size;       /* bytes of the smallest buffer to guard, default 0: skip=smaller:BYTES */
     enum option_small small; /* auto (default) | map | pack: small buffers share pages */
-    uint64_t max_overhead;   /* 1..100, default 5: small=auto packs once small buffers' own pages take so much of a device */
     int leaks;               /* on | off (default): what is live at exit is a finding */
     enum option_say say;     /* normal (default) | quiet: no summary line at exit | verbose: print the setup, and statistics at
                                 exit, to stderr */
@@ -111,12 +102,11 @@ struct option_row {
     const struct option_row *rest; /* has no name */
 };
 
-/* Returns the rows for users in the order in which they are printed, and their number in *count. Static storage. */
+/* Returns the rows in the order in which they are printed, and their number in *count. Static storage. */
 const struct option_row *options_table(size_t *count);
 
 /* The row of that name, or else the one that the name is probably a slip of (*is_exact = 0 then); NULL if there is none,
- * or the option is gone. Finds rows that are not for users by their exact name alone.
- * `name` needs no NUL. */
+ * or the option is gone. `name` needs no NUL. */
 const struct option_row *options_find(const char *name, size_t length, int *is_exact);
 
 /* Sets *options to the defaults. */

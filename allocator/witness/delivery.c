@@ -7,6 +7,7 @@
 #include "base/env.h"
 #include "base/output.h"
 #include "base/text.h"
+#include "base/tunables.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_REPORTS 100 /* of a process; further ones are counted */
 #define NO_MEMORY "cufence: a kernel has faulted, and the host has no memory for the report\n"
 
 /* A file that reports are appended to. */
@@ -105,7 +105,7 @@ static int is_wanted(uint64_t identity, int is_known)
     HOLD(&delivery.lock);
     for (uint64_t i = 0; identity && is_new && i < delivery.printed_count; i++)
         is_new = delivery.printed[i] != identity;
-    if (is_new && (is_known || delivery.reported < MAX_REPORTS)) {
+    if (is_new && (is_known || delivery.reported < tunables.reports)) {
         if (list_make_room(&delivery.printed, delivery.printed_count, sizeof identity))
             delivery.printed[delivery.printed_count++] = identity;
         is_room = 1; /* out of host memory: print it anyway; a repetition may be printed too */
@@ -126,8 +126,8 @@ void delivery_conclude(void)
     if (again)
         output_note("findings reported above occurred %llu more time%s", (unsigned long long)again, again == 1 ? "" : "s");
     if (beyond)
-        output_note("%llu more finding%s not reported: a process reports %d", (unsigned long long)beyond, plural(beyond),
-                    MAX_REPORTS);
+        output_note("%llu more finding%s not reported: a process reports %llu", (unsigned long long)beyond, plural(beyond),
+                    (unsigned long long)tunables.reports);
     if (known)
         output_note("%llu known finding%s (known=), met %llu time%s, not reported", (unsigned long long)known,
                     known == 1 ? "" : "s", (unsigned long long)times, times == 1 ? "" : "s");

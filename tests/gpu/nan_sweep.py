@@ -32,6 +32,7 @@ def lines_of(text: str) -> list[dict[str, Any]]:
 def sweep(options: argparse.Namespace) -> tuple[int, list[dict[str, Any]], list[dict[str, Any]], str]:
     """Returns the exit status, what the sweep says of each operator, the findings, and standard error."""
     environment = dict(os.environ)
+    environment["CUFENCE_TUNABLES"] = "reports=100000"
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "allocator" / "torch"), environment.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder, "found.jsonl")

@@ -259,7 +259,7 @@ TEST_WITH(memory_is_not_the_programs_to_map, NULL, finish)
                                                 "own: cuMemAddressFree: CUDA_SUCCESS\n";
     expect_alike("mapped", NO_PRELOAD, NULL, 0, wanted);
     for (size_t i = 0; i < WAYS; i++) { /* the program needs addresses, too: beside sanitizers there are few */
-        run_guarded(&ways[i], "mapped", "arena=4G,guard=2M..2M", 0, wanted);
+        run_guarded(&ways[i], "mapped", "guard=2M..2M", 0, wanted);
         expect_silence();
     }
 }

@@ -183,8 +183,8 @@ TEST(writes_into_slack_are_launched_again)
     static const char *const modes[] = {"rerun", "dump"};
     SUCCEEDS("tar -xzf %s/cubins/cubins.tar.gz write_last.fatbin", CUFENCE_FIXTURES);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(run_shell("LD_LIBRARY_PATH=%s %s run --set arena=8G --explain %s -- %s slack", CUFENCE_RUN_DRIVER,
-                                   CUFENCE_CLI, modes[i], CUFENCE_SAVED_STORY),
+        assert_int_equal(run_shell("LD_LIBRARY_PATH=%s %s run --explain %s -- %s slack", CUFENCE_RUN_DRIVER, CUFENCE_CLI,
+                                   modes[i], CUFENCE_SAVED_STORY),
                          86);
         SAYS("slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1", "found +00 00 20 40 +exact");
         assert_int_equal(has("at model\\.cu:20 in write_last, block \\(7,0,0\\) thread \\(105,0,0\\)"), i == 0);
