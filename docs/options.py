@@ -48,7 +48,7 @@ def table(options: list[dict[str, Any]]) -> str:
             text += f"\n## {GROUPS[option['key']]}\n{HEAD}"
         allowed, meaning = (re.sub(r"([|*<>_\[\]])", r"\\\1", option[each]) for each in ("allowed", "help"))
         meaning = re.sub(r"`cufence docs ([\w-]+)`", link, meaning)
-        text += f"| {'**' * option['is_common']}`{option['key']}`{'**' * option['is_common']} | {allowed} | {option['default'] and '`' + option['default'] + '`'} | {meaning} |\n"
+        text += f"| `{option['key']}` | {allowed} | {option['default'] and '`' + option['default'] + '`'} | {meaning} |\n"
     assert not missing, f"GROUPS names what is no option: {missing}"
     return text
 

@@ -92,7 +92,7 @@ static void say_unchecked_poison(void)
         output_note("poison: %s unpoisoned or freed without a check, as during a capture", bytes_of(bytes).text);
 }
 
-void closing_say_unguarded(void)
+static void say_unguarded(void)
 {
     static const char *const names[] = {"of managed memory (cuMemAllocManaged)",
                                         "of physical memory that the program maps itself (cuMemCreate)",
@@ -211,7 +211,7 @@ void closing_say(const struct ending *ending)
     if (ending->is_verbose)
         say_tensor_maps();
     say_unchecked_poison();
-    closing_say_unguarded();
+    say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
         output_note("exit status %d because of what was found; the program's own was %d (on_fault=error/0 keeps it)",
                     ending->exitcode, ending->status);

@@ -28,9 +28,6 @@ struct ending {
 /* PyTorch allocates through our class from now on. */
 void closing_torch(void);
 
-/* Prints what was left to the driver, if anything was. */
-void closing_say_unguarded(void);
-
 /* Prints that no context was ever created, unless whoever keeps the tally (base/tally.h) says it for all processes. */
 void closing_say_unused(void);
 

@@ -40,6 +40,7 @@ static const struct {
     {GONE_FLAG, "replay --under", SANITIZER},
     {GONE_FLAG, "replay --exact", REPLAYED},
     {GONE_FLAG, "replay --no-guards", "run the program without cufence: its buffers then have no guards"},
+    {GONE_FLAG, "options --all", "`cufence options` lists all"},
     {GONE_OPTION, "estimate",
      "run it guarded: cufence_get_stats() and cufence.stats() say what it takes; the page on memory has the formula"},
     {GONE_OPTION, "nan_every", "write nan=report/N"},

@@ -61,12 +61,15 @@ int set_keep(const struct option_row *row, const char *value, size_t length, str
            (!dump || option_set_field(row->rest, "", 0, options));
 }
 
+int set_save_values(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    return option_set_parts(row, value, length, options) && !*options->save_values == !*options->saved;
+}
+
 const char *option_path_in(const struct option_row *row, const char *value)
 {
     const char *equals = strchr(value, '=');
     if (row->set == set_keep)
         return value + begins_with(value, strlen(value), only_dump) + begins_with(value, strlen(value), only_replay);
-    if (row->type == OPTION_FILTER_PATH || row->rest)
-        return equals ? equals + 1 : row->type == OPTION_PATH ? value : NULL;
-    return row->type == OPTION_PATH ? value : NULL;
+    return row->type == OPTION_PATH ? value : row->type == OPTION_FILTER && equals ? equals + 1 : NULL;
 }

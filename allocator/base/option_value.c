@@ -107,21 +107,12 @@ static int is_path_pattern(struct span value)
 
 static int is_filter(struct span value)
 {
-    char text[FILTER_BYTES], problem[256];
+    char text[FILTER_BYTES];
     struct filter filter;
     if (value.length >= sizeof text)
         return 0;
     snprintf(text, sizeof text, "%.*s", (int)value.length, value.start);
-    return filter_parse(&filter, text, problem, sizeof problem);
-}
-
-/* FILTER=FOLDER */
-static int is_filter_path(struct span value)
-{
-    const char *equals = memchr(value.start, '=', value.length);
-    size_t length = equals ? (size_t)(equals - value.start) : 0;
-    return !value.length || (length && length + 1 < value.length && is_filter((struct span){value.start, length}) &&
-                             is_path_pattern((struct span){equals + 1, value.length - length - 1}));
+    return filter_parse(&filter, text);
 }
 
 static int is_allowed_text(enum option_type type, struct span value)
@@ -132,12 +123,8 @@ static int is_allowed_text(enum option_type type, struct span value)
         return !is_text(value, "-") && is_path_pattern(value);
     case OPTION_RULES:
         return rules_parse(&rules, value.start, value.length);
-    case OPTION_FILTER_PATH:
-        return is_filter_path(value);
-    case OPTION_FILTER:
-        return is_filter(value);
     default:
-        return 1; /* whoever reads it checks it */
+        return is_filter(value);
     }
 }
 
@@ -188,8 +175,6 @@ int option_set_field(const struct option_row *row, const char *value, size_t len
     case OPTION_PATH:
     case OPTION_RULES:
     case OPTION_FILTER:
-    case OPTION_FILTER_PATH:
-    case OPTION_TEXT:
         return set_text(row, span, field);
     case OPTION_FILL:
         return parse_fill(span, field);

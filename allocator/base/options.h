@@ -57,7 +57,8 @@ struct options {
     uint64_t save_max;       /* bytes of buffers in a bundle of a fault, default 4G */
     char known[256];         /* file of findings that are not reported (known.h), "" = none */
     char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */
-    char save_values[256];   /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
+    char save_values[256];   /* filter.h: launches whose inputs and outputs are kept, "" = none */
+    char saved[256];         /* folder for them; %p, %r, %h */
     uint64_t saves_max;      /* bytes of buffers that save_values keeps in all, default 4G */
     uint64_t save_replay;    /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
     uint64_t every;          /* 1..1000000, default 1: with nan look at one launch of each kernel in so many */
@@ -68,17 +69,15 @@ struct options {
 };
 
 enum option_type {
-    OPTION_CHOICE,     /* an enum: the index of the value in `allowed` */
-    OPTION_ALIGN,      /* uint64_t: "auto" = OPTION_ALIGN_AUTO, or a power of two in bytes */
-    OPTION_BYTES,      /* uint64_t: digits, then an optional K, M, G or T, then an optional B, or iB after a letter */
-    OPTION_NUMBER,     /* uint64_t: digits */
-    OPTION_FILL,       /* uint64_t: "off" = FILL_OFF, "nan" = 0xff, or a byte as 0x and two hexadecimal digits */
-    OPTION_SWITCH,     /* int: on = 1, off = 0 */
-    OPTION_RULES,      /* char[]: rules.h */
-    OPTION_PATH,       /* char[]: a file name for options_expand_path() */
-    OPTION_FILTER,     /* char[]: launches, as filter.h says */
-    OPTION_TEXT,       /* char[]: checked by whoever reads it */
-    OPTION_FILTER_PATH /* char[]: launches as filter.h says, "=", and a file name as for OPTION_PATH */
+    OPTION_CHOICE, /* an enum: the index of the value in `allowed` */
+    OPTION_ALIGN,  /* uint64_t: "auto" = OPTION_ALIGN_AUTO, or a power of two in bytes */
+    OPTION_BYTES,  /* uint64_t: digits, then an optional K, M, G or T, then an optional B, or iB after a letter */
+    OPTION_NUMBER, /* uint64_t: digits */
+    OPTION_FILL,   /* uint64_t: "off" = FILL_OFF, "nan" = 0xff, or a byte as 0x and two hexadecimal digits */
+    OPTION_SWITCH, /* int: on = 1, off = 0 */
+    OPTION_RULES,  /* char[]: rules.h */
+    OPTION_PATH,   /* char[]: a file name for options_expand_path() */
+    OPTION_FILTER  /* char[]: launches, as filter.h says */
 };
 
 struct option_row;
@@ -93,9 +92,8 @@ struct option_row {
     const char *allowed;       /* for users: "off | strict", "2M..64G" */
     const char *default_value; /* as a user would write it */
     const char *help;          /* one sentence */
-    int is_common;             /* people set it; the others are for special needs */
     size_t offset;             /* of the field in struct options */
-    uint64_t minimum; /* ALIGN, BYTES and NUMBER: inclusive limits. PATH, RULES, FILTER, TEXT: maximum = bytes with the NUL */
+    uint64_t minimum; /* ALIGN, BYTES and NUMBER: inclusive limits. PATH, RULES, FILTER: maximum = bytes with the NUL */
     uint64_t maximum;
     option_setter *set; /* of a merged option (option_merged.h); NULL: the field at `offset` is set as `type` says ... */
     const char *joint;  /* ... and what follows this in the value sets the field of `rest`, which otherwise has its default */
@@ -120,9 +118,6 @@ void options_default(struct options *options);
  * key, if any, and the list of keys. *options is unchanged on error.
  */
 cufence_status options_parse(struct options *options, const char *text, const char *source);
-
-/* Prints the table, or the common rows: name, allowed values, default, help. */
-void options_print(FILE *out, int is_all);
 
 /* Expands %p (process), %r (RANK, else LOCAL_RANK, else 0), %h (host name), %% in a file name.
  * Errors: OPTION (another letter after %), OVERFLOW (longer than `size`). */

@@ -34,9 +34,7 @@ static inline void option_text(const struct options *options, const struct optio
     }
     case OPTION_PATH:
     case OPTION_RULES:
-    case OPTION_FILTER_PATH:
     case OPTION_FILTER:
-    case OPTION_TEXT:
         snprintf(out, size, "%s", (const char *)field);
         return;
     case OPTION_ALIGN:

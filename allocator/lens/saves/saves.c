@@ -30,16 +30,6 @@ static struct {
 
 /* ---- the option ---- */
 
-static cufence_status parse(const char *option)
-{
-    char text[sizeof((struct options *)0)->save_values];
-    snprintf(text, sizeof text, "%s", option);
-    char *equals = strchr(text, '='); /* options_parse() has seen to it, and to the filter */
-    *equals = '\0';
-    cufence_status status = visits_choose(&saves.filter, text, "save_values");
-    return status == CUFENCE_OK ? options_expand_path(equals + 1, saves.folder, sizeof saves.folder) : status;
-}
-
 /* ---- the buffers of a launch: each once, in order, as long as there is room ---- */
 
 struct walk {
@@ -260,9 +250,12 @@ cufence_status saves_open(const struct options *options)
                                      .after = after,
                                      .finished = finished,
                                      .closed = closed};
-    cufence_status status = options->save_values[0] ? parse(options->save_values) : CUFENCE_OK;
-    if (status != CUFENCE_OK || !options->save_values[0])
+    if (!options->save_values[0])
+        return CUFENCE_OK;
+    cufence_status status = options_expand_path(options->saved, saves.folder, sizeof saves.folder);
+    if (status != CUFENCE_OK)
         return status;
+    filter_parse(&saves.filter, options->save_values);
     saves.most = options->saves_max;
     saves.most_bundles = options->save_replay;
     bundles_open(options);
