@@ -1,5 +1,6 @@
 #include "closing.h"
 
+#include "base/clock.h"
 #include "base/output.h"
 #include "base/tally.h"
 #include "base/text.h"
@@ -9,6 +10,7 @@
 #include "heap/unguarded/unguarded.h"
 #include "launch/launch.h"
 #include "launch/maps.h"
+#include "stacks/stack.h"
 #include "witness/delivery.h"
 #include "witness/tell.h"
 
@@ -161,6 +163,21 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
                     left.left ? "every allocation was left to the driver, for the reasons below"
                               : "cufence saw no allocation of device memory",
                     seen, left.left ? "" : "; `cufence doctor` helps to find out why");
+}
+
+void closing_report_leaks(void)
+{
+    struct heap_use *found;
+    size_t count = heap_use(-1, &found);
+    for (size_t i = 0; found && i < count; i++) {
+        struct leak leak = {.largest = &found[i].largest,
+                            .buffers = found[i].buffers,
+                            .bytes = found[i].bytes,
+                            .frames = {stack_buffer_frames, NULL},
+                            .now_ns = monotonic_ns()};
+        tell_leak(&leak);
+    }
+    free(found);
 }
 
 /* The last report's summary once more. */

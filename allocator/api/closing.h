@@ -31,6 +31,9 @@ void closing_torch(void);
 /* Prints that no context was ever created, unless whoever keeps the tally (base/tally.h) says it for all processes. */
 void closing_say_unused(void);
 
+/* Reports each place that still has live buffers as a finding of kind "leak". Call after the last fault. */
+void closing_report_leaks(void);
+
 /* Adds what was guarded to the file of json=. */
 void closing_record(void);
 

@@ -277,7 +277,7 @@ static void conclude(void *argument)
         output_note("a kernel has faulted: %s; without a core dump, nothing more is known", name);
     }
     if (process.options.leaks && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
-        leaks_report();
+        closing_report_leaks();
     delivery_conclude();
     if (process.options.streams && !order_is_wanted() && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         output_say(

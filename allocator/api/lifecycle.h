@@ -53,6 +53,3 @@ CUresult settle_before_end(CUcontext context, struct books **held);
  * milliseconds. */
 uint64_t slack_last_launch(void); /* of the calling thread in the current context; 0: none is known */
 void slack_report(const struct heap_slack *found);
-
-/* leaks.c: reports each place that still has live buffers as a finding of kind "leak". Call at exit, after the last fault. */
-void leaks_report(void);

@@ -117,10 +117,9 @@ static struct excerpt excerpt_of(struct span span)
 {
     struct excerpt out;
     size_t room = sizeof out.text - 4;
-    size_t length = span.length < room ? span.length : room;
-    for (size_t i = 0; i < length; i++)
-        out.text[i] = iscntrl((unsigned char)span.start[i]) ? '?' : span.start[i];
-    snprintf(out.text + length, sizeof out.text - length, "%s", span.length > room ? "..." : "");
+    int is_long = span.length > room;
+    snprintf(out.text, sizeof out.text, "%.*s%s", (int)(is_long ? room : span.length), span.start, is_long ? "..." : "");
+    text_make_plain(out.text);
     return out;
 }
 
