@@ -95,7 +95,7 @@ struct option_row {
     size_t offset;             /* of the field in struct options */
     uint64_t minimum; /* ALIGN, BYTES and NUMBER: inclusive limits. PATH, RULES, FILTER: maximum = bytes with the NUL */
     uint64_t maximum;
-    option_setter *set; /* of a merged option (option_merged.h); NULL: the field at `offset` is set as `type` says ... */
+    option_setter *set; /* of a merged option (option_value.h); NULL: the field at `offset` is set as `type` says ... */
     const char *joint;  /* ... and what follows this in the value sets the field of `rest`, which otherwise has its default */
     const struct option_row *rest; /* has no name */
 };

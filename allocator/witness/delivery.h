@@ -22,7 +22,7 @@ uint64_t delivery_known(void); /* how many there were, without repetitions */
 
 /* Adds to a report that has been delivered: prints `text` (lines), and appends it to log= and `json` (a line) to json=. */
 void delivery_add(const char *text, const char *json);
-/* Prints a text that is no report, and appends `json`, a line, to the file of json=; NULL: none. Counts and keeps nothing. */
+/* The same for what belongs to no report; NULL: none. */
 void delivery_print(const char *text, const char *json);
 
 /* Whether the file of json= has nothing in it yet, so that it needs a first line. */
