@@ -23,7 +23,7 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 85556),
+    "allocator": (66000, 85562),
     "allocator/lens": (6148, 6148),
     "allocator/sim": (9985, 9985),
     "tests": (55000, 68744),

@@ -123,7 +123,7 @@ cufence_status options_parse(struct options *options, const char *text, const ch
  * Errors: OPTION (another letter after %), OVERFLOW (longer than `size`). */
 cufence_status options_expand_path(const char *pattern, char *out, size_t size);
 
-/* Returns RANK, or without it LOCAL_RANK, which distributed jobs set in the environment; -1 if it is no number. */
+/* Returns RANK, else LOCAL_RANK, which distributed jobs set in the environment; -1 if neither is a number. */
 int options_rank(void);
 
 /* ---- writable.c: whether the files and folders that options name can be written. They are needed at a fault, days after the

@@ -56,10 +56,16 @@ cufence_status options_expand_path(const char *pattern, char *out, size_t size)
     return CUFENCE_OK;
 }
 
-int options_rank(void)
+static int rank_in(const char *variable)
 {
-    const char *text = rank_name();
+    const char *text = env_get(variable);
     char *end = NULL;
     long rank = text && *text ? strtol(text, &end, 10) : -1;
     return end && !*end && rank >= 0 && rank <= INT_MAX ? (int)rank : -1;
+}
+
+int options_rank(void)
+{
+    int rank = rank_in("RANK");
+    return rank >= 0 ? rank : rank_in("LOCAL_RANK");
 }
