@@ -72,7 +72,7 @@ TOOLS = {
     "values_softmax": Tool("values=*softmax*", _run("--values", "*softmax*=/dev/null"), runs="torch", is_extra=True),
     "values_all": Tool("values=*, every launch", _run("--values", _EVERY_VALUE), runs="torch", is_extra=True),
     "nan": Tool("nan=report", _run("--nan", "report"), runs="torch", is_extra=True),
-    "nan_10": Tool("nan=report,every=10", _run("--nan", "report", "--every", "10"), runs="torch", is_extra=True),
+    "nan_10": Tool("nan=report/10", _run("--nan", "report/10"), runs="torch", is_extra=True),
     "nan_stop": Tool("nan=stop", _run("--nan", "stop"), runs="torch", is_extra=True),
     "packed": Tool("cufence run, small=pack", _run("--set", "small=pack"), runs="torch", is_extra=True),
 }

@@ -22,7 +22,6 @@ GROUPS = {  # the heading above each of these options
     "wait_ms": "How a fault is explained",
     "peers": "Several devices, several processes",
     "skip": "Which buffers are guarded",
-    "live": "Use of memory",
     "say": "Where reports go",
     "keep": "What is kept for later",
     "save_values": "Values",
@@ -48,13 +47,13 @@ def table(options: list[dict[str, Any]]) -> str:
             text += f"\n## {GROUPS[option['key']]}\n{HEAD}"
         allowed, meaning = (re.sub(r"([|*<>_\[\]])", r"\\\1", option[each]) for each in ("allowed", "help"))
         meaning = re.sub(r"docs/([\w/-]+)\.md", link, meaning)
-        text += f"| {'**' * option['is_common']}`{option['key']}`{'**' * option['is_common']} | {allowed} | {option['default'] and '`' + option['default'] + '`'} | {meaning} |\n"
+        text += f"| `{option['key']}` | {allowed} | {option['default'] and '`' + option['default'] + '`'} | {meaning} |\n"
     assert not missing, f"GROUPS names what is no option: {missing}"
     return text
 
 
 def python_type(option: dict[str, Any]) -> str:
-    if option["type"] not in ("choice", "switch"):
+    if option["type"] not in ("choice", "switch") or "," in option["allowed"]:
         return VALUES.get(option["type"], "str")
     words = option["allowed"].split(" | ")
     literal = "Literal[" + ", ".join(f'"{word}"' for word in words) + "]"

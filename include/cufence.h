@@ -214,7 +214,7 @@ cufence_status cufence_check_options(const char *options);
  * Allocates `size` bytes on `device` (a driver ordinal; uses its primary context) or, with device = -1, in the calling thread's
  * current context. The memory may be used on `stream` at once. The caller must order other streams behind `stream`, and name
  * those that may still use the buffer at its free with cufence_record_stream(). size = 0 gives NULL. The content is undefined.
- * *pointer is unchanged on failure. Allowed while `stream` is capturing. What skip= leaves out, and with fallback=on what has
+ * *pointer is unchanged on failure. Allowed while `stream` is capturing. What skip= leaves out, and what has
  * no room in whole pages, comes from the driver's own allocator, unguarded. Errors: INVALID_ARGUMENT, NOT_INITIALIZED,
  * OVERFLOW, OUT_OF_MEMORY, OUT_OF_ADDRESS_SPACE, DRIVER, FAULTED.
  */
@@ -303,12 +303,6 @@ size_t cufence_get_streams(int device, cufence_stream_stats *out, size_t max);
 
 /* The same for the mappings of a device, live or not. A page that small buffers share counts as one for each of them. */
 size_t cufence_get_mappings(int device, cufence_mapping *out, size_t max);
-
-/*
- * Prints what is allocated on `device` (-1: all) by place of allocation, on stderr and in the file of log=, and appends it to
- * that of json= as a line of kind "use". The places are Python stacks and labels. Errors: NOT_INITIALIZED, INVALID_ARGUMENT.
- */
-cufence_status cufence_report(int device);
 
 /*
  * Gets what was left to the driver, unguarded, by reason, at most `max` entries. Returns the number of reasons that occurred: 0

@@ -23,11 +23,11 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 84251),
-    "allocator/lens": (6166, 6166),
-    "allocator/sim": (10000, 10000),
-    "tests": (55000, 68362),
-    "options": (31, 31),
+    "allocator": (66000, 85562),
+    "allocator/lens": (6148, 6148),
+    "allocator/sim": (9985, 9985),
+    "tests": (55000, 68744),
+    "options": (26, 26),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),
 }

@@ -1,5 +1,6 @@
 #include "closing.h"
 
+#include "base/clock.h"
 #include "base/output.h"
 #include "base/tally.h"
 #include "base/text.h"
@@ -9,6 +10,7 @@
 #include "heap/unguarded/unguarded.h"
 #include "launch/launch.h"
 #include "launch/maps.h"
+#include "stacks/stack.h"
 #include "witness/delivery.h"
 #include "witness/tell.h"
 
@@ -92,7 +94,7 @@ static void say_unchecked_poison(void)
         output_note("poison: %s unpoisoned or freed without a check, as during a capture", bytes_of(bytes).text);
 }
 
-void closing_say_unguarded(void)
+static void say_unguarded(void)
 {
     static const char *const names[] = {"of managed memory (cuMemAllocManaged)",
                                         "of physical memory that the program maps itself (cuMemCreate)",
@@ -163,6 +165,21 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
                     seen, left.left ? "" : "; `cufence doctor` helps to find out why");
 }
 
+void closing_report_leaks(void)
+{
+    struct heap_use *found;
+    size_t count = heap_use(-1, &found);
+    for (size_t i = 0; found && i < count; i++) {
+        struct leak leak = {.largest = &found[i].largest,
+                            .buffers = found[i].buffers,
+                            .bytes = found[i].bytes,
+                            .frames = {stack_buffer_frames, NULL},
+                            .now_ns = monotonic_ns()};
+        tell_leak(&leak);
+    }
+    free(found);
+}
+
 /* The last report's summary once more. */
 static void say_summary(void)
 {
@@ -211,9 +228,9 @@ void closing_say(const struct ending *ending)
     if (ending->is_verbose)
         say_tensor_maps();
     say_unchecked_poison();
-    closing_say_unguarded();
+    say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
-        output_note("exit status %d because of what was found; the program's own was %d (exitcode=0 keeps it)",
+        output_note("exit status %d because of what was found; the program's own was %d (on_fault=error/0 keeps it)",
                     ending->exitcode, ending->status);
     if (ending->status) /* the program has failed: its own message or traceback stands between */
         say_summary();

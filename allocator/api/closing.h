@@ -28,11 +28,11 @@ struct ending {
 /* PyTorch allocates through our class from now on. */
 void closing_torch(void);
 
-/* Prints what was left to the driver, if anything was. */
-void closing_say_unguarded(void);
-
 /* Prints that no context was ever created, unless whoever keeps the tally (base/tally.h) says it for all processes. */
 void closing_say_unused(void);
+
+/* Reports each place that still has live buffers as a finding of kind "leak". Call after the last fault. */
+void closing_report_leaks(void);
 
 /* Adds what was guarded to the file of json=. */
 void closing_record(void);

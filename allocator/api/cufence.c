@@ -270,19 +270,6 @@ static struct on_device run_on(int device, void (*function)(void *))
     return on;
 }
 
-static void report(void *argument)
-{
-    struct on_device *on = argument;
-    on->status = heap_check_device(on->device);
-    if (on->status == CUFENCE_OK)
-        use_print(on->device, NULL);
-}
-
-PUBLIC cufence_status cufence_report(int device)
-{
-    return run_on(device, report).status;
-}
-
 PUBLIC size_t cufence_get_unguarded(cufence_unguarded *out, size_t max)
 {
     size_t count = 0;

@@ -1,7 +1,6 @@
 #include "lifecycle.h"
 
 #include "base/error.h"
-#include "base/output.h"
 #ifdef CUFENCE_HAS_LENS
 #include "lens/lens.h"
 #endif
@@ -25,11 +24,10 @@ static cufence_status open(const struct options *options, const char *option)
 cufence_status lifecycle_lens(const struct options *options, int is_start)
 {
     const char *option = asking(options);
-    if (is_start && options->every > 1 && options->nan == NAN_OFF)
-        output_note("every= does nothing without nan=");
 #ifdef CUFENCE_HAS_LENS
     return is_start ? open(options, option) : CUFENCE_OK;
 #else
+    (void)is_start;
     return option
                ? error_set(CUFENCE_ERROR_UNSUPPORTED, "%s: this cufence was built without its lens (CUFENCE_LENS=OFF)", option)
                : CUFENCE_OK;

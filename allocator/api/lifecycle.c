@@ -11,6 +11,7 @@
 #include "base/tally.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "base/tunables.h"
 #include "base/untold.h"
 #include "base/options.h"
 #include "contexts/contexts.h"
@@ -275,11 +276,8 @@ static void conclude(void *argument)
         driver->cuGetErrorName(exit_result, &name);
         output_note("a kernel has faulted: %s; without a core dump, nothing more is known", name);
     }
-    if (process.options.live & LIVE_LEAKS && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
-        use_report_leaks();
-    if ((process.options.live & LIVE_EXIT || is_verbose()) && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
-        use_print(-1, "at exit");
-    usr1_stop();
+    if (process.options.leaks && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+        closing_report_leaks();
     delivery_conclude();
     if (process.options.streams && !order_is_wanted() && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         output_say(
@@ -380,6 +378,7 @@ static void warn(const char *option, const char *sentence)
 /* On failure, everything but the open driver library is undone, so that the start may be retried. */
 static cufence_status start(const char *options)
 {
+    tunables_read();
     options_default(&process.options);
     cufence_status status = options_parse(&process.options, env_get("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS")
                                 ?: options_parse(&process.options, options, "cufence_init");
@@ -409,8 +408,6 @@ static cufence_status start(const char *options)
         monitor_cancel();
         return status;
     }
-    if (process.options.live & LIVE_USR1)
-        usr1_start();
     wait_before_exit();
     if (!process.removes_traces)
         process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also needed if no context is ever created */

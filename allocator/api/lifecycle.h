@@ -1,6 +1,6 @@
 /*
  * Start of cufence, exit and fork, and the wiring between the rooms; what the other files of the room do. Thread safety: any
- * thread, at any time while cufence runs, without a lock; usr1_start() and usr1_stop(): the threads that start and end cufence.
+ * thread, at any time while cufence runs, without a lock.
  */
 #pragma once
 
@@ -53,16 +53,3 @@ CUresult settle_before_end(CUcontext context, struct books **held);
  * milliseconds. */
 uint64_t slack_last_launch(void); /* of the calling thread in the current context; 0: none is known */
 void slack_report(const struct heap_slack *found);
-
-/* ---- use.c: what is allocated, by place of allocation ---- */
-
-/* Prints what is live on a device (-1: all), and writes it to the file of json=. when: "at exit", or NULL. */
-void use_print(int device, const char *when);
-
-/* Reports each place that still has live buffers as a finding of kind "leak". Call at exit, after the last fault. */
-void use_report_leaks(void);
-
-/* usr1.c, for live=usr1: starts a thread that prints what is allocated at each SIGUSR1, and says on stderr if that fails;
- * returns when it prints no more. */
-void usr1_start(void);
-void usr1_stop(void);

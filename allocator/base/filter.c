@@ -73,33 +73,19 @@ static char *trimmed(char *text, size_t length)
     return text + strspn(text, " \t");
 }
 
-int filter_parse(struct filter *filter, const char *text, char *problem, size_t size)
+int filter_parse(struct filter *filter, const char *text)
 {
     int begins_choice = 1;
     *filter = (struct filter){.count = 0};
-    if (strlen(text) >= sizeof filter->text) {
-        snprintf(problem, size, "it is longer than %zu bytes", sizeof filter->text - 1);
+    if (strlen(text) >= sizeof filter->text)
         return 0;
-    }
-    memcpy(filter->text, text, strlen(text) + 1);
+    strcpy(filter->text, text);
     for (char *at = filter->text; *text;) {
         size_t length = strcspn(at, "&|");
         char separator = at[length];
         struct filter_term *term = &filter->terms[filter->count];
-        if (filter->count == FILTER_TERMS) {
-            snprintf(problem, size, "it has more than %d conditions", FILTER_TERMS);
+        if (filter->count == FILTER_TERMS || !parse_term(trimmed(at, length), term))
             return 0;
-        }
-        char *trim = trimmed(at, length), shown[64];
-        snprintf(shown, sizeof shown, "%s", trim);
-        if (!parse_term(trim, term)) {
-            snprintf(problem, size,
-                     "'%s' is not a condition: write a kernel's name (*gemm*), #120, #10-20, #new, @file.py:41 or label:NAME, "
-                     "joined by & "
-                     "and |",
-                     shown);
-            return 0;
-        }
         term->begins_choice = begins_choice;
         filter->count++;
         begins_choice = separator == '|';

@@ -33,8 +33,8 @@ struct filter {
     size_t count; /* 0: chooses nothing */
 };
 
-/* Returns 0, or writes what is wrong with the text into `problem`. */
-int filter_parse(struct filter *filter, const char *text, char *problem, size_t size);
+/* Returns 0 if the text is none. Options are checked when they are parsed, so whoever uses one need not. */
+int filter_parse(struct filter *filter, const char *text);
 
 struct filter_place {
     const char *file; /* "" if unknown */

@@ -5,6 +5,7 @@
 #define FRESH "cufence hunt --modes fresh"
 #define SANITIZER "start the program itself under compute-sanitizer (docs/hunt.md says which of its tools)"
 #define REPLAYED "nothing does what it did; `cufence replay FOLDER` launches the kernel and reports its fault"
+#define USE "write leaks=on, which reports what is still allocated at exit"
 #define COMPARE "save_values= in both runs, and numpy compare them (see docs/values.md)"
 
 static const struct {
@@ -21,9 +22,9 @@ static const struct {
     {GONE_OPTION, "witness_ms", "write wait_ms=EXIT/RERUN, such as wait_ms=1000/60000"},
     {GONE_OPTION, "coredump", "write explain=off"},
     {GONE_OPTION, "witness", "write explain=auto, explain=dump or explain=rerun"},
-    {GONE_OPTION, "usr1", "write live=usr1"},
-    {GONE_OPTION, "at_exit", "write live=exit"},
-    {GONE_OPTION, "leaks", "write live=leaks"},
+    {GONE_OPTION, "live", USE},
+    {GONE_OPTION, "usr1", USE},
+    {GONE_OPTION, "at_exit", USE},
     {GONE_OPTION, "quiet", "write say=quiet"},
     {GONE_OPTION, "verbose", "write say=verbose"},
     {GONE_OPTION, "record", "write keep=FOLDER, or keep=dump=FOLDER without the memory"},
@@ -45,9 +46,10 @@ static const struct {
     {GONE_FLAG, "run --sarif", "run with --json FILE, then `cufence report --sarif OUT FILE`"},
     {GONE_FLAG, "replay --exact", REPLAYED},
     {GONE_FLAG, "replay --no-guards", "run the program without cufence: its buffers then have no guards"},
+    {GONE_FLAG, "options --all", "`cufence options` lists all"},
     {GONE_OPTION, "estimate",
      "run it guarded: cufence_get_stats() and cufence.stats() say what it takes; the page on memory has the formula"},
-    {GONE_OPTION, "nan_every", "write every=N"},
+    {GONE_OPTION, "nan_every", "write nan=report/N"},
     {GONE_OPTION, "values_type",
      "leave it out: the type is that of the kernel's signature, else words are shown as hex and float32"},
     {GONE_OPTION, "values_out", "write values=LAUNCHES=FILE"},
@@ -55,10 +57,16 @@ static const struct {
     {GONE_OPTION, "min_size", "write skip=smaller:BYTES"},
     {GONE_OPTION, "only", "write skip=RULES with what is not to be guarded"},
     {GONE_OPTION, "sample", "write skip=smaller:BYTES or skip=RULES, or small=pack, which takes less memory"},
-    {GONE_OPTION, "max_guarded", "write skip=smaller:BYTES or skip=RULES; fallback=on leaves to the driver what does not fit"},
+    {GONE_OPTION, "max_guarded", "write skip=smaller:BYTES or skip=RULES; what does not fit is left to the driver"},
     {GONE_OPTION, "suppress", "write known=FILE"},
     {GONE_OPTION, "baseline", "write known=FILE"},
-    {GONE_OPTION, "save_replay", "write save_max=BYTES/LAUNCHES, such as save_max=4G/0"},
+    {GONE_OPTION, "save_replay", "write save_values=LAUNCHES=FOLDER;BYTES/REPLAYED, such as *gemm*=saved;4G/0"},
+    {GONE_OPTION, "save_max", "write save_values=LAUNCHES=FOLDER;BYTES, and keep=FOLDER;BYTES for the memory of faults"},
+    {GONE_OPTION, "every", "write nan=report/N"},
+    {GONE_OPTION, "exitcode", "write on_fault=error/STATUS, such as on_fault=error/0"},
+    {GONE_OPTION, "max_reports", "100 findings are reported, and the rest are counted"},
+    {GONE_OPTION, "color", "set NO_COLOR=1, or FORCE_COLOR=1, in the environment"},
+    {GONE_OPTION, "fallback", "what does not fit is left to the driver, and counted at exit"},
 };
 
 const char *gone_instead(enum gone what, const char *name, size_t length)

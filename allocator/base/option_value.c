@@ -83,11 +83,11 @@ int option_choice(const char *allowed, const char *value, size_t value_length)
 {
     int position = 0;
     for (const char *at = allowed;; position++) {
-        size_t length = strcspn(at, " ");
+        size_t length = strcspn(at, " ,");
         if (length == value_length && !memcmp(at, value, length))
             return position;
         at += length;
-        if (!*at)
+        if (*at != ' ')
             return -1;
         at += strlen(" | ");
     }
@@ -107,21 +107,12 @@ static int is_path_pattern(struct span value)
 
 static int is_filter(struct span value)
 {
-    char text[FILTER_BYTES], problem[256];
+    char text[FILTER_BYTES];
     struct filter filter;
     if (value.length >= sizeof text)
         return 0;
     snprintf(text, sizeof text, "%.*s", (int)value.length, value.start);
-    return filter_parse(&filter, text, problem, sizeof problem);
-}
-
-/* FILTER=FOLDER */
-static int is_filter_path(struct span value)
-{
-    const char *equals = memchr(value.start, '=', value.length);
-    size_t length = equals ? (size_t)(equals - value.start) : 0;
-    return !value.length || (length && length + 1 < value.length && is_filter((struct span){value.start, length}) &&
-                             is_path_pattern((struct span){equals + 1, value.length - length - 1}));
+    return filter_parse(&filter, text);
 }
 
 static int is_allowed_text(enum option_type type, struct span value)
@@ -132,12 +123,8 @@ static int is_allowed_text(enum option_type type, struct span value)
         return !is_text(value, "-") && is_path_pattern(value);
     case OPTION_RULES:
         return rules_parse(&rules, value.start, value.length);
-    case OPTION_FILTER_PATH:
-        return is_filter_path(value);
-    case OPTION_FILTER:
-        return is_filter(value);
     default:
-        return 1; /* whoever reads it checks it */
+        return is_filter(value);
     }
 }
 
@@ -188,8 +175,6 @@ int option_set_field(const struct option_row *row, const char *value, size_t len
     case OPTION_PATH:
     case OPTION_RULES:
     case OPTION_FILTER:
-    case OPTION_FILTER_PATH:
-    case OPTION_TEXT:
         return set_text(row, span, field);
     case OPTION_FILL:
         return parse_fill(span, field);
@@ -208,15 +193,84 @@ int option_set_parts(const struct option_row *row, const char *value, size_t len
 {
     const struct option_row *rest = row->rest;
     const char *joint = rest ? memmem(value, length, row->joint, strlen(row->joint)) : NULL;
-    if (!joint)
-        return option_set_field(row, value, length, options) &&
-               (!rest || option_set_field(rest, rest->default_value, strlen(rest->default_value), options));
-    const char *behind = joint + strlen(row->joint);
-    return option_set_field(row, value, (size_t)(joint - value), options) &&
-           option_set_field(rest, behind, (size_t)(value + length - behind), options);
+    const char *behind = joint ? joint + strlen(row->joint) : rest ? rest->default_value : NULL;
+    return option_set_field(row, value, joint ? (size_t)(joint - value) : length, options) &&
+           (!rest || option_set(rest, behind, joint ? (size_t)(value + length - behind) : strlen(behind), options));
 }
 
 int option_set(const struct option_row *row, const char *value, size_t length, struct options *options)
 {
     return (row->set ? row->set : option_set_parts)(row, value, length, options);
+}
+
+/* ---- options that set several fields ---- */
+
+static size_t begins_with(const char *value, size_t length, const char *word)
+{
+    size_t of_word = strlen(word);
+    return length >= of_word && !memcmp(value, word, of_word) ? of_word : 0;
+}
+
+int set_guard(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    if (!option_set_parts(row, value, length, options))
+        return 0;
+    if (options->guard_max < options->guard && !memmem(value, length, row->joint, strlen(row->joint)))
+        options->guard_max = options->guard;
+    return options->guard_max >= options->guard;
+}
+
+int set_skip(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    static const char smaller[] = "smaller:";
+    char rules[sizeof options->skip] = "";
+    const char *bytes = row->rest->default_value;
+    size_t used = 0, of_bytes = strlen(bytes), part;
+    for (size_t at = 0; at < length; at += part + 1) {
+        const char *semicolon = memchr(value + at, ';', length - at);
+        part = semicolon ? (size_t)(semicolon - value) - at : length - at;
+        if (begins_with(value + at, part, smaller)) {
+            bytes = value + at + strlen(smaller);
+            of_bytes = part - strlen(smaller);
+        } else {
+            if (used + part + 2 > sizeof rules)
+                return 0;
+            used += (size_t)snprintf(rules + used, sizeof rules - used, "%s%.*s", used ? ";" : "", (int)part, value + at);
+        }
+    }
+    return option_set_field(row->rest, bytes, of_bytes, options) && option_set_field(row, rules, used, options);
+}
+
+int set_on_fault(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    return *row->joint == *value && length ? option_set(row->rest, value + 1, length - 1, options)
+                                           : option_set_parts(row, value, length, options);
+}
+
+static const char only_dump[] = "dump=", only_replay[] = "replay=";
+
+int set_keep(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    size_t dump = begins_with(value, length, only_dump), replay = begins_with(value, length, only_replay);
+    const char *folder = value + dump + replay;
+    size_t left = length - dump - replay;
+    const char *limit = memchr(folder, ';', left);
+    size_t of_name = limit ? (size_t)(limit - folder) : left;
+    if (of_name == 0 && length > 0)
+        return 0;
+    return option_set_field(row, folder, replay ? 0 : of_name, options) && option_set(row->rest, folder, left, options) &&
+           (!dump || option_set_field(row->rest, "", 0, options));
+}
+
+int set_save_values(const struct option_row *row, const char *value, size_t length, struct options *options)
+{
+    return option_set_parts(row, value, length, options) && !*options->save_values == !*options->saved;
+}
+
+const char *option_path_in(const struct option_row *row, const char *value)
+{
+    const char *equals = strchr(value, '=');
+    if (row->set == set_keep)
+        return value + begins_with(value, strlen(value), only_dump) + begins_with(value, strlen(value), only_replay);
+    return row->type == OPTION_PATH ? value : row->type == OPTION_FILTER && equals ? equals + 1 : NULL;
 }

@@ -16,12 +16,13 @@ int option_set_field(const struct option_row *row, const char *value, size_t len
 /* The position of a value in a list such as "off | strict", -1 if it is not in the list. */
 int option_choice(const char *allowed, const char *value, size_t length);
 
-/* ---- option_merged.c: options that set several fields; each function is the `set` of a row (options.h) ---- */
+/* ---- options that set several fields; each function is the `set` of a row (options.h) ---- */
 
-option_setter set_guard; /* MIN, which raises the maximum if need be, or MIN..MAX */
-option_setter set_live;  /* several words, a bit each */
-option_setter set_keep;  /* FOLDER, dump=FOLDER or replay=FOLDER: the row's field and that of row->rest */
-option_setter set_skip;  /* rules (rules.h), of which one may be smaller:BYTES, for row->rest */
+option_setter set_guard;       /* MIN, which raises the maximum if need be, or MIN..MAX */
+option_setter set_on_fault;    /* VALUE or VALUE/STATUS; /STATUS leaves the value as it is */
+option_setter set_keep;        /* FOLDER, dump=FOLDER or replay=FOLDER: the row's field and that of row->rest */
+option_setter set_save_values; /* LAUNCHES=FOLDER, neither without the other */
+option_setter set_skip;        /* rules (rules.h), of which one may be smaller:BYTES, for row->rest */
 
 /* The name of a file or folder within a value of that option, NULL if there is none. */
 const char *option_path_in(const struct option_row *row, const char *value);

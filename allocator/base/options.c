@@ -19,7 +19,6 @@
 #define IN(field) .offset = FIELD(field)
 #define TEXT_IN(field) IN(field), .maximum = sizeof(((struct options *)0)->field)
 #define RANGE(first, last) .minimum = (first), .maximum = (last)
-#define COMMON .is_common = 1
 
 /* What a value of a merged option says behind the joint. */
 #define REST(type_, default_, ...)                                                                                             \
@@ -35,18 +34,15 @@
 
 /* clang-format off */
 static const struct option_row table[] = {
-    OPTION("uaf", CHOICE, "off | adaptive | strict", "adaptive", COMMON, IN(uaf),
+    OPTION("uaf", CHOICE, "off | adaptive | strict", "adaptive", IN(uaf),
            .help = "freed buffers to unmap, so that a use after free faults; strict: all; adaptive: of each place of allocation in turn, by a background thread; off: none"),
-    OPTION("align", ALIGN, "auto | a power of two 1..2M", "16", COMMON, IN(align), RANGE(1, 2 * MIB),
+    OPTION("align", ALIGN, "auto | a power of two 1..2M", "16", IN(align), RANGE(1, 2 * MIB),
            .help = "alignment of buffers; auto: the largest that leaves no slack after the end of a buffer"),
-    OPTION("side", CHOICE, "end | start | alternate", "end", COMMON, IN(side),
+    OPTION("side", CHOICE, "end | start | alternate", "end", IN(side),
            .help = "edge of the mapping that buffers are flush with; end: finds overruns; start: finds underruns; alternate: takes turns"),
-    OPTION("on_fault", CHOICE, "error | abort | continue", "error", IN(on_fault),
-           .help = "after reporting a fault; error: fail with CUDA errors; abort: call abort(); continue: do nothing"),
-    OPTION("exitcode", NUMBER, "0..255", "86", COMMON, IN(exitcode), RANGE(0, 255),
-           .help = "exit status after a reported fault, if the program would have exited 0; 0: leave it unchanged"),
-    OPTION("max_reports", NUMBER, "1..1000000", "100", IN(max_reports), RANGE(1, 1000000),
-           .help = "findings to report, each once; the rest are counted, and the count is printed at exit"),
+    OPTION("on_fault", CHOICE, "error | abort | continue, VALUE/STATUS or /STATUS, up to 255", "error", IN(on_fault),
+           .set = set_on_fault, .joint = "/", REST(NUMBER, "86", IN(exitcode), RANGE(0, 255)),
+           .help = "after reporting a fault; error: fail with CUDA errors; abort: call abort(); continue: do nothing; STATUS: exit status after a finding, if the program would have exited 0; 86 if left out; 0: leave it unchanged"),
     OPTION("guard", BYTES, "MIN or MIN..MAX, each 2M..64G", "64M", IN(guard), RANGE(2 * MIB, 64 * GIB), .set = set_guard,
            .joint = "..", REST(BYTES, "4G", IN(guard_max), RANGE(2 * MIB, 64 * GIB)),
            .help = "minimum and maximum size of a guard; between them, a guard is as large as its buffer; less where address space is short"),
@@ -55,13 +51,15 @@ static const struct option_row table[] = {
            .help = "freed buffers to remember for reports, and kernel launches per thread and context (a quarter of that in programs without Python; 0.6 KiB each)"),
     OPTION("stacks", CHOICE, "on | python | off", "on", IN(stacks),
            .help = "record the stack of each allocation, and of each free that unmaps the buffer: Python's, or in programs without Python the native one (python: not that)"),
-    OPTION("streams", CHOICE, "off | on | on+host", "off", COMMON, IN(streams),
+    OPTION("streams", CHOICE, "off | on | on+host", "off", IN(streams),
            .help = "report buffers that are freed or overwritten while a launch on another stream may still use them; +host: also pinned memory that is changed, freed or read while a copy may still use it (see docs/streams.md)"),
-    OPTION("slack", SWITCH, "on | off", "on", COMMON, IN(slack),
+    OPTION("slack", SWITCH, "on | off", "on", IN(slack),
            .help = "fill the bytes around each buffer with a pattern and check it, to find writes before its start and into its slack"),
     OPTION("fill", FILL, "FRESH or FRESH/FREED, each off, nan or 0xNN", "off", IN(fill), .joint = "/",
            REST(FILL, "off", IN(poison)),
            .help = "set each byte of a fresh buffer, and of a freed one, to this value; nan: 0xff, which is NaN for all floating-point types"),
+    OPTION("leaks", SWITCH, "on | off", "off", IN(leaks),
+           .help = "report what is still allocated when the process ends, by place of allocation (not for PyTorch, whose tensors live on)"),
     OPTION("wait_ms", NUMBER, "EXIT or EXIT/RERUN, 0..86400000 and 100..600000", "1000", IN(exit_wait), RANGE(0, DAY_MS),
            .joint = "/", REST(NUMBER, "10000", IN(witness_ms), RANGE(100, 600000)),
            .help = "max wait at exit for pending GPU work, in milliseconds, so that its faults are reported, and of a report for the re-run that explain= asks for"),
@@ -71,69 +69,38 @@ static const struct option_row table[] = {
            .help = "map buffers for peer devices; auto: follow the program's peer access (preload library only); on: all; off: only where a copy needs it"),
     OPTION("ipc", CHOICE, "refuse | driver", "refuse", IN(ipc),
            .help = "driver: leave cuMemAlloc to the driver, so that other processes can open the memory, which is then unguarded"),
-    OPTION("skip", RULES, RULES_ALLOWED ", or smaller:BYTES", "", COMMON, TEXT_IN(skip), .set = set_skip,
+    OPTION("skip", RULES, RULES_ALLOWED ", or smaller:BYTES", "", TEXT_IN(skip), .set = set_skip,
            REST(BYTES, "0", IN(min_size), RANGE(0, 64 * TIB)),
            .help = "do not guard the allocations that these rules name (see docs/memory.md); smaller:64K: buffers of fewer bytes"),
     OPTION("small", CHOICE, "auto | map | pack", "auto", IN(small),
            .help = "map: each small buffer has a page of its own; pack: small buffers share pages, with redzones that kernels check; auto: map at first, every second one packs when their pages take 128 MiB and a sixteenth of all mappings, nearly all when these take 5 per cent of a device or its memory is short"),
-    OPTION("fallback", SWITCH, "on | off", "on", IN(fallback),
-           .help = "leave a buffer to the driver, unguarded, where the pages for a guarded one no longer fit"),
-    OPTION("live", TEXT, "off | usr1 | exit | leaks, or several such as usr1+exit", "off", .set = set_live,
-           .help = "what is allocated, by place of allocation; usr1: is printed at each SIGUSR1, unless the program handles that signal itself; exit: is printed when the process ends; leaks: is a finding then (not for PyTorch, whose tensors live on)"),
     OPTION("say", CHOICE, "normal | quiet | verbose", "normal", IN(say),
            .help = "quiet: omit the line at exit that says what was guarded and found, unless nothing was guarded; verbose: print the setup, and statistics at exit, to stderr; reports have C++ names in full"),
-    OPTION("log", PATH, "a file name up to 255 bytes, with %p %r %h %%", "", COMMON, TEXT_IN(log),
+    OPTION("log", PATH, "a file name up to 255 bytes, with %p %r %h %%", "", TEXT_IN(log),
            .help = "file to append reports to, besides stderr; %p: process ID, %r: rank, %h: host name"),
-    OPTION("json", PATH, "a file name up to 255 bytes, with %p %r %h %%", "", COMMON, TEXT_IN(json),
+    OPTION("json", PATH, "a file name up to 255 bytes, with %p %r %h %%", "", TEXT_IN(json),
            .help = "file to append each report to as one line of JSON (see docs/json.md); %p, %r, %h as in log"),
     OPTION("known", PATH, "a file to read, with a name up to 255 bytes", "", TEXT_IN(known),
            .help = "file of findings that are counted but not reported, and leave the exit status alone: their names, or the file of json= of an earlier run, so that what is reported is new (see docs/known-findings.md)"),
-    OPTION("keep", PATH, "FOLDER, dump=FOLDER or replay=FOLDER, up to 255 bytes, with %p %r %h %%", "", COMMON, TEXT_IN(record),
-           .set = set_keep, REST(PATH, "", TEXT_IN(save)),
-           .help = "folder to keep each reported fault in: with its arguments and the memory they reach, for `cufence replay` and `cufence explain`, or if it can't be launched again its core dump and snapshot, for `cufence explain`; dump=: only those; replay=: only what can be launched again; %p, %r, %h as in log"),
-    OPTION("save_max", BYTES, "BYTES or BYTES/LAUNCHES, up to 64T and 1000000", "4G", IN(save_max), RANGE(0, 64 * TIB),
-           .joint = "/", REST(NUMBER, "4", IN(save_replay), RANGE(0, 1000000)),
-           .help = "bytes of buffers that are saved with a kernel, and by save_values in all (those beyond it are listed as left out), and launches of each kernel that save_values also keeps for `cufence replay`"),
-    OPTION("save_values", FILTER_PATH, "LAUNCHES=FOLDER, such as *gemm*=saved", "", TEXT_IN(save_values),
-           .help = "launches whose buffers are saved before and after, up to save_max bytes, and where (see docs/values.md and docs/replay.md): *gemm*, #120, #new (once a shape), @train.py:41, label:NAME, A&B, A|B; %p, %r, %h as in log"),
-    OPTION("every", NUMBER, "1..1000000", "1", IN(every), RANGE(1, 1000000),
-           .help = "with nan: look at one in N launches of each kernel, which costs less"),
+    OPTION("keep", PATH, "FOLDER, dump=FOLDER or replay=FOLDER, up to 255 bytes, with %p %r %h %%; also with ;BYTES", "", TEXT_IN(record),
+           .set = set_keep, REST(PATH, "", TEXT_IN(save), .joint = ";", REST(BYTES, "4G", IN(save_max), RANGE(0, 64 * TIB))),
+           .help = "folder to keep each reported fault in: with its arguments and the memory they reach, for `cufence replay` and `cufence explain`, or if it can't be launched again its core dump and snapshot, for `cufence explain`; dump=: only those; replay=: only what can be launched again; BYTES: most of buffers to keep with a fault, otherwise 4G (the rest are listed as left out); %p, %r, %h as in log"),
+    OPTION("save_values", FILTER, "LAUNCHES=FOLDER, such as *gemm*=saved, also with ;BYTES or ;BYTES/REPLAYED", "", TEXT_IN(save_values),
+           .set = set_save_values, .joint = "=", REST(PATH, "", TEXT_IN(saved),
+           .joint = ";", REST(BYTES, "4G", IN(saves_max), RANGE(0, 64 * TIB), .joint = "/", REST(NUMBER, "4", IN(save_replay), RANGE(0, 1000000)))),
+           .help = "launches whose buffers are saved before and after, and where (see docs/values.md and docs/replay.md): *gemm*, #120, #new (once a shape), @train.py:41, label:NAME, A&B, A|B; %p, %r, %h as in log; BYTES: most to save in all, otherwise 4G; REPLAYED: launches of each kernel to keep for `cufence replay` too, otherwise 4"),
     OPTION("values", FILTER, "LAUNCHES or LAUNCHES=FILE; launches: *gemm*, #120, #10-20, @train.py:41, label:NAME, A&B, A|B",
            "", TEXT_IN(values), .joint = "=", REST(PATH, "", TEXT_IN(values_out)),
            .help = "show the arguments of these launches, and figures of what they point to, before and after (see docs/values.md); FILE: append them to it as lines of JSON, instead of stderr; %p, %r, %h as in log"),
-    OPTION("nan", CHOICE, "off | report | stop | report+inf | stop+inf", "off", COMMON, IN(nan),
-           .help = "report the first launches that make a NaN of inputs without one; stop: also wait after each launch, and end the program there; +inf: infinities too, of which masks of attention are full"),
+    OPTION("nan", CHOICE, "off | report | stop | report+inf | stop+inf, also with /N", "off", IN(nan),
+           .joint = "/", REST(NUMBER, "1", IN(every), RANGE(1, 1000000)),
+           .help = "report the first launches that make a NaN of inputs without one; stop: also wait after each launch, and end the program there; +inf: infinities too, of which masks of attention are full; /N: look at one in N launches of each kernel, which costs less"),
     OPTION("graphs", SWITCH, "on | off", "on", IN(graphs),
            .help = "off: torch.compile and torch.cuda.make_graphed_callables run without CUDA graphs, so that each launch has its own values; other captures stay graphs"),
-};
-
-/* Not for users: cufence sets them well by itself, or a sub-command does. Tests and figures set them; --set takes them. */
-static const struct option_row internal[] = {
-    OPTION("uaf_share", NUMBER, "1..100", "20", IN(uaf_share), RANGE(1, 100),
-           .help = "uaf=adaptive: most per cent of the time that a background thread spends in driver calls for it while places of allocation are new; a twentieth of that later"),
-    OPTION("arena", BYTES, "1G..64T", "64T", IN(arena), RANGE(GIB, 64 * TIB),
-           .help = "address space to reserve; halved until the driver accepts it. Within a limit (ulimit -v): a quarter of what is left"),
-    OPTION("waste", NUMBER, "0..100", "12", IN(waste), RANGE(0, 100),
-           .help = "percent by which a reused mapping may be larger than needed"),
-    OPTION("idle_age", NUMBER, "0..86400000", "30000", IN(idle_age), RANGE(0, DAY_MS),
-           .help = "release mappings that are idle for this many milliseconds; 0: never"),
-    OPTION("idle_max", BYTES, "0..64T", "0", IN(idle_max), RANGE(0, 64 * TIB),
-           .help = "bytes of idle mappings to keep, the oldest are released first; 0: as many as the program has used at most, and 256 MiB at least"),
-    OPTION("cache_max", BYTES, "0..64T", "1G", IN(cache_max), RANGE(0, 64 * TIB),
-           .help = "physical memory to keep without a mapping, per device"),
-    OPTION("slack_reach", BYTES, "16..2M", "4K", IN(slack_reach), RANGE(16, 2 * MIB),
-           .help = "bytes on each side of a buffer that are watched, as far as its mapping reaches"),
-    OPTION("slack_every", NUMBER, "1..128", "128", IN(slack_every), RANGE(1, 128),
-           .help = "check freed buffers in one launch after this many frees on a stream; 1: each at its free"),
-    OPTION("max_overhead", NUMBER, "1..100", "5", IN(max_overhead), RANGE(1, 100),
-           .help = "small=auto: pack once the pages of small buffers take this many per cent of a device's memory"),
-    OPTION("color", CHOICE, "auto | on | off", "auto", IN(color),
-           .help = "color the reports on stderr; auto: on a terminal, unless NO_COLOR is set"),
 };
 /* clang-format on */
 
 #define ROWS (sizeof table / sizeof table[0])
-#define INTERNAL (sizeof internal / sizeof internal[0])
 
 /* A part of the text being parsed; not NUL-terminated. */
 struct span {
@@ -150,10 +117,9 @@ static struct excerpt excerpt_of(struct span span)
 {
     struct excerpt out;
     size_t room = sizeof out.text - 4;
-    size_t length = span.length < room ? span.length : room;
-    for (size_t i = 0; i < length; i++)
-        out.text[i] = iscntrl((unsigned char)span.start[i]) ? '?' : span.start[i];
-    snprintf(out.text + length, sizeof out.text - length, "%s", span.length > room ? "..." : "");
+    int is_long = span.length > room;
+    snprintf(out.text, sizeof out.text, "%.*s%s", (int)(is_long ? room : span.length), span.start, is_long ? "..." : "");
+    text_make_plain(out.text);
     return out;
 }
 
@@ -170,11 +136,9 @@ static struct span trim(struct span span)
 
 static const struct option_row *row_find(struct span key)
 {
-    for (size_t i = 0; i < ROWS + INTERNAL; i++) {
-        const struct option_row *row = i < ROWS ? &table[i] : &internal[i - ROWS];
-        if (strlen(row->name) == key.length && !memcmp(key.start, row->name, key.length))
-            return row;
-    }
+    for (size_t i = 0; i < ROWS; i++)
+        if (strlen(table[i].name) == key.length && !memcmp(key.start, table[i].name, key.length))
+            return &table[i];
     return NULL;
 }
 
@@ -201,7 +165,7 @@ static cufence_status unknown_key(struct span key, const char *source)
     if (instead)
         return error_set(CUFENCE_ERROR_OPTION, "%s: %s= is gone: %s", source, excerpt_of(key).text, instead);
     if (nearest)
-        return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s', did you mean '%s'? `cufence options --all` lists all",
+        return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s', did you mean '%s'? `cufence options` lists all",
                          source, excerpt_of(key).text, nearest->name);
     for (size_t i = 0; i < ROWS; i++) {
         size_t used = strlen(names);
@@ -266,24 +230,4 @@ void options_default(struct options *options)
     memset(options, 0, sizeof *options);
     for (size_t i = 0; i < ROWS; i++)
         option_set(&table[i], table[i].default_value, strlen(table[i].default_value), options);
-    for (size_t i = 0; i < INTERNAL; i++)
-        option_set(&internal[i], internal[i].default_value, strlen(internal[i].default_value), options);
-}
-
-void options_print(FILE *out, int is_all)
-{
-    int name = 0, allowed = 0, value = (int)strlen("default");
-    for (size_t i = 0; i < ROWS; i++) {
-        int lengths[] = {(int)strlen(table[i].name), (int)strlen(table[i].allowed), (int)strlen(table[i].default_value)};
-        if (!is_all && !table[i].is_common)
-            continue;
-        name = lengths[0] > name ? lengths[0] : name;
-        allowed = lengths[1] > allowed ? lengths[1] : allowed;
-        value = lengths[2] > value ? lengths[2] : value;
-    }
-    fprintf(out, "%-*s  %-*s  %-*s\n", name, "option", allowed, "allowed", value, "default");
-    for (size_t i = 0; i < ROWS; i++)
-        if (is_all || table[i].is_common)
-            fprintf(out, "%-*s  %-*s  %-*s  %s\n", name, table[i].name, allowed, table[i].allowed, value,
-                    table[i].default_value, table[i].help);
 }

@@ -16,10 +16,8 @@ enum option_side { SIDE_END, SIDE_START, SIDE_ALTERNATE };
 enum option_ipc { IPC_REFUSE, IPC_DRIVER };
 enum option_peers { PEERS_AUTO, PEERS_ON, PEERS_OFF };
 enum option_explain { EXPLAIN_AUTO, EXPLAIN_OFF, EXPLAIN_DUMP, EXPLAIN_RERUN };
-enum option_color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
 enum { FILL_OFF = 256 }; /* fill, poison: other values are the byte */
 enum option_small { SMALL_AUTO, SMALL_MAP, SMALL_PACK };
-enum { LIVE_USR1 = 1, LIVE_EXIT = 2, LIVE_LEAKS = 4 };
 enum option_say { SAY_NORMAL, SAY_QUIET, SAY_VERBOSE };
 enum option_nan { NAN_OFF, NAN_REPORT, NAN_STOP, NAN_REPORT_INF, NAN_STOP_INF }; /* INF: infinities too */
 enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
@@ -27,29 +25,20 @@ enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 #define OPTION_ALIGN_AUTO 0u
 
 struct options {
-    enum option_uaf uaf;   /* off | adaptive (default) | strict */
-    uint64_t uaf_share;    /* 1..100, default 20: per cent of the time that uaf=adaptive may spend in driver calls at first */
-    uint64_t align;        /* auto = OPTION_ALIGN_AUTO, or a power of two from 1 to 2M; default 16 */
-    enum option_side side; /* end (default) | start | alternate */
+    enum option_uaf uaf;           /* off | adaptive (default) | strict */
+    uint64_t align;                /* auto = OPTION_ALIGN_AUTO, or a power of two from 1 to 2M; default 16 */
+    enum option_side side;         /* end (default) | start | alternate */
     enum option_on_fault on_fault; /* error (default) | abort | continue */
     int slack;                     /* on (default) | off: watch the bytes around buffers with a pattern */
     uint64_t fill;                 /* the byte that fresh buffers are filled with, FILL_OFF (default): none */
     uint64_t poison;               /* the same for freed buffers */
-    uint64_t max_reports;          /* 1..1000000, default 100: findings to print; others are counted */
     uint64_t exitcode;             /* 0..255, default 86: exit status after a fault, instead of 0; 0: leave it unchanged */
     uint64_t guard;                /* minimum size of a guard, 2M..64G, default 64M */
     uint64_t guard_max;            /* maximum size of a guard, which grows with its buffer, 2M..64G, default 4G */
-    uint64_t arena;                /* address space to reserve, 1G..64T, default 64T; halved until the driver accepts it */
-    uint64_t waste;                /* percent by which a reused mapping may be larger than needed, 0..100, default 12 */
-    uint64_t idle_age;             /* ms after which an idle mapping is released, 0 = never, default 30000 */
-    uint64_t idle_max;             /* bytes of idle mappings to keep, default 0 = three quarters of the device's memory */
-    uint64_t cache_max;            /* physical memory to keep without a mapping, per device, default 1G */
     uint64_t history;              /* freed buffers to remember, 0..16M, default 65536 */
     uint64_t launches;             /* launches to remember per thread and context, 0..65536, default 4096; 0: none */
     enum option_stacks stacks;   /* on (default) | python | off: record the stack of each allocation, and of frees that unmap */
     enum option_streams streams; /* off (default) | on | on+host: find buffers that are freed or written while in use */
-    uint64_t slack_reach;        /* bytes of slack on each side of a buffer that are watched, 16..2M, default 4K */
-    uint64_t slack_every;        /* frees after which a stream's freed buffers are checked, 1..128, default 128 */
     uint64_t exit_wait;          /* max wait at exit for pending GPU work, in ms, default 1000; 0: no wait */
     enum option_explain explain; /* auto (default): dump, and rerun but on the simulated device | off | dump: arm GPU core dumps
                                     | rerun: also launch a faulted kernel again */
@@ -59,19 +48,18 @@ struct options {
     char skip[256];          /* rules.h: do not guard these */
     uint64_t min_size;       /* bytes of the smallest buffer to guard, default 0: skip=smaller:BYTES */
     enum option_small small; /* auto (default) | map | pack: small buffers share pages */
-    uint64_t max_overhead;   /* 1..100, default 5: small=auto packs once small buffers' own pages take so much of a device */
-    int fallback;            /* on (default) | off: where no page is left, the driver allocates, unguarded */
-    unsigned live;           /* LIVE_: print the use of memory at SIGUSR1, at exit; what is live at exit is a finding */
-    enum option_color color; /* auto (default): on a terminal, unless NO_COLOR is set | on | off: reports on stderr */
+    int leaks;               /* on | off (default): what is live at exit is a finding */
     enum option_say say;     /* normal (default) | quiet: no summary line at exit | verbose: print the setup, and statistics at
                                 exit, to stderr */
     char log[256];           /* file for reports besides stderr, "" = stderr only; %p pid, %r rank, %h host */
     char record[256];        /* folder for the core dump and the snapshot of each fault, "" = none; %p, %r, %h */
     char save[256];          /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
-    uint64_t save_max;       /* bytes of buffers in a bundle, default 4G */
+    uint64_t save_max;       /* bytes of buffers in a bundle of a fault, default 4G */
     char known[256];         /* file of findings that are not reported (known.h), "" = none */
     char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */
-    char save_values[256];   /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
+    char save_values[256];   /* filter.h: launches whose inputs and outputs are kept, "" = none */
+    char saved[256];         /* folder for them; %p, %r, %h */
+    uint64_t saves_max;      /* bytes of buffers that save_values keeps in all, default 4G */
     uint64_t save_replay;    /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
     uint64_t every;          /* 1..1000000, default 1: with nan look at one launch of each kernel in so many */
     char values[256];        /* filter.h: launches whose values are shown, "" = none */
@@ -81,17 +69,15 @@ struct options {
 };
 
 enum option_type {
-    OPTION_CHOICE,     /* an enum: the index of the value in `allowed` */
-    OPTION_ALIGN,      /* uint64_t: "auto" = OPTION_ALIGN_AUTO, or a power of two in bytes */
-    OPTION_BYTES,      /* uint64_t: digits, then an optional K, M, G or T, then an optional B, or iB after a letter */
-    OPTION_NUMBER,     /* uint64_t: digits */
-    OPTION_FILL,       /* uint64_t: "off" = FILL_OFF, "nan" = 0xff, or a byte as 0x and two hexadecimal digits */
-    OPTION_SWITCH,     /* int: on = 1, off = 0 */
-    OPTION_RULES,      /* char[]: rules.h */
-    OPTION_PATH,       /* char[]: a file name for options_expand_path() */
-    OPTION_FILTER,     /* char[]: launches, as filter.h says */
-    OPTION_TEXT,       /* char[]: checked by whoever reads it */
-    OPTION_FILTER_PATH /* char[]: launches as filter.h says, "=", and a file name as for OPTION_PATH */
+    OPTION_CHOICE, /* an enum: the index of the value in `allowed` */
+    OPTION_ALIGN,  /* uint64_t: "auto" = OPTION_ALIGN_AUTO, or a power of two in bytes */
+    OPTION_BYTES,  /* uint64_t: digits, then an optional K, M, G or T, then an optional B, or iB after a letter */
+    OPTION_NUMBER, /* uint64_t: digits */
+    OPTION_FILL,   /* uint64_t: "off" = FILL_OFF, "nan" = 0xff, or a byte as 0x and two hexadecimal digits */
+    OPTION_SWITCH, /* int: on = 1, off = 0 */
+    OPTION_RULES,  /* char[]: rules.h */
+    OPTION_PATH,   /* char[]: a file name for options_expand_path() */
+    OPTION_FILTER  /* char[]: launches, as filter.h says */
 };
 
 struct option_row;
@@ -106,21 +92,19 @@ struct option_row {
     const char *allowed;       /* for users: "off | strict", "2M..64G" */
     const char *default_value; /* as a user would write it */
     const char *help;          /* one sentence */
-    int is_common;             /* people set it; the others are for special needs */
     size_t offset;             /* of the field in struct options */
-    uint64_t minimum; /* ALIGN, BYTES and NUMBER: inclusive limits. PATH, RULES, FILTER, TEXT: maximum = bytes with the NUL */
+    uint64_t minimum; /* ALIGN, BYTES and NUMBER: inclusive limits. PATH, RULES, FILTER: maximum = bytes with the NUL */
     uint64_t maximum;
-    option_setter *set; /* of a merged option (option_merged.h); NULL: the field at `offset` is set as `type` says ... */
+    option_setter *set; /* of a merged option (option_value.h); NULL: the field at `offset` is set as `type` says ... */
     const char *joint;  /* ... and what follows this in the value sets the field of `rest`, which otherwise has its default */
     const struct option_row *rest; /* has no name */
 };
 
-/* Returns the rows for users in the order in which they are printed, and their number in *count. Static storage. */
+/* Returns the rows in the order in which they are printed, and their number in *count. Static storage. */
 const struct option_row *options_table(size_t *count);
 
 /* The row of that name, or else the one that the name is probably a slip of (*is_exact = 0 then); NULL if there is none,
- * or the option is gone. Finds rows that are not for users by their exact name alone.
- * `name` needs no NUL. */
+ * or the option is gone. `name` needs no NUL. */
 const struct option_row *options_find(const char *name, size_t length, int *is_exact);
 
 /* Sets *options to the defaults. */
@@ -134,9 +118,6 @@ void options_default(struct options *options);
  * key, if any, and the list of keys. *options is unchanged on error.
  */
 cufence_status options_parse(struct options *options, const char *text, const char *source);
-
-/* Prints the table, or the common rows: name, allowed values, default, help. */
-void options_print(FILE *out, int is_all);
 
 /* Expands %p (process), %r (RANK, else LOCAL_RANK, else 0), %h (host name), %% in a file name.
  * Errors: OPTION (another letter after %), OVERFLOW (longer than `size`). */

@@ -12,9 +12,7 @@
 static const char *rank_name(void)
 {
     const char *rank = env_get("RANK");
-    if (!rank)
-        rank = env_get("LOCAL_RANK");
-    return rank ? rank : "0";
+    return rank ? rank : env_get("LOCAL_RANK");
 }
 
 cufence_status options_expand_path(const char *pattern, char *out, size_t size)
@@ -32,7 +30,7 @@ cufence_status options_expand_path(const char *pattern, char *out, size_t size)
                 piece = process;
                 break;
             case 'r':
-                piece = rank_name();
+                piece = rank_name() ?: "0";
                 break;
             case 'h':
                 if (gethostname(host, sizeof host - 1))
@@ -58,15 +56,16 @@ cufence_status options_expand_path(const char *pattern, char *out, size_t size)
     return CUFENCE_OK;
 }
 
+static int rank_in(const char *variable)
+{
+    const char *text = env_get(variable);
+    char *end = NULL;
+    long rank = text && *text ? strtol(text, &end, 10) : -1;
+    return end && !*end && rank >= 0 && rank <= INT_MAX ? (int)rank : -1;
+}
+
 int options_rank(void)
 {
-    static const char *const names[] = {"RANK", "LOCAL_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *text = env_get(names[i]);
-        char *end = NULL;
-        long rank = text && *text ? strtol(text, &end, 10) : -1;
-        if (end && !*end && rank >= 0 && rank <= INT_MAX)
-            return (int)rank;
-    }
-    return -1;
+    int rank = rank_in("RANK");
+    return rank >= 0 ? rank : rank_in("LOCAL_RANK");
 }

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct content {
@@ -132,47 +131,6 @@ int tally_read(int fd, struct tally *tally)
 
 /* ---- words ---- */
 
-/* Whether the loader's cache names the driver's library. The cache holds paths that end with NUL. */
-static int is_in_cache(void)
-{
-    static const char name[] = "/libcuda.so.1";
-    struct stat found;
-    int file = open("/etc/ld.so.cache", O_RDONLY | O_CLOEXEC), is_in = 0;
-    if (file < 0)
-        return 0;
-    char *text = fstat(file, &found) == 0 ? mmap(NULL, (size_t)found.st_size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
-    close(file);
-    if (text == MAP_FAILED)
-        return 0;
-    const char *end = text + found.st_size;
-    for (const char *at = text; !is_in && (at = memmem(at, (size_t)(end - at), name, sizeof name)); at++) {
-        const char *start = at;
-        while (start > text && start[-1])
-            start--;
-        is_in = access(start, F_OK) == 0;
-    }
-    munmap(text, (size_t)found.st_size);
-    return is_in;
-}
-
-static int is_in_folders(const char *folders)
-{
-    char path[4096];
-    for (const char *at = folders ? folders : ""; *at; at += strspn(at, ":;")) {
-        int length = (int)strcspn(at, ":;");
-        if (snprintf(path, sizeof path, "%.*s/libcuda.so.1", length, at) < (int)sizeof path && access(path, F_OK) == 0)
-            return 1;
-        at += length;
-    }
-    return 0;
-}
-
-static int has_driver(void)
-{
-    static const char usual[] = "/lib:/usr/lib:/lib64:/usr/lib64";
-    return is_in_folders(env_get("LD_LIBRARY_PATH")) || is_in_cache() || is_in_folders(usual);
-}
-
 static const char *reason(const struct tally *tally)
 {
     if (tally->counts[TALLY_UNGUARDED])
@@ -181,8 +139,6 @@ static const char *reason(const struct tally *tally)
         return "CUDA was initialised, but no process created a context";
     if (tally->counts[TALLY_NO_DEVICE])
         return "CUDA could not be initialised: cuInit failed; `cufence doctor` says more";
-    if (!has_driver())
-        return "no process used CUDA, and the loader finds no CUDA driver (libcuda.so.1); `cufence doctor` says more";
     return "no process used CUDA; `cufence doctor` helps to find out why";
 }
 

@@ -28,12 +28,8 @@ static const struct named {
     size_t offset; /* of the name in struct options */
     enum kind kind;
 } all_named[] = {
-    NAMED("log", log, KIND_FILE),
-    NAMED("json", json, KIND_FILE),
-    NAMED("keep", record, KIND_FOLDER),
-    NAMED("keep", save, KIND_FOLDER),
-    NAMED("save_values", save_values, KIND_FOLDER),
-    NAMED("values", values_out, KIND_FILE),
+    NAMED("log", log, KIND_FILE),     NAMED("json", json, KIND_FILE),           NAMED("keep", record, KIND_FOLDER),
+    NAMED("keep", save, KIND_FOLDER), NAMED("save_values", saved, KIND_FOLDER), NAMED("values", values_out, KIND_FILE),
 };
 
 /* Cuts the last name off; "." is in front of a single one. Returns 0 if there is nothing in front. */
@@ -94,8 +90,7 @@ static enum kind reduce(const char *name, enum kind kind, int is_here, char path
 static int check(const struct named *named, const char *value, int is_here, writable_complaint *complain)
 {
     char path[LONGEST], sentence[2 * LONGEST];
-    const char *launches_end = named->offset == offsetof(struct options, save_values) ? strchr(value, '=') : NULL;
-    enum kind checked = reduce(launches_end ? launches_end + 1 : value, named->kind, is_here, path);
+    enum kind checked = reduce(value, named->kind, is_here, path);
     int error = checked == KIND_NONE ? 0 : judge(path, checked);
     if (!error)
         return 0;

@@ -51,7 +51,7 @@ int arguments_has(const struct command *command, const char *name)
     return 0;
 }
 
-/* Fills in the names for getopt_long(), which `dashed` has room for: max_reports can be written --max-reports. */
+/* Fills in the names for getopt_long(), which `dashed` has room for: wait_ms can be written --wait-ms. */
 static void list_names(const struct command *command, struct option *names, char (*dashed)[LONGEST_NAME])
 {
     size_t rows, used = 0;
@@ -98,14 +98,14 @@ static int unknown(const struct command *command, const char *argument)
     if (row && is_exact)
         return complain("cufence sets %s by itself; --set %s=VALUE forces it", row->name, row->name);
     if (row && text_slip(name, strlen(name), row->name) < edits)
-        return complain("unknown option \"%s\", did you mean --%s? `cufence options --all` lists all", argument, row->name);
+        return complain("unknown option \"%s\", did you mean --%s? `cufence options` lists all", argument, row->name);
     if (edits != SIZE_MAX)
         return complain("unknown option \"%s\", did you mean --%s? `cufence %s --help` lists all", argument,
                         command->arguments[own].name, command->name);
     fprintf(stderr, "cufence %s: unknown option \"%s\"; the options are", command->name, argument);
     for (size_t i = 0; i < command->count; i++)
         fprintf(stderr, " --%s,", command->arguments[i].name);
-    fprintf(stderr, " --help%s%s\n", command->take_row ? ", --KEY VALUE for each that `cufence options --all` lists" : "",
+    fprintf(stderr, " --help%s%s\n", command->take_row ? ", --KEY VALUE for each that `cufence options` lists" : "",
             command->is_operand_the_end ? ", and -- before a program whose name begins with a dash" : "");
     return STATUS_USAGE;
 }

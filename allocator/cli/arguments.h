@@ -14,7 +14,7 @@
 enum {
     STATUS_FAILED = 1,
     STATUS_USAGE = 2,
-    STATUS_FOUND = 86,      /* the default of the option exitcode */
+    STATUS_FOUND = 86,      /* the default of the option on_fault */
     STATUS_NO_VERDICT = 87, /* nothing was guarded, or not every run could be made */
     STATUS_UNFIT = 126,     /* this and the next, as a shell's */
     STATUS_MISSING = 127,

@@ -284,14 +284,14 @@ static int take_line(struct collected *collected, struct line *line)
     int is_of_another = json_is_object(of) && json_is_object(names);
     if (!take_facts(line, is_of_another ? of : line->json))
         return 0;
-    const char *kind = line->facts->kind ? line->facts->kind : "use";
+    const char *kind = line->facts->kind ? line->facts->kind : "";
     if (is_of_another)
         return add_names(collected, line->facts, names);
     if (!strcmp(kind, KIND_RUN))
         return add_line(&collected->runs, line->json);
     if (!strcmp(kind, KIND_GUARDED))
         return add_guarded(collected, line);
-    return !strcmp(kind, "use") || add(collected, line);
+    return !*kind || add(collected, line);
 }
 
 static int read_line(struct collected *collected, const char *command, const char *path, size_t number, const char *text,

@@ -38,7 +38,7 @@ static int become(void *argument)
     char **argv = calloc(plan->words + 10, sizeof *argv), *last = NULL;
     size_t used = 0;
     const struct mode *mode = &modes[start->mode];
-    int size = asprintf(&last, "%s,exitcode=0", mode->options);
+    int size = asprintf(&last, "%s,on_fault=/0", mode->options);
     if (!argv || size < 0)
         return STATUS_UNFIT;
     for (const char *const *word = (const char *const[]){"run", "--set", plan->options, "--set", last, "--", NULL}; *word;

@@ -15,7 +15,6 @@
 
 #define complain(status, ...) arguments_complain("options", status, __VA_ARGS__)
 
-/* The table of options_print() is wider than any terminal. */
 static void print_row(const struct option_row *row)
 {
     char text[512];
@@ -29,20 +28,12 @@ static void print_row(const struct option_row *row)
 static json_t *row_object(const struct option_row *row)
 {
     static const char *const types[] = {
-        [OPTION_CHOICE] = "choice",
-        [OPTION_ALIGN] = "alignment",
-        [OPTION_BYTES] = "bytes",
-        [OPTION_NUMBER] = "number",
-        [OPTION_FILL] = "byte",
-        [OPTION_SWITCH] = "switch",
-        [OPTION_RULES] = "rules",
-        [OPTION_PATH] = "path",
-        [OPTION_FILTER] = "filter",
-        [OPTION_TEXT] = "text",
-        [OPTION_FILTER_PATH] = "filter=path",
+        [OPTION_CHOICE] = "choice", [OPTION_ALIGN] = "alignment", [OPTION_BYTES] = "bytes",
+        [OPTION_NUMBER] = "number", [OPTION_FILL] = "byte",       [OPTION_SWITCH] = "switch",
+        [OPTION_RULES] = "rules",   [OPTION_PATH] = "path",       [OPTION_FILTER] = "filter",
     };
-    return json_pack("{ss ss ss ss ss sb}", "key", row->name, "type", types[row->type], "allowed", row->allowed, "default",
-                     row->default_value, "help", row->help, "is_common", row->is_common);
+    return json_pack("{ss ss ss ss ss}", "key", row->name, "type", types[row->type], "allowed", row->allowed, "default",
+                     row->default_value, "help", row->help);
 }
 
 /* The row of a key, written as an option of `run` or not. NULL after a message. */
@@ -61,35 +52,29 @@ static const struct option_row *row_of(const char *typed)
     if (instead)
         complain(0, "%s= is gone: %s", key, instead);
     else if (row)
-        complain(0, "unknown option '%s', did you mean '%s'? `cufence options --all` lists all", typed, row->name);
+        complain(0, "unknown option '%s', did you mean '%s'? `cufence options` lists all", typed, row->name);
     else
-        complain(0, "unknown option '%s'; `cufence options --all` lists all", typed);
+        complain(0, "unknown option '%s'; `cufence options` lists all", typed);
     return NULL;
 }
 
 struct wanted {
-    int is_all, is_json;
+    int is_json;
     const char *check;
 };
 
-/* Prints the rows of the keys, or of all options, or of the common ones. */
+/* Prints the rows of the keys, or of all options. */
 static int print_rows(const struct wanted *wanted, char **keys)
 {
     enum { MOST = 256 };
     const struct option_row *shown[MOST];
     size_t rows, count = 0;
     const struct option_row *row = options_table(&rows);
-    int is_table = !*keys && !wanted->is_json;
     for (size_t i = 0; i < rows && !*keys; i++)
-        if (wanted->is_all || wanted->is_json || row[i].is_common)
-            shown[count++] = &row[i];
+        shown[count++] = &row[i];
     for (; *keys && count < MOST; keys++)
         if (!(shown[count++] = row_of(*keys)))
             return STATUS_USAGE;
-    if (is_table && !isatty(STDOUT_FILENO)) {
-        options_print(stdout, wanted->is_all);
-        return 0;
-    }
     json_t *list = wanted->is_json ? json_array() : NULL;
     for (size_t i = 0; i < count; i++) {
         if (wanted->is_json)
@@ -97,17 +82,13 @@ static int print_rows(const struct wanted *wanted, char **keys)
         else
             print_row(shown[i]);
     }
-    if (is_table && !wanted->is_all)
-        printf("\n`cufence options --all` lists %zu.\n", rows);
     return !wanted->is_json || text_put_json(stdout, list, JSON_INDENT(1)) ? 0 : STATUS_FAILED;
 }
 
 static const struct argument arguments[] = {
-    {"all", NULL, "every option", .offset = offsetof(struct wanted, is_all)},
     {"check", "key=value,...", "print nothing; exit with status 2 and say why if these are not allowed",
      .offset = offsetof(struct wanted, check)},
-    {"json", NULL,
-     "as JSON; a list of objects with key, type, allowed, default, help and is_common, of all options unless some are named",
+    {"json", NULL, "as JSON; a list of objects with key, type, allowed, default and help, of all options unless some are named",
      .offset = offsetof(struct wanted, is_json)},
 };
 
@@ -135,7 +116,7 @@ const struct command options_command = {
     ARGUMENTS(arguments),
     .operands = "[KEY]...",
     .most = -1,
-    .about = "Prints the options that are set most, all of them, or those named, with their allowed values, defaults and what "
+    .about = "Prints the options, or those named, with their allowed values, defaults and what "
              "they do.",
     .examples = "Example: cufence options uaf align\n",
 };

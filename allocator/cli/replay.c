@@ -174,7 +174,7 @@ static int apply(struct replay *replay)
     return 1;
 }
 
-/* The exit status after a fault: that of the option exitcode. */
+/* The exit status after a fault: that of the option on_fault. */
 static int fault_status(void)
 {
     struct options options;

@@ -220,8 +220,8 @@ static const struct argument arguments[] = {
      "is "
      "the program's",
      offsetof(struct request, settings), settings_take_key, .key = "json"},
-    {"error-exitcode", "N", "the same as --exitcode N", offsetof(struct request, settings), settings_take_key,
-     .key = "exitcode"},
+    {"error-exitcode", "N", "the same as --on_fault /N", .offset = offsetof(struct request, settings),
+     .take = settings_take_status},
     {"require-guarded", NULL, "exit with 87 if nothing was guarded, where the program would exit with 0",
      .offset = offsetof(struct request, is_guarded_required)},
     {"if-asked", NULL,

@@ -19,9 +19,9 @@ static const struct preset {
 } presets[] = {
     {"fast", "uaf=adaptive,align=16,side=end,stacks=on,slack=on",
      "the defaults: ends of buffers and some frees, at nearly the program's own speed"},
-    {"thorough", "uaf=strict,align=auto,slack=on,slack_every=1,remember=262144/16384,max_reports=1000,wait_ms=60000",
+    {"thorough", "uaf=strict,align=auto,slack=on,remember=262144/16384,wait_ms=60000",
      "finds more: every byte and every use after free; slower, and remembers more for reports"},
-    {"production", "uaf=off,slack=off,align=16,on_fault=error,exitcode=0,max_reports=10,wait_ms=1000,say=quiet",
+    {"production", "uaf=off,slack=off,align=16,on_fault=error/0,wait_ms=1000,say=quiet",
      "for services: the program keeps its exit status and exits fast; few messages"},
 };
 
@@ -88,6 +88,13 @@ int settings_take_set(const struct given *given, void *field)
 int settings_take_key(const struct given *given, void *field)
 {
     return take(field, given->argument->name, given->argument->key, given->value);
+}
+
+int settings_take_status(const struct given *given, void *field)
+{
+    char value[32];
+    snprintf(value, sizeof value, "/%s", given->value);
+    return take(field, given->argument->name, "on_fault", value);
 }
 
 int settings_take_preset(const struct given *given, void *field)

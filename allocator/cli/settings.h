@@ -26,7 +26,7 @@ int settings_insert(struct settings *settings, size_t place, const char *source,
 
 /* As takers of arguments and of rows of options_table(); the field is a struct settings. */
 int settings_take_row(void *settings, size_t row, const char *value);
-argument_taker settings_take_set, settings_take_key, settings_take_preset;
+argument_taker settings_take_set, settings_take_key, settings_take_status, settings_take_preset;
 
 /* The options of every sub-command that takes the library's. */
 #define SETTINGS_SET "set", "key=value", "options that `cufence options` lists; several with commas", .take = settings_take_set

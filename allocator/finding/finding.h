@@ -310,7 +310,7 @@ void finding_free(struct finding *finding);
 void finding_kernel(const struct evidence_site *site, char *out, size_t size);
 void finding_kernel_of(const char *mangled, char *out, size_t size);
 
-/* ---- buffers that are still allocated when the process ends (live=leaks). ---- */
+/* ---- buffers that are still allocated when the process ends (leaks=on). ---- */
 
 struct leak {
     const cufence_buffer *largest; /* of one place of allocation */

@@ -37,9 +37,10 @@ uint64_t layout_offset(uint64_t mapped, uint64_t size, uint64_t align, enum layo
     return side == LAYOUT_START ? 0 : (mapped - size) & ~(align - 1);
 }
 
-struct layout_slack layout_slack(uint64_t mapped, uint64_t offset, uint64_t size, uint64_t reach)
+struct layout_slack layout_slack(uint64_t mapped, uint64_t offset, uint64_t size)
 {
-    return (struct layout_slack){.head = smaller(offset, reach), .tail = smaller(mapped - offset - size, reach)};
+    return (struct layout_slack){.head = smaller(offset, LAYOUT_WATCHED),
+                                 .tail = smaller(mapped - offset - size, LAYOUT_WATCHED)};
 }
 
 static cufence_status check(const struct layout_request *request, struct problem *problem)

@@ -42,12 +42,13 @@ cufence_status layout_compute(const struct layout_request *request, struct layou
  * would choose. The caller has checked that the buffer fits. `align` as in struct layout. */
 uint64_t layout_offset(uint64_t mapped, uint64_t size, uint64_t align, enum layout_side side);
 
-/* The bytes in front of a buffer and behind it that are within its mapping, at most `reach` on each side. `offset` is the
- * buffer's in the mapping. */
+/* The bytes in front of a buffer and behind it that are watched: within its mapping, at most LAYOUT_WATCHED on each side.
+ * `offset` is the buffer's in the mapping. */
+#define LAYOUT_WATCHED 4096
 struct layout_slack {
     uint64_t head, tail;
 };
-struct layout_slack layout_slack(uint64_t mapped, uint64_t offset, uint64_t size, uint64_t reach);
+struct layout_slack layout_slack(uint64_t mapped, uint64_t offset, uint64_t size);
 
 /* Returns the alignment for align=auto: the largest power of two that divides size, at most 512; 1 for odd sizes. size > 0. */
 uint64_t layout_auto_align(uint64_t size);

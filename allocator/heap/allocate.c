@@ -83,7 +83,7 @@ static inline struct block *take_block(struct freelist *list, const struct heap_
         packing_wants(list, wanted, layout->align, label, &cells))
         block = take_cell(list, wanted, layout, &cells, status);
     if (!block && wanted->device == wanted->context->device && !pool_is_spent(list->pool))
-        block = freelist_take(list, layout->pages, heap_options->waste, wanted->size);
+        block = freelist_take(list, layout->pages, REUSE_WASTE, wanted->size);
     return block ? block : obtain(list, wanted, layout, NULL, status);
 }
 

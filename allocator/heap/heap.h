@@ -10,7 +10,6 @@
 #include "contexts/contexts.h"
 #include "base/options.h"
 #include "finding/slack.h"
-#include "finding/use.h"
 
 /*
  * Opens the arena and starts the background thread. The driver is loaded. `options` must stay valid. After a failure nothing is
@@ -176,7 +175,6 @@ size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total);
 struct heap_use {
     uint64_t buffers, bytes; /* as requested */
     uint64_t mapped_bytes;   /* with the slack in their pages */
-    uint64_t oldest_ns;      /* when the oldest was allocated */
     cufence_buffer largest;  /* has the stack, the label and the device */
 };
 
@@ -184,8 +182,8 @@ struct heap_use {
  * graph keeps. Returns the number of places; *out is malloc'ed, NULL if out of host memory. */
 size_t heap_use(int device, struct heap_use **out);
 
-/* Describes the place of one of these for people. */
-void heap_use_place(const struct heap_use *use, struct use_place *out);
+/* Writes "train.py:12 in forward, label "x"" to `out`, cut to fit; "an unknown place" if nothing is known. */
+void heap_use_name(const struct heap_use *use, char *out, size_t size);
 
 /* Gets what is mapped on a device (-1: all), in no order. Returns their number; *out is malloc'ed, NULL if out of host
  * memory. */

@@ -19,10 +19,8 @@ static void say_holders(int device, char *out, size_t size)
     size_t count = heap_use(device, &use), used = 0;
     out[0] = '\0';
     for (size_t i = 0; use && i < count && i < 3 && used < size; i++) {
-        struct use_place place;
         char name[128];
-        heap_use_place(&use[i], &place);
-        use_place_name(&place, name, sizeof name);
+        heap_use_name(&use[i], name, sizeof name);
         int length =
             snprintf(out + used, size - used, "%s%s (%llu bytes in %llu buffer%s)", i ? ", " : "; most is held by ", name,
                      (unsigned long long)use[i].mapped_bytes, (unsigned long long)use[i].buffers, plural(use[i].buffers));
@@ -92,8 +90,7 @@ static int is_nearly_full(const struct books *books)
 int memory_is_scarce(const struct books *books, const struct heap_request *wanted, unsigned reserve)
 {
     size_t free_bytes = 0, all_bytes = 0;
-    int has_use = heap_options->fallback || (heap_options->small != SMALL_MAP && reserve == RESERVE);
-    return has_use && !wanted->is_last_try && wanted->size <= CELLS_SIZE_MOST && wanted->device == books->context->device &&
+    return !wanted->is_last_try && wanted->size <= CELLS_SIZE_MOST && wanted->device == books->context->device &&
            is_nearly_full(books) && driver->cuMemGetInfo(&free_bytes, &all_bytes) == CUDA_SUCCESS &&
            free_bytes < all_bytes / reserve;
 }
@@ -162,7 +159,7 @@ static struct block *map_what_moves(struct books *books, int device, const struc
 struct block *memory_map(struct books *books, const struct heap_request *wanted, const struct layout *layout, int is_captured,
                          unsigned reserve, cufence_status *status)
 {
-    int device = wanted->device, is_brief = !wanted->is_last_try && heap_options->fallback && was_just_full(device);
+    int device = wanted->device, is_brief = !wanted->is_last_try && was_just_full(device);
     int is_alone = reserve == RESERVE && heap_options->small != SMALL_MAP && wanted->size <= CELLS_SIZE_MOST;
     /* A synchronisation would invalidate a capture, and the program's own calls don't wait natively. */
     int hardest = is_brief || is_captured || !may_wait(wanted) ? 1 : 2;

@@ -25,7 +25,7 @@ static struct block *steal(struct freelist *list, uint64_t pages, uint64_t waste
 /* Whether memory of that size is being retired, or is about to be. */
 static int is_coming(struct books *books, uint64_t pages)
 {
-    uint64_t most = pages + pages * heap_options->waste / 100;
+    uint64_t most = pages + pages * REUSE_WASTE / 100;
     for (unsigned bin = freelist_bin(pages); bin <= freelist_bin(most); bin++) {
         if (__atomic_load_n(&books->coming[bin], __ATOMIC_RELAXED))
             return 1;
@@ -45,7 +45,7 @@ static struct block *await_retired(struct freelist *list, uint64_t pages)
             sched_yield();
         else
             usleep(20);
-        block = steal(list, pages, heap_options->waste);
+        block = steal(list, pages, REUSE_WASTE);
     }
     return block;
 }
@@ -123,7 +123,7 @@ static struct block *find_pending(struct freelist *list, const struct heap_reque
     if (list->pool || list == &list->books->shared || wanted->device != list->books->context->device)
         return NULL;
     struct block *block = borrow(list, layout->pages);
-    if (block || (heap_options->fallback && !wanted->is_last_try)) /* the driver is asked first */
+    if (block || !wanted->is_last_try) /* the driver is asked first */
         return block;
     return await_pending(list->books, wanted, layout, status);
 }
@@ -141,7 +141,7 @@ static struct block *find_or_map(struct freelist *list, const struct heap_reques
         return NULL;
     struct scope scope = scope_enter(books->context);
     if (!list->pool && wanted->device == books->context->device) {
-        block = steal(list, layout->pages, heap_options->waste);
+        block = steal(list, layout->pages, REUSE_WASTE);
         if (!block && heap_options->uaf == UAF_STRICT)
             block = await_retired(list, layout->pages);
     }

@@ -45,7 +45,6 @@ cufence_status heap_open(const struct options *options)
     heap_policies = (struct heap_policies){
         .give_back = pack_give_back, .forget = slack_forget, .end = twins_end, .list_gone = slack_list_gone};
     passed_open();
-    physical_configure(options->cache_max);
     cufence_status status = space_open();
     if (status != CUFENCE_OK)
         return status;

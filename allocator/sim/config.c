@@ -6,20 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When address space is reserved, sanitizers touch their shadow of it, which is slow for a large one. Without them it is half
- * as much again as a power of two: who reserves the largest one that there is leaves some to others, as on a GPU. */
+/* When address space is reserved, sanitizers touch their shadow of it, which is slow for a large one. It is half as
+ * much again as a power of two: who reserves the largest one that there is leaves some to others, as on a GPU. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define RESERVE_DEFAULT ((size_t)16 << 30)
+#define RESERVE_DEFAULT ((size_t)24 << 30)
 #elif __has_feature(address_sanitizer)
-#define RESERVE_DEFAULT ((size_t)256 << 30)
+#define RESERVE_DEFAULT ((size_t)192 << 30)
 #endif
 #endif
 #ifndef RESERVE_DEFAULT
 #if defined(__SANITIZE_THREAD__)
-#define RESERVE_DEFAULT ((size_t)16 << 30)
+#define RESERVE_DEFAULT ((size_t)24 << 30)
 #elif defined(__SANITIZE_ADDRESS__)
-#define RESERVE_DEFAULT ((size_t)256 << 30)
+#define RESERVE_DEFAULT ((size_t)192 << 30)
 #else
 #define RESERVE_DEFAULT ((size_t)3 << 39)
 #endif

@@ -1,6 +1,7 @@
 #include "physical.h"
 
 #include "base/lock.h"
+#include "base/tunables.h"
 
 #include <stdlib.h>
 #include <utlist.h>
@@ -15,18 +16,12 @@ struct cached {
 /* A short list: the sizes of recently retired mappings. */
 static struct lock lock = LOCK(RANK_PHYSICAL); /* guards everything below */
 static struct cached *cache;
-static uint64_t cache_limit;
 static uint64_t cached_bytes[64]; /* by device */
 
 /* What the driver said about a device when it was asked, at the first need. */
 static struct traits {
     int is_known, has_rdma, is_shareable;
 } traits_of[64]; /* by device */
-
-void physical_configure(uint64_t cache_max)
-{
-    cache_limit = cache_max;
-}
 
 static unsigned slot_of(int device)
 {
@@ -148,7 +143,7 @@ void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle hand
     if (entry) {
         *entry = (struct cached){.device = device, .bytes = bytes, .handle = handle};
         lock_take(&lock);
-        int fits = cached_bytes[slot_of(device)] + bytes <= cache_limit;
+        int fits = cached_bytes[slot_of(device)] + bytes <= tunables.cache_max;
         if (fits) {
             LL_PREPEND(cache, entry);
             cached_bytes[slot_of(device)] += bytes;

@@ -11,9 +11,6 @@
 
 #include "driver/driver.h"
 
-/* Sets how many bytes the cache of each device may hold. */
-void physical_configure(uint64_t cache_max);
-
 /* Gets a handle of `bytes` on `device`, from the cache or newly created. The content is undefined. Errors: OUT_OF_MEMORY (the
  * device is out of memory; the cache is unchanged), DRIVER. */
 cufence_status physical_take(int device, uint64_t bytes, CUmemGenericAllocationHandle *handle);

@@ -6,6 +6,8 @@
 #include "base/aside.h"
 #include "base/env.h"
 #include "base/output.h"
+#include "base/text.h"
+#include "base/tunables.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,10 +33,8 @@ static struct {
     void *handler_user;
     struct report_file log, json[2]; /* the names are constant after delivery_open(); json[1]: the same lines for `cufence run`,
                                         which makes documents of them at the end */
-    enum option_color color;         /* constant likewise, as the next */
-    int has_no_color;
-    uint64_t most;     /* likewise constant: max_reports */
-    uint64_t *printed; /* identities of the printed reports */
+    int is_forced, has_no_color;     /* color: constant likewise */
+    uint64_t *printed;               /* identities of the printed reports */
     uint64_t printed_count, reported, again, beyond;
     uint64_t known, known_times; /* reports that the user knows already: without repetitions, with them */
 } delivery = {.lock = LOCK(RANK_LEAF)};
@@ -45,8 +45,7 @@ cufence_status delivery_open(const struct options *options)
 {
     const char *no_color = env_get("NO_COLOR"), *term = env_get("TERM"), *collected = env_get("CUFENCE_COLLECT");
     const char *forced = env_get("FORCE_COLOR");
-    delivery.most = options->max_reports;
-    delivery.color = options->color == COLOR_AUTO && forced && *forced && strcmp(forced, "0") != 0 ? COLOR_ON : options->color;
+    delivery.is_forced = forced && *forced && strcmp(forced, "0") != 0;
     delivery.has_no_color = (no_color && *no_color) || (term && !strcmp(term, "dumb"));
     cufence_status status = options_expand_path(options->log, delivery.log.name, sizeof delivery.log.name);
     status = status ?: options_expand_path(options->json, delivery.json[0].name, sizeof delivery.json[0].name);
@@ -99,14 +98,14 @@ static void keep(const char *text, const char *json)
     __atomic_add_fetch(&delivery.count, 1, __ATOMIC_RELEASE);
 }
 
-/* Returns 1 if the report is new and max_reports is not reached. The user knows it already, or not: each is counted apart. */
+/* Returns 1 if the report is new and there is room for it. The user knows it already, or not: each is counted apart. */
 static int is_wanted(uint64_t identity, int is_known)
 {
     int is_new = 1, is_room = 0;
     HOLD(&delivery.lock);
     for (uint64_t i = 0; identity && is_new && i < delivery.printed_count; i++)
         is_new = delivery.printed[i] != identity;
-    if (is_new && (is_known || delivery.reported < delivery.most)) {
+    if (is_new && (is_known || delivery.reported < tunables.reports)) {
         if (list_make_room(&delivery.printed, delivery.printed_count, sizeof identity))
             delivery.printed[delivery.printed_count++] = identity;
         is_room = 1; /* out of host memory: print it anyway; a repetition may be printed too */
@@ -127,8 +126,8 @@ void delivery_conclude(void)
     if (again)
         output_note("findings reported above occurred %llu more time%s", (unsigned long long)again, again == 1 ? "" : "s");
     if (beyond)
-        output_note("%llu more finding%s not reported, because of max_reports=%llu", (unsigned long long)beyond,
-                    beyond == 1 ? "" : "s", (unsigned long long)delivery.most);
+        output_note("%llu more finding%s not reported: a process reports %llu", (unsigned long long)beyond, plural(beyond),
+                    (unsigned long long)tunables.reports);
     if (known)
         output_note("%llu known finding%s (known=), met %llu time%s, not reported", (unsigned long long)known,
                     known == 1 ? "" : "s", (unsigned long long)times, times == 1 ? "" : "s");
@@ -154,9 +153,7 @@ uint64_t delivery_findings(void)
 
 static int is_coloured(void)
 {
-    if (delivery.color == COLOR_AUTO)
-        return !delivery.has_no_color && output_is_terminal();
-    return delivery.color == COLOR_ON;
+    return delivery.is_forced || (!delivery.has_no_color && output_is_terminal());
 }
 
 static int print_on_standard_error(const char *text)

@@ -13,7 +13,7 @@ cufence_status delivery_open(const struct options *options);
 
 /* Prints a report, writes it to the files, keeps a copy and counts it. text or json is NULL if it could not be made for lack
  * of host memory; a message is delivered instead. A repetition (same identity as an earlier report, see finding.h; 0 never
- * matches), or a report beyond max_reports, is only kept and counted. Returns 1 if the report was printed. */
+ * matches), or a report beyond the 100th, is only kept and counted. Returns 1 if the report was printed. */
 int delivery_publish(const char *text, const char *json, uint64_t identity);
 
 /* Counts a report that the user knows already, and appends its first `json` (NULL: none) to the file of json=. */
@@ -22,7 +22,7 @@ uint64_t delivery_known(void); /* how many there were, without repetitions */
 
 /* Adds to a report that has been delivered: prints `text` (lines), and appends it to log= and `json` (a line) to json=. */
 void delivery_add(const char *text, const char *json);
-/* Prints a text that is no report, and appends `json`, a line, to the file of json=; NULL: none. Counts and keeps nothing. */
+/* The same for what belongs to no report; NULL: none. */
 void delivery_print(const char *text, const char *json);
 
 /* Whether the file of json= has nothing in it yet, so that it needs a first line. */

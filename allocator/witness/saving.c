@@ -137,7 +137,7 @@ static int begin_file(struct saving *saving, struct bundle_buffer *buffer, const
     int has_room = buffer->size <= saving->most - saving->total;
     int fd = has_room ? open_file(saving, buffer, kind) : -1;
     if (fd < 0)
-        leave_out(buffer, has_room ? "its file could not be written" : "save_max");
+        leave_out(buffer, has_room ? "its file could not be written" : "over the BYTES of keep=");
     else
         saving->total += buffer->size;
     return fd;
@@ -311,7 +311,7 @@ void saving_finish(struct saving *saving, const struct saving_rest *rest)
         output_note("saved for `cufence replay`: %s (%zu buffer%s, %" PRIu64 " bytes)", saving->folder, count - left_out,
                     plural(count - left_out), saving->total);
     if (is_ok && left_out)
-        output_note("keep: %zu buffer%s left out (save_max and other reasons): see README.md there", left_out,
+        output_note("keep: %zu buffer%s left out (BYTES of keep= and other reasons): see README.md there", left_out,
                     left_out == 1 ? " was" : "s were");
     free(input);
     free_saving(saving);

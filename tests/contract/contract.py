@@ -122,7 +122,7 @@ class Player:
     def __init__(self, options: argparse.Namespace) -> None:
         build = options.build.resolve()
         self.program = build / "bin/contract"
-        self.command = [str(build / "bin/cufence"), "run", "--set", "say=quiet,exitcode=0"] + [f"--set={option}" for option in options.set] + ["--"]
+        self.command = [str(build / "bin/cufence"), "run", "--set", "say=quiet,on_fault=error/0"] + [f"--set={option}" for option in options.set] + ["--"]
         self.environment = dict(os.environ)
         self.is_sim = options.sim
         self.seconds = options.seconds

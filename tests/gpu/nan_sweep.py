@@ -32,11 +32,12 @@ def lines_of(text: str) -> list[dict[str, Any]]:
 def sweep(options: argparse.Namespace) -> tuple[int, list[dict[str, Any]], list[dict[str, Any]], str]:
     """Returns the exit status, what the sweep says of each operator, the findings, and standard error."""
     environment = dict(os.environ)
+    environment["CUFENCE_TUNABLES"] = "reports=100000"
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "allocator" / "torch"), environment.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder, "found.jsonl")
         done = subprocess.run(
-            [COMMAND, "run", "--nan", "report", "--max_reports", "100000", "--exitcode", "0", "--json", found, "--",
+            [COMMAND, "run", "--nan", "report", "--on_fault", "/0", "--json", found, "--",
              sys.executable, STORIES / "sweep_operations.py", "--buffers", "--samples", str(options.samples), "--only", options.only],
             env=environment, capture_output=True, text=True, errors="replace", check=False,
         )  # fmt: skip

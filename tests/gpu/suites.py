@@ -169,7 +169,7 @@ class Suites:
             return row | {"state": "takes too long natively"}
         file = str(self.place / re.sub(r"[^\w.-]+", "_", f"{suite.name} {settings or 'defaults'}"))
         found = Path(file + ".jsonl")
-        words = [str(COMMAND), "run", "--set", ",".join(filter(None, ["exitcode=0", settings])), "--json", str(found)]
+        words = [str(COMMAND), "run", "--set", ",".join(filter(None, ["on_fault=error/0", settings])), "--json", str(found)]
         start = time.monotonic()
         run = self.run(suite, [*words, "--", *suite.command], 0 if native.is_timed_out else 3 * suite.seconds + 20)
         if not run or (run.is_timed_out and suite.kind == "program" and time.monotonic() > self.end - 1):

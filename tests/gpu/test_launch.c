@@ -7,7 +7,7 @@
 
 enum { COUNT = 1000, BLOCKS = 8 };
 
-#define GO_ON "on_fault=continue,exitcode=0"
+#define GO_ON "on_fault=continue/0"
 
 static CUmodule module;
 

@@ -1,4 +1,4 @@
-/* What happens to the program after a fault on a real GPU: on_fault, exitcode, and reports without synchronisation. */
+/* What happens to the program after a fault on a real GPU: on_fault, and reports without synchronisation. */
 #define TEST_OWN_MAIN
 #include "support/test.h"
 
@@ -35,7 +35,7 @@ static int tell_no_synchronisation(void)
 
 TEST(test_no_synchronisation)
 {
-    const struct story *story = story_run("exitcode=0", tell_no_synchronisation);
+    const struct story *story = story_run("on_fault=error/0", tell_no_synchronisation);
     expect_status(story, 0);
     expect_reported(story);
     uint64_t took = story->witness->reported_ns - story->witness->launched_ns;
@@ -103,12 +103,12 @@ static int tell_well(void)
     return story_wait_report(10) ? 0 : 1;
 }
 
-TEST(test_exitcode)
+TEST(test_exit_status)
 {
-    const struct story *story = story_run("exitcode=42", tell_well);
+    const struct story *story = story_run("on_fault=error/42", tell_well);
     expect_reported(story);
     expect_status(story, 42);
-    story = story_run("exitcode=0", tell_well);
+    story = story_run("on_fault=error/0", tell_well);
     expect_reported(story);
     expect_status(story, 0);
 }
@@ -147,7 +147,7 @@ static int tell_continue(void)
 
 TEST(test_continue)
 {
-    const struct story *story = story_run("on_fault=continue,exitcode=0", tell_continue);
+    const struct story *story = story_run("on_fault=continue/0", tell_continue);
     expect_reported(story);
     expect_status(story, 0);
 }
@@ -184,7 +184,7 @@ static int tell_no_coredump(void)
 
 TEST(test_no_coredump)
 {
-    const struct story *story = story_run("explain=off,exitcode=0", tell_no_coredump);
+    const struct story *story = story_run("explain=off,on_fault=error/0", tell_no_coredump);
     expect_status(story, 0);
 }
 

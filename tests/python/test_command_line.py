@@ -36,7 +36,7 @@ def own_options(command: str) -> set[str]:
 
 
 def library_options() -> list[str]:
-    return [line.split()[0] for line in cufence("options", "--all").splitlines()[1:]]
+    return re.findall(r"^(\w+): ", cufence("options"), re.M)
 
 
 def read_until(terminal: int, word: str) -> str:

@@ -105,7 +105,7 @@ class Enable(standin.InOneFolder):
         self.check(
             """
             import cufence, simulated
-            device = simulated.Device("exitcode=0,say=normal")
+            device = simulated.Device("on_fault=error/0,say=normal")
             with cufence.label("weights"):
                 address = device.allocate(4000)
             device.fault(address + 4000)

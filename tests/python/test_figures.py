@@ -47,27 +47,23 @@ library.cufence_record_stream(ctypes.c_void_p(optimizer()), None)
             "skip=file:<string>",
         )
 
-    def test_use_by_place(self) -> None:
+    def test_leaks_by_place(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "use.json"
-            said = self.run_code(
+            file = Path(folder) / "leaks.json"
+            self.run_code(
                 """
 def layer():
     return alloc(3 << 20, 0, None)
 kept = [layer() for _ in range(4)]
 with cufence.label("loader"):
     other = alloc(1000, 0, None)
-cufence.report()
 """,
-                f"json={file}",
+                f"leaks=on,on_fault=/0,json={file}",
             )
-            self.assertRegex(said, r"(?m)  12 MiB +4 +3 MiB +\S.*  <string>:\d+ in layer$")
-            self.assertRegex(said, r'(?m)  1000 +1 +1000 +\S.*  <string>:\d+ in <module>, label "loader"$')
             lines = [json.loads(line) for line in file.read_text().splitlines()]
-        self.assertEqual([line["kind"] for line in lines], ["run", "use", "guarded"])
-        use = lines[1]
-        self.assertEqual([place["function"] for place in use["places"]], ["layer", "<module>"])
-        self.assertEqual(use["places"][0]["buffers"], 4)
+        self.assertEqual([line["kind"] for line in lines], ["run", "leak", "leak", "guarded"])
+        self.assertIn("leak of 4 buffers, 12 MiB in all", lines[1]["headline"])
+        self.assertEqual([line["buffer"]["allocated"]["frames"][0]["function"] for line in lines[1:3]], ["layer", "<module>"])
 
     def test_streams(self) -> None:
         self.run_code(

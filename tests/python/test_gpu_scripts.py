@@ -31,7 +31,7 @@ def play(script: str, *arguments: str, **variables: str) -> subprocess.Completed
 class GpuScripts(unittest.TestCase):
     def test_ends(self) -> None:
         kernels = str(BUILD / "lib" / "librerun_kernels.so")
-        options = "--set arena=64G --explain rerun"
+        options = "--explain rerun"
         done = play("ends.py", "as_it_is", "nine_descriptors", "no_descriptor", "full", CUSIM_KERNELS=kernels, ENDS_OPTIONS=options)
         self.assertEqual((done.returncode, done.stdout.count("explained")), (0, 3), done.stdout + done.stderr)
 

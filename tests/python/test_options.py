@@ -15,7 +15,7 @@ class OptionString(unittest.TestCase):
         for options, expected in (
             ({}, ""),
             ({"uaf": "strict"}, "uaf=strict"),
-            ({"slack": True, "fallback": False}, "fallback=off,slack=on"),
+            ({"slack": True, "leaks": False}, "leaks=off,slack=on"),
             ({"align": 16}, "align=16"),
             ({"guard": "128M", "align": "auto"}, "align=auto,guard=128M"),
             ({"log": Path("reports/%p.txt")}, "log=reports/%p.txt"),

@@ -191,7 +191,7 @@ class Hook(standin.InOneFolder):
             "print(report['kind'], report['kernel']['name'], report['buffer']['label'], report['buffer']['distance']['bytes'])\n"
         )
         more = {"CUFENCE_DRIVER": "sim", "SIMULATED_KERNEL": str(kernel), "LD_LIBRARY_PATH": str(self.folder)}
-        done = self.run_it("program.py", more={**more, GENERAL: "backend:cufence,cufence_exitcode:0"})
+        done = self.run_it("program.py", more={**more, GENERAL: "backend:cufence,cufence_on_fault:error/0"})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.splitlines(), ["cuCtxSynchronize: CUresult 700", "overrun read_byte weights 0"])
 

@@ -148,7 +148,7 @@ static inline void expect_lines(void (*story)(void), int status, const char *con
     assert_true(outcome.status == status && !wrong);
 }
 
-#define FAULTED 86 /* the default of exitcode: a program that would have exited with 0 after a fault */
+#define FAULTED 86 /* the default of on_fault: a program that would have exited with 0 after a fault */
 
 /* A case that is a process of its own, with CHECK instead of cmocka's assertions: STORY(name) {...} */
 #define STORY_OF(name, status, wanted, unwanted)                                                                               \

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #define NO_PRELOAD NULL
-#define FAULTED 86 /* the default of exitcode: a program that would have exited with 0 after a fault */
+#define FAULTED 86 /* the default of on_fault: a program that would have exited with 0 after a fault */
 
 /* A way to find the driver: a program, and the value of LOOKUP for it. */
 struct way {

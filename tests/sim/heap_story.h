@@ -52,6 +52,13 @@ static inline int is_retired(const void *pointer)
     return where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped;
 }
 
+static inline int is_guarded(const void *pointer)
+{
+    cufence_description where;
+    CHECK_OK(cufence_describe(pointer, &where));
+    return where.place == CUFENCE_PLACE_INSIDE;
+}
+
 /* Keeps a stream busy until *flag is set. */
 static inline void spin(CUstream stream, uint32_t *flag)
 {

@@ -9,7 +9,7 @@ static inline void start_hooked(const char *options)
 {
     CUcontext context;
     char all[256];
-    snprintf(all, sizeof all, "arena=" ARENA ",wait_ms=1000/60000,%s", options);
+    snprintf(all, sizeof all, "wait_ms=1000/60000,%s", options);
     setenv("CUFENCE_OPTIONS", all, 1);
     table_open();
     CHECK_CU(hook_cuInit(0));

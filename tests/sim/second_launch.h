@@ -12,10 +12,8 @@
 #include <sim.h>
 
 #if defined(__SANITIZE_THREAD__) /* it leaves the simulated device little address space, elsewhere */
-#define ARENA "4G"
 #define HAS_USUAL_ADDRESSES 0
 #else
-#define ARENA "64G"
 #define HAS_USUAL_ADDRESSES 1
 #endif
 
@@ -27,8 +25,7 @@ static CUmodule module;
 static inline void start(const char *options)
 {
     char all[256];
-    snprintf(all, sizeof all, "arena=" ARENA ",wait_ms=1000/60000,%s",
-             options); /* the simulated device's address space is small */
+    snprintf(all, sizeof all, "wait_ms=1000/60000,%s", options);
     setenv("CUFENCE_OPTIONS", all, 1);
     CHECK_OK(cufence_init(NULL));
     use_device(0);

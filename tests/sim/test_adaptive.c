@@ -5,7 +5,7 @@
 #define PLACES 60 /* without Python, a place is a size and a stream */
 
 /* Small guards: in the 16 GiB of address space that there are under ThreadSanitizer, larger ones leave no room for twins. */
-#define START "uaf_share=100,guard=2M"
+#define START "guard=2M"
 
 static size_t size_of(int place)
 {
@@ -96,7 +96,7 @@ STORY(turns_are_fair)
 STORY(rounds_end_without_room)
 {
     void *seen[PLACES];
-    CUstream stream = start_with_stream("uaf_share=100,arena=8G,guard=64M");
+    CUstream stream = start_with_stream("guard=64M");
     for (int i = 0; i < 3000 && stats().tested_buffers == stats().tested_places; i++)
         synchronised_step(stream, seen);
     CHECK(stats().tested_buffers > stats().tested_places);
@@ -277,6 +277,7 @@ STORY(forks_while_busy)
 
 static int set_up(void **state)
 {
+    tune("uaf_share=100");
     setenv("CUFENCE_OPTIONS", "stacks=python", 1); /* a place of allocation is a size and a stream */
     return 0;
 }

@@ -36,9 +36,9 @@ TEST_WITH(a_synchronised_stream_is_idle, NULL, finish)
     run_guarded(&by_dlsym, "idle", "slack=on", 0, "busy: hardly ever\n");
 }
 
-TEST_WITH(exitcode_and_on_fault, NULL, finish)
+TEST_WITH(status_and_on_fault, NULL, finish)
 {
-    run_guarded(&by_dlsym, "beside async -4 0", "slack=on,exitcode=0", 0, "context: CUDA_SUCCESS\n");
+    run_guarded(&by_dlsym, "beside async -4 0", "slack=on,on_fault=error/0", 0, "context: CUDA_SUCCESS\n");
     run_guarded(&by_dlsym, "beside async -4 0", "slack=on,on_fault=abort", FAULTED, "context: CUDA_SUCCESS\n");
 }
 

@@ -64,10 +64,11 @@ static int is_set(char *buffer, size_t size, CUstream stream)
     return sum_at(buffer, end, stream) == end && sum_at(buffer + size - end, end, stream) == end;
 }
 
-static void crowded(const char *options)
+static void crowded(const char *figures, const char *options)
 {
     enum { KEPT = 20 };
     char *kept[KEPT];
+    tune(figures);
     start(options);
     CUstream streams[] = {new_stream(), new_stream(), new_stream()};
     allocate_and_free(streams); /* cufence's kernels are loaded by now */
@@ -93,14 +94,14 @@ static void crowded(const char *options)
     CHECK(cufence_fault_count() == 0);
 }
 
-#define CROWDED(name, options)                                                                                                 \
+#define CROWDED(name, figures, options)                                                                                        \
     STORY(name)                                                                                                                \
     {                                                                                                                          \
-        crowded(options);                                                                                                      \
+        crowded(figures, options);                                                                                             \
     }
-CROWDED(watched, "slack=on,slack_every=1")
-CROWDED(by_default, "")
-CROWDED(strict, "slack=on,slack_every=2,uaf=strict")
-CROWDED(packed, "small=pack,slack_every=1")
-CROWDED(adaptive, "slack=on,uaf_share=100,idle_age=1")
-CROWDED(filled, "slack=on,slack_every=3,fill=0x5a/0xa5")
+CROWDED(watched, "slack_every=1", "slack=on")
+CROWDED(by_default, "", "")
+CROWDED(strict, "slack_every=2", "slack=on,uaf=strict")
+CROWDED(packed, "slack_every=1", "small=pack")
+CROWDED(adaptive, "uaf_share=100,idle_age=1", "slack=on")
+CROWDED(filled, "slack_every=3", "slack=on,fill=0x5a/0xa5")

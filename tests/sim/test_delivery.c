@@ -10,7 +10,7 @@
 
 NAMED(plain)
 {
-    faults("exitcode=7");
+    faults("on_fault=error/7");
 }
 
 /* The data file gets descriptor 2. */
@@ -19,7 +19,7 @@ static void reuses_descriptor(int number, int flags)
     CHECK(number == 2);
     CHECK(write(number, "data", 4) == 4);
     CHECK((fcntl(number, F_GETFL) & flags) == flags);
-    faults("exitcode=7");
+    faults("on_fault=error/7");
 }
 
 NAMED(closed_at_start)
@@ -45,7 +45,7 @@ NAMED(closes_and_opens_socket)
     char sent[8] = "";
     close(2);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && ends[0] == 2);
-    faults("exitcode=7");
+    faults("on_fault=error/7");
     if (recv(ends[1], sent, sizeof sent, MSG_DONTWAIT) >= 0 || errno != EAGAIN)
         _exit(98);
 }
@@ -54,32 +54,32 @@ NAMED(redirects)
 {
     int log = open(in_folder("err"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     CHECK(dup2(log, 2) == 2);
-    faults("exitcode=7");
+    faults("on_fault=error/7");
 }
 
 NAMED(logs)
 {
     char options[400];
-    snprintf(options, sizeof options, "exitcode=7,log=%s", in_folder("log"));
+    snprintf(options, sizeof options, "on_fault=error/7,log=%s", in_folder("log"));
     faults(options);
 }
 
 /* The disk is full for json=. */
 NAMED(json_to_full_disk)
 {
-    faults("exitcode=7,json=/dev/full");
+    faults("on_fault=error/7,json=/dev/full");
 }
 
 NAMED(json_to_nowhere)
 {
-    faults("exitcode=7,json=/nowhere/at/all");
+    faults("on_fault=error/7,json=/nowhere/at/all");
 }
 
 NAMED(json_to_silent_fifo)
 {
     char options[400];
     CHECK(mkfifo(in_folder("fifo"), 0600) == 0);
-    snprintf(options, sizeof options, "exitcode=7,json=%s", in_folder("fifo"));
+    snprintf(options, sizeof options, "on_fault=error/7,json=%s", in_folder("fifo"));
     faults(options);
 }
 
@@ -88,7 +88,7 @@ NAMED(json_to_file_that_fills)
 {
     char options[400];
     struct rlimit limit;
-    snprintf(options, sizeof options, "exitcode=7,on_fault=continue,json=%s", in_folder("json"));
+    snprintf(options, sizeof options, "on_fault=continue/7,json=%s", in_folder("json"));
     faults(options);
     struct stat file;
     CHECK(stat(in_folder("json"), &file) == 0);
@@ -112,7 +112,7 @@ NAMED(slow_dump)
     char fifo[1024] = "";
     size_t size = sizeof fifo;
     void *pointer = NULL;
-    start("exitcode=7,on_fault=continue,say=verbose");
+    start("on_fault=continue/7,say=verbose");
     CHECK_OK(cufence_malloc(&pointer, COUNT * 4, -1, NULL));
     CHECK_CU(cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, fifo, &size));
     int fd = open(fifo, O_WRONLY);

@@ -115,7 +115,8 @@ FINDS(what_could_not_be_reported_is_counted, "cufence: something was found, with
 
 FINDS(a_wait_for_reports_knows_of_one_that_has_begun, "1 byte changed, 1 byte before the start of buffer #1")
 {
-    start_with_full_log(",slack=on,slack_every=1");
+    tune("slack_every=1");
+    start_with_full_log(",slack=on");
     char *buffer = allocate(1000, NULL);
     write_at(buffer - 1, 1, 0, NULL);
     release(buffer, NULL);

@@ -32,7 +32,7 @@ static void start(const char *pci, int devices)
     char machine[200];
     snprintf(machine, sizeof machine, "devices=%d%s", devices, pci);
     setenv("CUFENCE_SIM", machine, 1);
-    CHECK_OK(cufence_init("exitcode=0"));
+    CHECK_OK(cufence_init("on_fault=error/0"));
     for (int i = 0; i < devices; i++) {
         void *pointer;
         contexts[i] = use_device(i);

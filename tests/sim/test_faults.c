@@ -33,7 +33,7 @@ static void handler(const cufence_fault *fault, void *user)
 STORY(overrun)
 {
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
-    start("exitcode=0");
+    start("on_fault=error/0");
     allocate(COUNT * 4, "before");
     char *buffer = allocate(COUNT * 4, "weights");
     allocate(COUNT * 4, "behind");
@@ -56,7 +56,7 @@ STORY(overrun)
 STORY(becomes_a_real_error)
 {
     void *none = NULL;
-    start("exitcode=0");
+    start("on_fault=error/0");
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
     settle();
     AWAIT(cuCtxSynchronize() != CUDA_SUCCESS);
@@ -68,7 +68,7 @@ STORY(becomes_a_real_error)
 STORY(goes_on_with_continue)
 {
     float last = 0;
-    start("on_fault=continue,exitcode=0");
+    start("on_fault=continue/0");
     char *buffer = allocate(COUNT * 4, "a");
     CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
     settle();
@@ -90,7 +90,7 @@ static void ends_with_own_status(void)
 
 static void ends_with_chosen_status(void)
 {
-    start("exitcode=42");
+    start("on_fault=error/42");
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
 }
 
@@ -110,7 +110,7 @@ static void expect_the_report(void)
 /* The driver's debugger registers handlers of its own at a fault, and they run before those that were there before. */
 STORY(reports_before_any_exit_handler_runs)
 {
-    start("exitcode=0");
+    start("on_fault=error/0");
     char *buffer = allocate(COUNT * 4, "a");
     CHECK_CU(cuLaunchHostFunc(NULL, nap, NULL));
     CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
@@ -124,7 +124,7 @@ STORY(a_damaged_dump_is_told_too)
     char file[1024] = "", text[1024];
     size_t size = sizeof file;
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
-    start("exitcode=0,on_fault=continue");
+    start("on_fault=continue/0");
     CHECK_CU(cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, file, &size));
     int fifo = open(file, O_WRONLY);
     CHECK(write(fifo, "no dump", 7) == 7);
@@ -141,7 +141,7 @@ STORY(a_damaged_dump_is_told_too)
 STORY(exited_warp)
 {
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
-    start("exitcode=0");
+    start("on_fault=error/0");
     CHECK_CU(launch("write_last", allocate(COUNT * 4, "a"), NULL));
     settle();
     CHECK(seen.calls == 1 && strcmp(seen.kind, "illegal access") == 0);
@@ -154,7 +154,7 @@ STORY(exited_warp)
 STORY(atomic)
 {
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
-    start("exitcode=0");
+    start("on_fault=error/0");
     char *buffer = allocate(COUNT * 4, "counters");
     CHECK_CU(launch("add_past", buffer, NULL));
     settle();
@@ -169,7 +169,7 @@ STORY(other_stream_goes_on)
     static uint32_t flag;
     CUstream busy, faulty;
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
-    start("on_fault=continue,exitcode=0");
+    start("on_fault=continue/0");
     CHECK_CU(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
     CHECK_CU(cuStreamCreate(&faulty, CU_STREAM_NON_BLOCKING));
     spin_on(module, busy, &flag);
@@ -192,7 +192,7 @@ static void writes_json(void)
 {
     char options[128], text[8192];
     CHECK(cufence_last_report_json(text, sizeof text) == 0);
-    snprintf(options, sizeof options, "exitcode=0,on_fault=continue,json=%s", json_name);
+    snprintf(options, sizeof options, "on_fault=continue/0,json=%s", json_name);
     start(options);
     for (int i = 0; i < 2; i++) {
         CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, i ? "weights" : "biases"), NULL));
@@ -210,7 +210,7 @@ static void writes_json(void)
 
 static void faults_twice_in_one_place(void)
 {
-    start("exitcode=0,on_fault=continue");
+    start("on_fault=continue/0");
     char *buffer = allocate(COUNT * 4, "weights");
     for (int i = 0; i < 2; i++) {
         CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
@@ -239,7 +239,7 @@ int __lsan_is_turned_off(void)
 
 STORY(forked_child_leaves_the_parent_alone)
 {
-    start("exitcode=0");
+    start("on_fault=error/0");
     pid_t pid = fork();
     if (pid == 0) {
         alarm(60);

@@ -15,7 +15,7 @@ NAMED(reads_its_signals)
     sigfillset(&all);
     sigemptyset(&mine);
     sigaddset(&mine, SIGUSR1);
-    start("exitcode=0");
+    start("on_fault=error/0");
     CHECK(pthread_sigmask(SIG_BLOCK, &mine, NULL) == 0);
     int fd = signalfd(-1, &mine, 0);
     CHECK(kill(getpid(), SIGUSR1) == 0);
@@ -34,7 +34,7 @@ static void waits_for_itself(const cufence_fault *fault, void *user)
 NAMED(handler_waits)
 {
     CHECK_OK(cufence_set_fault_handler(waits_for_itself, NULL));
-    faults("exitcode=0");
+    faults("on_fault=error/0");
     CHECK(waited == CUFENCE_ERROR_UNSUPPORTED);
 }
 
@@ -46,7 +46,7 @@ static void ends_the_process(const cufence_fault *fault, void *user)
 NAMED(handler_exits)
 {
     CHECK_OK(cufence_set_fault_handler(ends_the_process, NULL));
-    faults("exitcode=0");
+    faults("on_fault=error/0");
 }
 
 static int is_in_handler, is_ending; /* atomic */
@@ -92,7 +92,7 @@ static void never_returns(const cufence_fault *fault, void *user)
 NAMED(handler_hangs)
 {
     CHECK_OK(cufence_set_fault_handler(never_returns, NULL));
-    start("exitcode=0,wait_ms=0/100");
+    start("on_fault=error/0,wait_ms=0/100");
     overrun();
     AWAIT(__atomic_load_n(&is_in_handler, __ATOMIC_ACQUIRE));
 }
@@ -100,7 +100,7 @@ NAMED(handler_hangs)
 /* What a synchronisation of PyTorch's calls. The 5 s that it waited are far above what the rest may take. */
 NAMED(other_device_is_healthy)
 {
-    start("exitcode=0");
+    start("on_fault=error/0");
     CUcontext healthy = use_device(1);
     void *pointer = NULL;
     CHECK_OK(cufence_malloc(&pointer, 100, -1, NULL));

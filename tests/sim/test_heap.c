@@ -45,8 +45,8 @@ STORY(sides)
 STORY(impossible_sizes)
 {
     void *pointer = &pointer;
-    setenv("CUFENCE_SIM", "memory=1G", 1);
-    start("arena=16G");
+    setenv("CUFENCE_SIM", "memory=1G,reserve=16G", 1);
+    start("");
     CHECK(cufence_malloc(&pointer, SIZE_MAX, 0, NULL) == CUFENCE_ERROR_OVERFLOW);
     CHECK(cufence_malloc(&pointer, SIZE_MAX - PAGE, 0, NULL) == CUFENCE_ERROR_OVERFLOW);
     CHECK(cufence_malloc(&pointer, (size_t)8 << 30, 0, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY);
@@ -94,13 +94,13 @@ STORY(reuse_on_a_stream)
 
 STORY(larger_mapping_within_waste)
 {
-    start("waste=50");
-    char *first = allocate(6 * MIB, NULL);
+    start("");
+    char *first = allocate(20 * MIB, NULL);
     CHECK_OK(cufence_free(first, NULL));
-    CHECK((char *)allocate(4 * MIB, NULL) == first + 2 * MIB);
+    CHECK((char *)allocate(18 * MIB, NULL) == first + 2 * MIB);
     CHECK_OK(cufence_free(first + 2 * MIB, NULL));
-    char *small = allocate(2 * MIB, NULL);
-    CHECK(small < first || small > first + 6 * MIB);
+    char *small = allocate(16 * MIB, NULL);
+    CHECK(small < first || small > first + 20 * MIB);
     char *large = allocate(300 * MIB, NULL);
     CHECK_OK(cufence_free(large, NULL));
     CHECK((char *)allocate(290 * MIB, NULL) == large + 10 * MIB);

@@ -333,7 +333,7 @@ STORY(release_during_a_visit)
 
 STORY(release_before_the_exit)
 {
-    start("idle_age=0");
+    start("");
     allocate(MOST, NULL);
     CHECK_CU(cuDevicePrimaryCtxRelease(0));
 }

@@ -5,10 +5,12 @@
 
 #include "heap_story.h" /* last: it has a variable `context` */
 
+#define ONE_GIB "reserve=1G" /* of address space for guarded buffers */
+
 STORY(memory_pressure)
 {
     setenv("CUFENCE_SIM", "memory=1G", 1);
-    start("arena=16G,idle_max=64T");
+    start("");
     CUstream a = new_stream(), b = new_stream();
     void *all[60];
     for (int i = 0; i < 60; i++)
@@ -51,9 +53,9 @@ STORY(what_another_thread_gives_back_is_waited_for)
 {
     pthread_t thread;
     setenv("CUFENCE_SIM", "memory=1G", 1);
-    start("fallback=off");
+    start("");
     hold_in_hand(&thread);
-    allocate(IN_HAND, NULL);
+    CHECK(is_guarded(allocate(IN_HAND, NULL)));
     pthread_join(thread, NULL);
 }
 
@@ -79,7 +81,7 @@ static void *stay_in(void *books)
 STORY(relief_waits_for_the_background_thread)
 {
     pthread_t thread;
-    CUstream stream = start_with_stream("uaf=off,idle_age=0");
+    CUstream stream = start_with_stream("uaf=off");
     CHECK_OK(cufence_free(allocate(100 * MIB, stream), stream));
     CHECK_CU(cuStreamSynchronize(stream));
     struct books *books = books_of(context_current());
@@ -93,7 +95,7 @@ STORY(relief_waits_for_the_background_thread)
 /* Buffers of ever other sizes: none can be used again. */
 STORY(kept_is_bounded)
 {
-    start("uaf=off,waste=0,idle_age=0");
+    start("uaf=off");
     CUstream stream = new_stream();
     for (size_t size = 64 * MIB; size < 128 * MIB; size += 2 * MIB) {
         CHECK_OK(cufence_free(allocate(size, stream), stream));
@@ -111,7 +113,8 @@ STORY(kept_is_bounded)
 
 STORY(arena_wraps)
 {
-    start("arena=1G,uaf=strict,small=map,fallback=off");
+    setenv("CUFENCE_SIM", ONE_GIB, 1);
+    start("uaf=strict,small=map");
     void *kept = allocate(100, NULL);
     uint64_t lowest = UINT64_MAX, highest = 0;
     for (int i = 0; i < 100; i++) {
@@ -129,14 +132,13 @@ STORY(arena_wraps)
     cufence_description where;
     CHECK_OK(cufence_describe(kept, &where));
     CHECK(where.place == CUFENCE_PLACE_INSIDE && where.buffer.id == 1);
-    void *live[256], *none = NULL;
+    void *live[256];
     int count = 0;
-    while (count < 256 && cufence_malloc(&live[count], 100, 0, NULL) == CUFENCE_OK)
+    while (count < 256 && is_guarded(live[count] = allocate(100, NULL)))
         count++;
     CHECK(count > 150 && count < 256); /* 1 GiB holds 256 mappings with the smallest guards */
     CHECK_OK(cufence_describe(live[count - 1], &where));
     CHECK(where.buffer.guard_end - where.buffer.mapping_end == 2 * MIB);
-    CHECK(cufence_malloc(&none, 100, 0, NULL) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
     CHECK_OK(cufence_free(live[0], NULL));
 }
 
@@ -144,7 +146,8 @@ STORY(arena_wraps)
 STORY(address_pressure)
 {
     void *all[14];
-    start("arena=1G");
+    setenv("CUFENCE_SIM", ONE_GIB, 1);
+    start("");
     for (int i = 0; i < 14; i++)
         all[i] = allocate(100, NULL);
     for (int i = 0; i < 14; i++)
@@ -160,7 +163,8 @@ STORY(a_small_arena_serves_many)
     enum { LARGE = 100, SMALL = 3000, MORE = 300 };
     cufence_description where;
     cufence_unguarded left[8];
-    start("arena=1G");
+    setenv("CUFENCE_SIM", ONE_GIB, 1);
+    start("");
     for (int i = 0; i < LARGE; i++) {
         CHECK_OK(cufence_describe(allocate(2 * MIB, NULL), &where));
         CHECK(where.place == CUFENCE_PLACE_INSIDE && where.buffer.guard_end - where.buffer.mapping_end <= 8 * MIB);

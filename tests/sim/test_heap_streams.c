@@ -123,7 +123,7 @@ STORY(failures_take_no_numbers)
 
 STORY(seldom_asked_while_it_lags)
 {
-    CUstream stream = start_with_stream("uaf=off,idle_age=3600000");
+    CUstream stream = start_with_stream("uaf=off");
     spin(stream, &flag);
     uint64_t before = cusim_call_count("cuEventQuery");
     for (int i = 0; i < 20000; i++)

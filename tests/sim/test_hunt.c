@@ -141,8 +141,8 @@ TEST(options_reach_every_run)
 {
     hunt("--modes start,end --guard 1G --set stacks=off --preset production -- sh -c 'echo $CUFENCE_OPTIONS'");
     expect(87, "cufence hunt: nothing found in 2 runs\nThat is no verdict: nothing was guarded in end, start, ");
-    assert_non_null(strstr(last.out, "say=quiet,guard=1G,stacks=off,side=end,exitcode=0\n"));
-    assert_non_null(strstr(last.out, "say=quiet,guard=1G,stacks=off,side=start,exitcode=0\n"));
+    assert_non_null(strstr(last.out, "say=quiet,guard=1G,stacks=off,side=end,on_fault=/0\n"));
+    assert_non_null(strstr(last.out, "say=quiet,guard=1G,stacks=off,side=start,on_fault=/0\n"));
     assert_true(strstr(last.out, "side=end") < strstr(last.out, "side=start"));
 }
 

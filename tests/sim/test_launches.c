@@ -92,7 +92,7 @@ static int has_line(const char *first, const char *second, const char *third)
 
 STORY(says_arguments_and_place)
 {
-    start("exitcode=0");
+    start("on_fault=error/0");
     char *in = allocate(), *out = allocate();
     launch("_Z4copyPKfPfi", out, in, 10);
     launch("_Z4copyPKfPfi", in, out, COUNT);
@@ -108,7 +108,7 @@ STORY(says_arguments_and_place)
 /* Without the launch on record, the newest live buffers would be named. */
 STORY(names_what_an_exited_warp_was_given)
 {
-    start("exitcode=0");
+    start("on_fault=error/0");
     char *in = allocate(), *out = allocate();
     allocate();
     launch("copy_last", in, out, COUNT);
@@ -122,7 +122,7 @@ STORY(names_what_an_exited_warp_was_given)
 /* A store is not meant for what the kernel takes as a pointer to const. */
 STORY(names_the_only_one_that_can_be_written)
 {
-    start("exitcode=0");
+    start("on_fault=error/0");
     char *in = allocate(), *out = allocate();
     allocate();
     launch("_Z9copy_lastPKfPfi", in, out, COUNT);
@@ -135,7 +135,7 @@ STORY(names_the_only_one_that_can_be_written)
 
 STORY(keeps_what_several_launches_were_given)
 {
-    start("exitcode=0");
+    start("on_fault=error/0");
     char *in = allocate(), *out = allocate(), *other = allocate();
     launch("_Z9copy_lastPKfPfi", in, other, 10);
     launch("_Z9copy_lastPKfPfi", in, out, COUNT);
@@ -148,7 +148,7 @@ STORY(keeps_what_several_launches_were_given)
 /* The stacks of the three differ in what lies between the return addresses, their frames do not. */
 STORY(knows_launches_of_one_place)
 {
-    start("exitcode=0");
+    start("on_fault=error/0");
     char *in = allocate(), *out = allocate();
     for (int i = 0; i < 3; i++)
         launch_or_record("_Z4copyPKfPfi", in, out, COUNT, i == 2);
@@ -159,7 +159,7 @@ STORY(knows_launches_of_one_place)
 
 STORY(knows_launches_of_two_places)
 {
-    start("exitcode=0");
+    start("on_fault=error/0");
     char *in = allocate(), *out = allocate();
     launch_or_record("_Z4copyPKfPfi", in, out, COUNT, 0);
     launch_or_record("_Z4copyPKfPfi", in, out, COUNT, 1);
@@ -189,22 +189,22 @@ static int is_found_behind(const char *options, int others)
 /* As many launches wait for the device as several streams take, when the first of them faults. */
 STORY(finds_the_launch_behind_thousands)
 {
-    CHECK(is_found_behind("exitcode=0,remember=65536/16384", 4000));
+    CHECK(is_found_behind("on_fault=error/0,remember=65536/16384", 4000));
 }
 
 STORY(keeps_a_quarter_without_python)
 {
-    CHECK(is_found_behind("exitcode=0,remember=65536/64", 15));
+    CHECK(is_found_behind("on_fault=error/0,remember=65536/64", 15));
 }
 
 STORY(keeps_no_more_than_that)
 {
-    CHECK(!is_found_behind("exitcode=0,remember=65536/64", 16));
+    CHECK(!is_found_behind("on_fault=error/0,remember=65536/64", 16));
 }
 
 STORY(without_a_ring)
 {
-    start("exitcode=0,remember=65536/0");
+    start("on_fault=error/0,remember=65536/0");
     char *in = allocate(), *out = allocate();
     launch("_Z4copyPKfPfi", in, out, COUNT);
     CHECK(launch_count(context_of(context)) == 1);
@@ -237,7 +237,7 @@ STORY(names_the_launch_of_a_graph)
 {
     CUstream stream;
     CUgraphExec exec;
-    start("exitcode=0");
+    start("on_fault=error/0");
     CHECK_CU(cuGraphInstantiate(&exec, capture(&stream, "_Z4copyPKfPfi", COUNT, 0), 0));
     launch_record_graph(context_of(context), exec, stream, NULL);
     CHECK_CU(cuGraphLaunch(exec, stream));
@@ -249,7 +249,7 @@ STORY(names_the_launch_of_a_graph)
 STORY(records_inside_a_capture)
 {
     CUstream stream;
-    start("exitcode=0");
+    start("on_fault=error/0");
     CHECK(capture(&stream, "copy_last", 10, 1));
     CHECK(launch_count(context_of(context)) == 1);
 }
@@ -257,7 +257,7 @@ STORY(records_inside_a_capture)
 STORY(says_the_rank)
 {
     setenv("RANK", "3", 1);
-    start("exitcode=0");
+    start("on_fault=error/0");
     launch("_Z4copyPKfPfi", allocate(), allocate(), COUNT);
     settle();
     CHECK(has_line("on GPU 0", "), rank 3", ""));

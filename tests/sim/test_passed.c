@@ -14,13 +14,6 @@ static void *allocate_used(size_t size, CUstream stream)
     return pointer;
 }
 
-static int is_guarded(const void *pointer)
-{
-    cufence_description where;
-    CHECK_OK(cufence_describe(pointer, &where));
-    return where.place == CUFENCE_PLACE_INSIDE;
-}
-
 static cufence_unguarded unguarded(const char *word)
 {
     cufence_unguarded all[16];
@@ -317,7 +310,7 @@ STORY(the_drivers_pool_gives_back)
     cuuint64_t all = UINT64_MAX;
     CUmemoryPool pool;
     setenv("CUFENCE_SIM", "memory=64M", 1);
-    start("skip=label:left,fallback=off");
+    start("skip=label:left");
     CHECK_CU(cuDeviceGetMemPool(&pool, 0));
     CHECK_CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all)); /* as PyTorch does */
     CUstream stream = new_stream();
@@ -332,7 +325,7 @@ STORY(the_drivers_pool_gives_back)
 LINES(what_is_left_to_the_driver_is_said_once, 0,
       "device 0 has no room left for whole pages of 2 MiB: 0 live buffers ask for 0 bytes and map 0, ",
       "left to the driver, unguarded (this one: 2097152 bytes)", "NOTHING WAS GUARDED: every allocation was left to the driver",
-      "not guarded: 2 buffers for whose pages of 2 MiB there was no room (fallback=on), 4 MiB in all",
+      "not guarded: 2 buffers for whose pages of 2 MiB there was no room, 4 MiB in all",
       "not guarded: 1 buffer smaller than skip=smaller, 10 bytes in all")
 {
     start("skip=smaller:64");

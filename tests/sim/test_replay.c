@@ -67,10 +67,12 @@ TEST(test_files)
 
 TEST(test_most)
 {
-    more_options = ",save_max=100";
+    more_options = ";100";
     make_bundle(save_last, "saved .*\\(1 buffer, 64 bytes\\)", "1 buffer was left out");
     more_options = "";
-    SUCCEEDS("grep -q '\"left_out\": \"save_max\"' %s/scene.json && grep -q 'left out: save_max' %s/README.md", bundle, bundle);
+    SUCCEEDS(
+        "grep -q '\"left_out\": \"over the BYTES of keep=\"' %s/scene.json && grep -q 'left out: over the BYTES' %s/README.md",
+        bundle, bundle);
     SUCCEEDS("test ! -e %s/buffers/2.npy", bundle);
     expect_replay("", 86, "buffer #2 \\(4000 bytes\\) is not in the bundle: it holds zeros",
                   "0 bytes past the end of buffer #2");
@@ -211,11 +213,11 @@ TEST(test_pinned)
     expect_replay("", 1, "pinned host memory at 0x900000000000 cannot be mapped in the new process");
     SUCCEEDS("cp input %s/scene.json; truncate -s -1 %s/buffers/pinned-*.npy", bundle, bundle);
     expect_replay("", 1, "it is truncated");
-    more_options = ",save_max=4005";
+    more_options = ";4005";
     make_bundle(save_pinned, "");
     more_options = "";
     expect_replay("", 86, "buffer #1 .* is not in the bundle: it holds zeros");
-    more_options = ",save_max=10";
+    more_options = ";10";
     make_bundle(save_pinned, "");
     more_options = "";
     expect_replay("", 0, "pinned host memory at 0x[0-9a-f]* .* is not in the bundle: it holds zeros");

@@ -5,10 +5,15 @@
 #include "support/shell.h"
 
 /* Saves the stories' launches anew. */
+static void save_within(const char *limit, const char *options, const char *stories)
+{
+    SUCCEEDS("rm -rf s; LD_LIBRARY_PATH=%s %s run --save-values '*=s%s' %s -- %s %s", CUFENCE_RUN_DRIVER, CUFENCE_CLI, limit,
+             options, CUFENCE_SAVED_STORY, stories);
+}
+
 static void save(const char *options, const char *stories)
 {
-    SUCCEEDS("rm -rf s; LD_LIBRARY_PATH=%s %s run --save-values '*=s' %s -- %s %s", CUFENCE_RUN_DRIVER, CUFENCE_CLI, options,
-             CUFENCE_SAVED_STORY, stories);
+    save_within("", options, stories);
 }
 
 #define expect_replay(arguments, status, ...)                                                                                  \
@@ -31,9 +36,9 @@ TEST(the_first_of_each_kernel_are_bundles)
              "cmp s/000001-scale/1.after.npy s/000001-scale/buffers/2.after.npy");
     SUCCEEDS("grep 'buffers/2.npy, after the launch buffers/2.after.npy' s/000001-scale/README.md");
     SUCCEEDS("stat -c %%h s/000001-scale/kernel.cubin | grep -x 4"); /* one file */
-    save("--save_max 4G/1", "scale waver");
+    save_within(";4G/1", "", "scale waver");
     SUCCEEDS("echo s/*/scene.json | grep -x 's/000001-scale/scene.json s/000007-waver/scene.json'");
-    save("--save_max 4G/0", "scale");
+    save_within(";4G/0", "", "scale");
     assert_int_equal(run_shell("ls s/*/scene.json"), 2);
     assert_false(mode_of("s/000001-scale/buffers"));
 }
@@ -178,8 +183,8 @@ TEST(writes_into_slack_are_launched_again)
     static const char *const modes[] = {"rerun", "dump"};
     SUCCEEDS("tar -xzf %s/cubins/cubins.tar.gz write_last.fatbin", CUFENCE_FIXTURES);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(run_shell("LD_LIBRARY_PATH=%s %s run --set arena=8G --explain %s -- %s slack", CUFENCE_RUN_DRIVER,
-                                   CUFENCE_CLI, modes[i], CUFENCE_SAVED_STORY),
+        assert_int_equal(run_shell("LD_LIBRARY_PATH=%s %s run --explain %s -- %s slack", CUFENCE_RUN_DRIVER, CUFENCE_CLI,
+                                   modes[i], CUFENCE_SAVED_STORY),
                          86);
         SAYS("slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1", "found +00 00 20 40 +exact");
         assert_int_equal(has("at model\\.cu:20 in write_last, block \\(7,0,0\\) thread \\(105,0,0\\)"), i == 0);
@@ -210,10 +215,10 @@ TEST(shared_pages_are_refused)
 }
 
 /* 8000 bytes before and after, and some for the list of buffers. */
-TEST(save_max_is_a_limit)
+TEST(bytes_are_a_limit)
 {
-    save("--save-max 16200", "scale");
-    SAYS("no bundle of scale for `cufence replay`: save_max is reached", "5 more launches were left out");
+    save_within(";16200", "", "scale");
+    SAYS("no bundle of scale for `cufence replay`: save_values= has no more BYTES", "5 more launches were left out");
 }
 
 /* In a large address space buffers begin 1 TiB behind its start, and only what is around them is reserved: at an address that

@@ -32,13 +32,13 @@ FINDS_A_WRITE(finds_the_tail, "slack=on,align=16", 1000, 0, 1003, 7, 1, "3 bytes
 FINDS_A_WRITE(finds_both_sides, "slack=on", 1000, -8, 1016, 7, 2, "8 bytes changed, 0 bytes past the end of buffer #1")
 FINDS_A_WRITE(finds_it_at_exit, "slack=on", 1000, -4, 4, 0, 0, "4 bytes changed, 4 bytes before the start of buffer #1")
 
-FINDS(looks_as_far_as_it_says, "1 byte changed, 64 bytes before the start of buffer #1")
+FINDS(looks_as_far_as_it_says, "1 byte changed, 4096 bytes before the start of buffer #1")
 {
-    start("slack=on,slack_reach=64");
+    start("slack=on");
     char *buffer = allocate(1000, NULL);
-    write_at(buffer - 65, 1, 7, NULL);
+    write_at(buffer - 4097, 1, 7, NULL);
     CHECK(cufence_check(0) == 0);
-    write_at(buffer - 64, 1, 7, NULL);
+    write_at(buffer - 4096, 1, 7, NULL);
     CHECK(cufence_check(0) == 1);
 }
 
@@ -65,7 +65,8 @@ FINDS(waits_for_the_debugger_once, "1 byte changed, 1 byte before the start of b
 /* uaf=adaptive exchanges blocks that lie idle, but not before they are checked. */
 FINDS(finds_an_idle_one, "4 bytes changed, 0 bytes past the end of buffer #1")
 {
-    CUstream stream = start_with_stream("slack=on,uaf_share=100,stacks=python");
+    tune("uaf_share=100");
+    CUstream stream = start_with_stream("slack=on,stacks=python");
     char *buffer = allocate(1000, stream);
     write_at(buffer + 1000, 4, 0, stream);
     release(buffer, stream);
@@ -85,7 +86,8 @@ static void await_faults(uint64_t count)
 /* Another thread's report is finished when a check returns. */
 FINDS(waits_for_a_report_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
 {
-    start("slack=on,slack_every=1");
+    tune("slack_every=1");
+    start("slack=on");
     cufence_set_fault_handler(tell_slowly, NULL);
     CUstream stream = new_stream();
     char *buffer = allocate(1000, stream);
@@ -96,7 +98,8 @@ FINDS(waits_for_a_report_behind_the_free, "1 byte changed, 1 byte before the sta
 
 FINDS(reuse_with_the_same_size, "1 byte changed, 1 byte before the start of buffer #")
 {
-    CUstream stream = start_with_stream("slack=on,slack_every=8,uaf=off");
+    tune("slack_every=8");
+    CUstream stream = start_with_stream("slack=on,uaf=off");
     char *buffer = allocate(1000, stream), *first = buffer;
     uint64_t launches = cusim_call_count("cuLaunchKernel");
     for (int i = 0; i < 800; i++) { /* what is launched out of turn at the beginning is used up */
@@ -147,7 +150,8 @@ CLEAN(alternating_sizes)
 /* uaf=adaptive: a block that waits to be unmapped has the bytes of the buffers that its twin serves. */
 CLEAN(twins)
 {
-    CUstream stream = start_with_stream("slack=on,slack_every=1,uaf_share=100,stacks=python");
+    tune("slack_every=1,uaf_share=100");
+    CUstream stream = start_with_stream("slack=on,stacks=python");
     cufence_stats stats = {0};
     for (size_t i = 0; i < 3000 || (i < 100000 && !stats.tested_buffers); i++) { /* the thread that maps twins has to come by */
         size_t size = i % 2 ? 4 : 9000;
@@ -165,7 +169,8 @@ CLEAN(retired_once)
 {
     static uint32_t room;
     cufence_stats stats = {0};
-    CUstream stream = start_with_stream("slack=on,slack_every=1,uaf=strict");
+    tune("slack_every=1");
+    CUstream stream = start_with_stream("slack=on,uaf=strict");
     char *buffer = allocate(3000, stream);
     CHECK_CU(cuCtxSynchronize());
     cusim_hold_own(&room);
@@ -202,7 +207,8 @@ CLEAN(a_pattern_that_comes_late_is_counted)
 {
     static uint32_t room;
     void *pointer = NULL;
-    start("slack=on,slack_every=1");
+    tune("slack_every=1");
+    start("slack=on");
     release(allocate(64, NULL), NULL);
     const struct heap_request wanted = {.size = 1000, .context = context_current()};
     uint64_t late = UINT64_MAX, tries = 0; /* a busy machine may keep the device busy, too */
@@ -220,7 +226,8 @@ CLEAN(a_pattern_that_comes_late_is_counted)
 
 FINDS(recorded_streams, "1 byte changed, 3 bytes before the start of buffer #1")
 {
-    start("slack=on,slack_every=1");
+    tune("slack_every=1");
+    start("slack=on");
     CUstream stream = new_stream(), other = new_stream();
     char *buffer = allocate(1000, stream);
     CHECK_OK(cufence_record_stream(buffer, other));
@@ -247,7 +254,8 @@ static void *in_a_thread(void *user)
 
 CLEAN(threads)
 {
-    start("slack=on,slack_every=8");
+    tune("slack_every=8");
+    start("slack=on");
     run_threads(4, in_a_thread, NULL, 1);
     CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
 }
@@ -300,7 +308,8 @@ FINDS(before_a_context_ends, "1 byte changed, 1 byte before the start of buffer 
 CLEAN(a_context_that_ends)
 {
     CUcontext own;
-    start("slack=on,slack_every=2");
+    tune("slack_every=2");
+    start("slack=on");
     for (int i = 0; i < 3; i++) {
         void *pointer = NULL;
         CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
@@ -321,7 +330,8 @@ CLEAN(a_capture)
     CUgraph graph;
     CUgraphExec executable;
     size_t nodes = 0;
-    CUstream stream = start_with_stream("slack=on,slack_every=1,fill=0x11/0x22");
+    tune("slack_every=1");
+    CUstream stream = start_with_stream("slack=on,fill=0x11/0x22");
     release(allocate(500, stream), stream);
     function("poke");
     CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));

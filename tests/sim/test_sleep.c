@@ -64,7 +64,8 @@ STORY(adaptive)
 
 STORY(idle)
 {
-    start("uaf=off,idle_age=500");
+    tune("idle_age=500");
+    start("uaf=off");
     void *first = allocate(1000, NULL);
     await_sleep();
     CHECK_OK(cufence_free(first, NULL));

@@ -54,7 +54,7 @@ static void fault(void)
 static void variables_before_cuda(void)
 {
     want_dump();
-    start("exitcode=0");
+    start("on_fault=error/0");
     const char *kept = getenv("CUDA_COREDUMP_FILE");
     CHECK(kept && strcmp(kept, own_dump) == 0);
     fault();
@@ -67,7 +67,7 @@ static void variables_with_cuda(void)
 {
     want_dump();
     CHECK_CU(cuInit(0));
-    start("exitcode=0");
+    start("on_fault=error/0");
     fault();
     CHECK(cufence_fault_count() == 0);
     expect_own_dump();
@@ -78,7 +78,7 @@ static void variables_after_cuda(void)
 {
     CHECK_CU(cuInit(0));
     want_dump();
-    start("exitcode=0");
+    start("on_fault=error/0");
     fault();
     CHECK(cufence_fault_count() == 1 && access(own_dump, F_OK) != 0);
 }
@@ -91,7 +91,7 @@ static void attributes_before_cufence(void)
     CHECK_CU(cuInit(0));
     CHECK_CU(cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, own_dump, &size));
     CHECK_CU(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &yes, &one));
-    start("exitcode=0");
+    start("on_fault=error/0");
     fault();
     CHECK(cufence_fault_count() == 1);
     expect_own_dump();
@@ -102,7 +102,7 @@ static void variables_are_handed_back(void)
 {
     want_dump();
     cusim_fail_call("cuCoredumpSetAttributeGlobal", 3, CUDA_ERROR_NOT_PERMITTED);
-    start("exitcode=0");
+    start("on_fault=error/0");
     fault();
     expect_own_dump();
 }
@@ -156,12 +156,12 @@ static void starts_after_failures(void)
     CUdeviceptr taken;
     setenv("TMPDIR", folder, 1);
     setenv("CUFENCE_SIM", "reserve=16G", 1);
-    CHECK(cufence_init("exitcode=many") == CUFENCE_ERROR_OPTION);
+    CHECK(cufence_init("on_fault=many") == CUFENCE_ERROR_OPTION);
     CHECK_CU(cuInit(0));
 
     CHECK_CU(cuMemAddressReserve(&taken, all - ((size_t)32 << 20), 0, 0, 0));
     for (int i = 0; i < 3; i++) {
-        CHECK(cufence_init("exitcode=0") == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
+        CHECK(cufence_init("on_fault=error/0") == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
         CHECK(strstr(cufence_error_detail(), "ulimit -v"));
         CHECK(count_files(folder) == 0);
     }
@@ -170,13 +170,13 @@ static void starts_after_failures(void)
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
     few.rlim_max = files.rlim_max;
     CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
-    cufence_status status = cufence_init("exitcode=0");
+    cufence_status status = cufence_init("on_fault=error/0");
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
     CHECK(status == CUFENCE_ERROR_SYSTEM && count_files(folder) == 0);
 
     void *pointer = &pointer;
     CHECK(cufence_malloc(&pointer, 100, 0, NULL) == CUFENCE_ERROR_NOT_INITIALIZED && pointer == &pointer);
-    start("exitcode=0");
+    start("on_fault=error/0");
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "weights"), NULL));
     settle();
     CHECK(cufence_fault_count() == 1);

@@ -146,8 +146,8 @@ TEST(stop_ends_the_program_there)
 
 TEST(every_other_launch)
 {
-    expect("--nan report --every 1000", "many", 0, "");
-    expect("--nan report --every 2", "nan", 86, ""); /* the first of each kernel is looked at */
+    expect("--nan report/1000", "many", 0, "");
+    expect("--nan report/2", "nan", 86, ""); /* the first of each kernel is looked at */
     assert_int_equal(count_in(text, "cufence: first NaN: "), 1);
 }
 

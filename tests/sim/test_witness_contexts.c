@@ -9,8 +9,8 @@ TEST(a_kernel_is_staged_whatever_its_context)
 {
     static const char *const stories[] = {"green", "green_stream", "own_context"};
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
-        int status = run_shell("LD_LIBRARY_PATH=%s %s run --explain rerun --wait-ms 1000/60000 --set arena=%s -- %s %s",
-                               CUFENCE_RUN_DRIVER, CUFENCE_CLI, ARENA, CUFENCE_SAVED_STORY, stories[i]);
+        int status = run_shell("LD_LIBRARY_PATH=%s %s run --explain rerun --wait-ms 1000/60000 -- %s %s", CUFENCE_RUN_DRIVER,
+                               CUFENCE_CLI, CUFENCE_SAVED_STORY, stories[i]);
         expect_end(status, 3,
                    PATTERNS("cuCtxSynchronize: error 700", "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
                             "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* re-run$",

@@ -306,7 +306,7 @@ STORY(what_the_program_has_put_in_our_descriptors_place_is_left_alone)
 {
     char name[64], found[8] = "";
     void *out;
-    start("explain=rerun,exitcode=0");
+    start("explain=rerun,on_fault=error/0");
     out = allocate(COUNT * 4);
     make_folder();
     snprintf(name, sizeof name, "%s/own", folder);

@@ -29,14 +29,12 @@ static inline void option_text(const struct options *options, const struct optio
         const char *at = row->allowed;
         for (int skip = row->type == OPTION_SWITCH ? !choice : choice; skip > 0; skip--)
             at = strstr(at, " | ") + strlen(" | ");
-        snprintf(out, size, "%.*s", (int)strcspn(at, " "), at);
+        snprintf(out, size, "%.*s", (int)strcspn(at, " ,"), at);
         return;
     }
     case OPTION_PATH:
     case OPTION_RULES:
-    case OPTION_FILTER_PATH:
     case OPTION_FILTER:
-    case OPTION_TEXT:
         snprintf(out, size, "%s", (const char *)field);
         return;
     case OPTION_ALIGN:

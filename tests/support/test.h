@@ -31,6 +31,12 @@
 
 #include <cmocka.h>
 
+/* Sets figures of base/tunables.h for a cufence that starts later, here or in a child. */
+static inline void tune(const char *figures)
+{
+    setenv("CUFENCE_TUNABLES", figures, 1);
+}
+
 #pragma GCC diagnostic ignored "-Wunused-parameter" /* a callback has the parameters that its caller wants */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* they work, in a plain build cases wait */

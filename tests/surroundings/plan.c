@@ -17,16 +17,18 @@ static const char *const names[] = {
 #undef NAME_OF
 };
 
-static const char *const options[] = {"",
-                                      "",
-                                      "",
-                                      "uaf=strict",
-                                      "small=pack,slack_every=1",
-                                      "slack_every=1,uaf_share=100",
-                                      "streams=on",
-                                      "align=auto,side=start",
-                                      "idle_max=4M,cache_max=0",
-                                      "fill=nan/0x5a"};
+static const struct {
+    const char *options, *figures; /* base/tunables.h */
+} settings[] = {{"", ""},
+                {"", ""},
+                {"", ""},
+                {"uaf=strict", ""},
+                {"small=pack", "slack_every=1"},
+                {"", "slack_every=1,uaf_share=100"},
+                {"streams=on", ""},
+                {"align=auto,side=start", ""},
+                {"", "idle_max=4194304,cache_max=0"},
+                {"fill=nan/0x5a", ""}};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -126,7 +128,9 @@ void plan_draw(struct plan *plan, uint64_t seed)
                     : planted < 23 ? PLANTED_HOSTED
                     : planted < 24 ? PLANTED_HANG
                                    : PLANTED_NOTHING;
-    plan->options = options[draw(&random) % COUNT(options)];
+    size_t set = draw(&random) % COUNT(settings);
+    plan->options = settings[set].options;
+    plan->figures = settings[set].figures;
     plan->steps = 3 + (unsigned)(draw(&random) % 10);
     plan->moment = (unsigned)(draw(&random) % plan->steps);
     plan->kill_after_us = draw(&random) % 16 == 0 ? 1 + (unsigned)(draw(&random) % 20000) : 0;

@@ -49,7 +49,7 @@ static void steps(void)
 
 void play(void)
 {
-    static const char *const witnesses[] = {"explain=dump", "explain=rerun,wait_ms=1000/2000,arena=64G"};
+    static const char *const witnesses[] = {"explain=dump", "explain=rerun,wait_ms=1000/2000"};
     const struct plan *plan = player.plan;
     char text[4096];
     setenv("TMPDIR", player.folder, 1);
@@ -62,6 +62,7 @@ void play(void)
              on_full ? ",log=/dev/full,json=/dev/full" : "", of_size ? ",log=" : "", of_size ? player.folder : "",
              of_size ? "/log" : "");
     setenv("CUFENCE_OPTIONS", text, 1);
+    setenv("CUFENCE_TUNABLES", plan->figures, 1);
     surround(BEFORE_CUDA);
     act_begin();
     surround(AFTER_START);

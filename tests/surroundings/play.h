@@ -69,7 +69,7 @@ struct plan {
     enum place place;
     enum ending ending;
     enum planted planted;
-    const char *options; /* cufence's */
+    const char *options, *figures; /* cufence's; base/tunables.h */
     int has_witness;
     unsigned steps, moment; /* the surroundings that begin while it runs do so before this step */
     unsigned kill_after_us; /* 0: nobody kills it. Else what it has done by then is left to chance */

@@ -21,68 +21,68 @@ GPU_CHUNK = 10  # there a seed takes a second: every kind has its turn within a 
 # Defects that are known and still there: the programs that show them are left out. Who mends one takes its name away.
 KNOWN = ""
 
-# What a chunk is played with, in turn: a name, cufence's options, the simulated device's, and arguments of the program.
+# What a chunk is played with, in turn: a name, cufence's options, its figures (base/tunables.h), the simulated device's, and arguments of the program.
 SIMULATED = [
-    ("plain", "", "devices=2", "--devices 2"),
-    ("strict", "uaf=strict,streams=on", "devices=2", "--devices 2"),
-    ("alone", "peers=on", "devices=2,strict=1", "--devices 2 --library"),
-    ("trimmed", "idle_age=1,idle_max=4M,cache_max=0,streams=on", "devices=2,strict=1,reuse=0", "--devices 2"),
-    ("one device", "align=auto,streams=on,slack=off", "devices=1", "--devices 1"),
-    ("injected", "", "devices=2", "--devices 2 --inject"),
-    ("small arena", "arena=1G,guard=2M..2M,remember=16,uaf=strict", "devices=2", "--devices 2 --scarce"),
-    ("start", "side=start,waste=100,streams=on", "devices=2,strict=1", "--devices 2"),
-    ("scarce", "", "devices=2,memory=64M", "--devices 2 --scarce"),
-    ("strict, injected", "uaf=strict,cache_max=0,streams=on,slack=off", "devices=2", "--devices 2 --inject"),
-    ("alternate", "side=alternate,align=64,uaf=strict", "devices=1", "--devices 1 --align 64"),
-    ("strict, alone", "uaf=strict,idle_max=2M,peers=on", "devices=2,strict=1", "--devices 2 --library"),
-    ("adaptive", "uaf_share=100", "devices=2,strict=1", "--devices 2"),
-    ("off", "uaf=off,slack=off", "devices=2,strict=1", "--devices 2"),
-    ("adaptive, scarce", "uaf_share=100,cache_max=0", "devices=2,memory=64M", "--devices 2 --scarce"),
-    ("adaptive, injected", "uaf_share=100,idle_age=1", "devices=2", "--devices 2 --inject"),
+    ("plain", "", "", "devices=2", "--devices 2"),
+    ("strict", "uaf=strict,streams=on", "", "devices=2", "--devices 2"),
+    ("alone", "peers=on", "", "devices=2,strict=1", "--devices 2 --library"),
+    ("trimmed", "streams=on", "idle_age=1,idle_max=4194304,cache_max=0", "devices=2,strict=1,reuse=0", "--devices 2"),
+    ("one device", "align=auto,streams=on,slack=off", "", "devices=1", "--devices 1"),
+    ("injected", "", "", "devices=2", "--devices 2 --inject"),
+    ("small arena", "guard=2M..2M,remember=16,uaf=strict", "", "devices=2,reserve=1G", "--devices 2 --scarce"),
+    ("start", "side=start,streams=on", "", "devices=2,strict=1", "--devices 2"),
+    ("scarce", "", "", "devices=2,memory=64M", "--devices 2 --scarce"),
+    ("strict, injected", "uaf=strict,streams=on,slack=off", "cache_max=0", "devices=2", "--devices 2 --inject"),
+    ("alternate", "side=alternate,align=64,uaf=strict", "", "devices=1", "--devices 1 --align 64"),
+    ("strict, alone", "uaf=strict,peers=on", "idle_max=2097152", "devices=2,strict=1", "--devices 2 --library"),
+    ("adaptive", "", "uaf_share=100", "devices=2,strict=1", "--devices 2"),
+    ("off", "uaf=off,slack=off", "", "devices=2,strict=1", "--devices 2"),
+    ("adaptive, scarce", "", "uaf_share=100,cache_max=0", "devices=2,memory=64M", "--devices 2 --scarce"),
+    ("adaptive, injected", "", "uaf_share=100,idle_age=1", "devices=2", "--devices 2 --inject"),
     # No kernel here writes next to a buffer: what the watch finds is wrong. The pattern needs the streams that memory is allocated
     # on, and the simulated device keeps those of ended threads (c4).
-    ("watched", "slack=on", "devices=2,strict=1", "--devices 2 --without churn"),
-    ("watched, trimmed", "slack=on,slack_every=1,idle_age=1,idle_max=4M,cache_max=0", "devices=2,slow=2000", "--devices 2 --without churn"),
-    ("watched, strict", "slack=on,slack_every=3,uaf=strict", "devices=2,slow=10000", "--devices 2 --without churn"),
-    ("watched, filled", "slack=on,slack_every=2,fill=0x5a/0xa5,side=alternate", "devices=2,slow=2000", "--devices 2 --without churn"),
-    ("watched, alone", "slack=on,slack_every=2,fill=off/0xa5,peers=on", "devices=2,strict=1", "--devices 2 --library --without churn"),
-    ("watched, injected", "slack=on,slack_every=4", "devices=2", "--devices 2 --inject --without churn"),
+    ("watched", "slack=on", "", "devices=2,strict=1", "--devices 2 --without churn"),
+    ("watched, trimmed", "slack=on", "slack_every=1,idle_age=1,idle_max=4194304,cache_max=0", "devices=2,slow=2000", "--devices 2 --without churn"),
+    ("watched, strict", "slack=on,uaf=strict", "slack_every=3", "devices=2,slow=10000", "--devices 2 --without churn"),
+    ("watched, filled", "slack=on,fill=0x5a/0xa5,side=alternate", "slack_every=2", "devices=2,slow=2000", "--devices 2 --without churn"),
+    ("watched, alone", "slack=on,fill=off/0xa5,peers=on", "slack_every=2", "devices=2,strict=1", "--devices 2 --library --without churn"),
+    ("watched, injected", "slack=on", "slack_every=4", "devices=2", "--devices 2 --inject --without churn"),
     # Buffers that share pages: their redzones are watched in any case.
-    ("packed", "small=pack,slack_every=3", "devices=2,strict=1", "--devices 2 --without churn"),
-    ("packed, trimmed", "small=pack,slack_every=1,idle_age=1,idle_max=4M,cache_max=0", "devices=2", "--devices 2 --without churn"),
-    ("packed, strict", "small=pack,uaf=strict,streams=on", "devices=2,slow=10000", "--devices 2 --without churn"),
-    ("packed, watched", "small=pack,slack=on,fill=0x5a/0xa5,side=alternate,align=64", "devices=2,strict=1", "--devices 2 --align 64 --without churn"),
-    ("packed, alone", "small=pack,uaf_share=100,peers=on", "devices=2,strict=1", "--devices 2 --library --without churn"),
-    ("packed, scarce", "max_overhead=20", "devices=2,memory=64M", "--devices 2 --scarce --without churn"),
-    ("packed, injected", "small=pack,slack_every=4,idle_age=1", "devices=2", "--devices 2 --inject --without churn"),
-    ("watched, adaptive", "slack=on,slack_every=1,uaf_share=100", "devices=2,strict=1,slow=2000", "--devices 2 --without churn"),
+    ("packed", "small=pack", "slack_every=3", "devices=2,strict=1", "--devices 2 --without churn"),
+    ("packed, trimmed", "small=pack", "slack_every=1,idle_age=1,idle_max=4194304,cache_max=0", "devices=2", "--devices 2 --without churn"),
+    ("packed, strict", "small=pack,uaf=strict,streams=on", "", "devices=2,slow=10000", "--devices 2 --without churn"),
+    ("packed, watched", "small=pack,slack=on,fill=0x5a/0xa5,side=alternate,align=64", "", "devices=2,strict=1", "--devices 2 --align 64 --without churn"),
+    ("packed, alone", "small=pack,peers=on", "uaf_share=100", "devices=2,strict=1", "--devices 2 --library --without churn"),
+    ("packed, scarce", "small=pack", "", "devices=2,memory=64M", "--devices 2 --scarce --without churn"),
+    ("packed, injected", "small=pack", "slack_every=4,idle_age=1", "devices=2", "--devices 2 --inject --without churn"),
+    ("watched, adaptive", "slack=on", "slack_every=1,uaf_share=100", "devices=2,strict=1,slow=2000", "--devices 2 --without churn"),
     # What is left to the driver is freed as it does that, which may wait; and memory of graphs is the driver's own.
-    ("skipped", "skip=smaller:16K,streams=on", "devices=2,strict=1", "--devices 2 --timed --without graph"),
-    ("limited", "skip=smaller:4096,uaf_share=100,slack=off", "devices=2", "--devices 2 --timed --without graph"),
+    ("skipped", "skip=smaller:16K,streams=on", "", "devices=2,strict=1", "--devices 2 --timed --without graph"),
+    ("limited", "skip=smaller:4096,slack=off", "uaf_share=100", "devices=2", "--devices 2 --timed --without graph"),
 ]
 # With uaf=off a defect shows as wrong data; with uaf=strict as a fault, which must not happen on a peer's memory.
 REAL = [
-    ("plain", "", "", ""),
-    ("strict", "uaf=strict", "", ""),
-    ("alone", "peers=on", "", "--library"),  # nothing sees who is given access to whom
-    ("trimmed", "idle_age=1,idle_max=4M,cache_max=0", "", ""),
-    ("auto", "align=auto", "", ""),
-    ("start", "side=start,waste=100,uaf=strict", "", ""),
-    ("adaptive", "uaf_share=100", "", ""),
-    ("off", "uaf=off,slack=off", "", ""),
-    ("watched", "slack=on", "", ""),
-    ("watched, filled", "slack=on,fill=0x5a/0xa5", "", ""),
-    ("watched, adaptive", "slack=on,slack_every=1,uaf_share=100", "", ""),
-    ("ordered", "streams=on", "", ""),
-    ("skipped", "skip=smaller:16K", "", "--without graph"),
-    ("packed", "small=pack", "", ""),
-    ("packed, watched", "small=pack,slack=on,slack_every=3,idle_age=1", "", ""),
+    ("plain", "", "", "", ""),
+    ("strict", "uaf=strict", "", "", ""),
+    ("alone", "peers=on", "", "", "--library"),  # nothing sees who is given access to whom
+    ("trimmed", "", "idle_age=1,idle_max=4194304,cache_max=0", "", ""),
+    ("auto", "align=auto", "", "", ""),
+    ("start", "side=start,uaf=strict", "", "", ""),
+    ("adaptive", "", "uaf_share=100", "", ""),
+    ("off", "uaf=off,slack=off", "", "", ""),
+    ("watched", "slack=on", "", "", ""),
+    ("watched, filled", "slack=on,fill=0x5a/0xa5", "", "", ""),
+    ("watched, adaptive", "slack=on", "slack_every=1,uaf_share=100", "", ""),
+    ("ordered", "streams=on", "", "", ""),
+    ("skipped", "skip=smaller:16K", "", "", "--without graph"),
+    ("packed", "small=pack", "", "", ""),
+    ("packed, watched", "small=pack,slack=on", "slack_every=3,idle_age=1", "", ""),
 ]
 
 
 def kinds_of(options):
     if options.native:
-        return [kind for kind in SIMULATED if "--library" not in kind[3] and "--inject" not in kind[3]]
+        return [kind for kind in SIMULATED if "--library" not in kind[4] and "--inject" not in kind[4]]
     if not options.gpu:
         return SIMULATED
     return [kind for kind in REAL if options.devices == 1 or "strict" not in kind[1]]
@@ -93,7 +93,7 @@ def chunk_of(options):
 
 
 def command(options, first, count):
-    name, fence, sim, arguments = kinds_of(options)[first // chunk_of(options) % len(kinds_of(options))]
+    name, fence, figures, sim, arguments = kinds_of(options)[first // chunk_of(options) % len(kinds_of(options))]
     libraries = (options.build / "lib").resolve()
     argv = [str(options.build / "bin" / "torture"), "--first", str(first), "--count", str(count), *arguments.split()]
     if options.gpu:
@@ -106,7 +106,7 @@ def command(options, first, count):
         argv += ["--without", ",".join(left_out)]
     if options.verbose:
         argv.append("--verbose")
-    environment = dict(os.environ, CUFENCE_OPTIONS=fence, CUFENCE_SIM=sim, CUDA_DEVICE_MAX_CONNECTIONS="32")
+    environment = dict(os.environ, CUFENCE_OPTIONS=fence, CUFENCE_TUNABLES=figures, CUFENCE_SIM=sim, CUDA_DEVICE_MAX_CONNECTIONS="32")
     for variable in ("ASAN_OPTIONS", "TSAN_OPTIONS"):
         environment.setdefault(variable, {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0", "TSAN_OPTIONS": "atexit_sleep_ms=0"}[variable])
     folders = [str(libraries)] if options.gpu else [str((options.build / "tests" / "libcuda").resolve()), str(libraries)]

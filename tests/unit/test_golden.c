@@ -10,7 +10,6 @@
 
 #include "analysis/snapshot/keep.h"
 #include "finding/finding.h"
-#include "finding/use.h"
 
 /* ---- faults ---- */
 
@@ -374,23 +373,10 @@ TEST(leaks)
 
 TEST(lines_that_are_no_findings)
 {
-    /* clang-format off */
-    static const struct use_place places[] = {
-        {.frame = {.is_python = 1, .function = "forward", .file = "/home/me/a/folder/whose/name/is/long/model.py", .line = 41},
-         .has_frame = 1, .label = "w\n", .buffers = 2, .bytes = 8000, .mapped_bytes = 4 << 20, .largest = 6000, .oldest_ns = 1000},
-        {.frame = {.function = "make(int)", .module = "libmodel.so"}, .has_frame = 1, .device = 1, .buffers = 1,
-         .bytes = 30 << 20, .mapped_bytes = 30 << 20, .largest = 30 << 20, .oldest_ns = 80000000},
-        {.buffers = 1, .bytes = 1, .mapped_bytes = 2 << 20, .largest = 1}};
-    /* clang-format on */
-    const struct usage use = {places, 3, 73000000, 2, 4000, "at exit", 4242, 3, {0}};
     const struct guarded guarded = {1, 2, 3, 4, 5, 6, 7};
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
-    put(out, use_text(&use));
-    put(out, use_json(&use));
-    put(out, use_text(&(struct usage){.now_ns = 1, .rank = -1}));
-    put(out, use_json(&(struct usage){.now_ns = 1, .rank = -1}));
     put(out, json_of_guarded(&origin, NULL));
     put(out, json_of_guarded(&origin, &guarded));
     fclose(out);

@@ -47,11 +47,11 @@ static const struct {
     {{"CUFENCE_OPTIONS=uaf=strict,align=auto, ",
      "PYTORCH_CUDA_ALLOC_CONF=backend:cufence,cufence_align:64,max_split_size_mb:1"}, {"--set", "side=start,peers=on",
      "--error-exitcode", "3", "--set=uaf=off", "env"}, 0,
-     {"CUFENCE_OPTIONS=uaf=strict,align=auto,align=64,side=start,peers=on,exitcode=3,uaf=off",
+     {"CUFENCE_OPTIONS=uaf=strict,align=auto,align=64,side=start,peers=on,on_fault=/3,uaf=off",
      "PYTORCH_CUDA_ALLOC_CONF=" ASYNC ",max_split_size_mb:1"}, {0}},
     /* each option has a name of its own, and files are named whole */
-    {{0}, {"--uaf", "strict", "--set", "uaf=off", "--max-reports=7", "--on_fault", "abort", "--uaf=strict", "--stack", "off",
-     "env"}, 0, {"CUFENCE_OPTIONS=uaf=strict,uaf=off,max_reports=7,on_fault=abort,uaf=strict,stacks=off"}, {0}},
+    {{0}, {"--uaf", "strict", "--set", "uaf=off", "--wait-ms=7", "--on_fault", "abort", "--uaf=strict", "--stack", "off",
+     "env"}, 0, {"CUFENCE_OPTIONS=uaf=strict,uaf=off,wait_ms=7,on_fault=abort,uaf=strict,stacks=off"}, {0}},
     {{0}, {"--log", "a.txt", "--keep=dump=dumps", "env"}, 0, {"CUFENCE_OPTIONS=log=/tmp/a.txt,keep=dump=/tmp/dumps"}, {0}},
     {{0}, {"--json", "report.%r.json", "env"}, 0, {"CUFENCE_OPTIONS=json=/tmp/report.%r.json"}, {0}},
     {{0}, {"--json=./-", "env"}, 0, {0}, {0}},
@@ -133,15 +133,15 @@ TEST_WITH(each_command_line_does_what_it_says, NULL, forget)
 TEST_WITH(a_preset_stands_for_options, NULL, forget)
 {
     variables = (const char *const[]){"CUFENCE_OPTIONS=slack=off", NULL};
-    struct outcome outcome = RUN("--max-reports", "3", "--preset", "production", "env");
+    struct outcome outcome = RUN("--wait-ms", "3", "--preset", "production", "env");
     expect_exit(&outcome, 0);
     const char *options = strstr(outcome.out, "\nCUFENCE_OPTIONS=slack=off,");
     assert_non_null(options);
-    const char *own = strstr(options, ",max_reports=3\n"), *others = strstr(options, ",max_reports=10,");
+    const char *own = strstr(options, ",wait_ms=3\n"), *others = strstr(options, ",wait_ms=1000,");
     assert_non_null(own);
     assert_non_null(others);
     assert_true(others < own);
-    assert_non_null(strstr(options, ",exitcode=0,"));
+    assert_non_null(strstr(options, ",on_fault=error/0,"));
     static const char *const names[] = {"fast", "thorough", "production"};
     for (size_t i = 0; i < 3; i++) {
         outcome = RUN("--preset", names[i], "true"); /* its options are allowed */
@@ -224,7 +224,7 @@ TEST_WITH(a_wrong_command_line_is_told, NULL, forget)
         {"run", "--sarif=found.sarif", "true"},
         {"run", "--requre-guarded", "true"},
         {"run", "--uav=strict", "true"},
-        {"run", "--max-reprots", "1", "true"},
+        {"run", "--wait-sm", "1", "true"},
         {"run", "--stats-ms=100", "true"},
         {"run", "--uaf"},
         {"run", "--uaf", "maybe", "true"},

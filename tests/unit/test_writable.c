@@ -72,8 +72,7 @@ TEST(what_cannot_is_named)
         {"keep=replay=/proc/kept",
          "keep=/proc/kept: nothing can be written there: /proc: No such file or directory; name a folder", 1},
         {"log=/proc/kept", "log=/proc/kept: nothing can be written there: /proc: No such file or directory; name a file", 1},
-        {"save_values=*=file/a", "save_values=*=file/a: nothing can be written there: file/a: Not a directory; name a folder",
-         1},
+        {"save_values=*=file/a", "save_values=file/a: nothing can be written there: file/a: Not a directory; name a folder", 1},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(check(bad[i].text, bad[i].is_here), 1);

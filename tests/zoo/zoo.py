@@ -149,7 +149,7 @@ BUGS = [
         ("trap", "trap", _ONE), ("assert", "fails", _ONE), ("illegal", "illegal", r"0,0,0 ([12]?\d|3[012]),0,0"))),
     _cuda("exceptions", "misaligned", "misaligned", "misaligned", "", 0, None, bytes=256, thread=_ONE, **_UNUSED),
     Bug("double_free", "double_free.cu", (), "double free", bytes=4000, call=r"cu(da|Mem)Free\b|cuMemFree_v2|second free", **_UNUSED),
-    Bug("leak", "leak.cu", (), "leak", bytes=1 << 20, own=("--set", "live=leaks"), sanitizer="leak-check", reason="live=leaks lists what was never freed", **_UNUSED),
+    Bug("leak", "leak.cu", (), "leak", bytes=1 << 20, own=("--set", "leaks=on"), sanitizer="leak-check", reason="leaks=on lists what was never freed", **_UNUSED),
     *(_cuda("nan", kind, "NaN", kernel, "", 0, None, bytes=400000, mark="", **_UNUSED, **_NAN) for kind, kernel in (("log", "log_of"), ("divide", "divide"))),
     *(_cuda("unwritten", kind, "uninitialised read", kernel, "read", 0, None, bytes=10000 * width, mark="", twin=(kind, "written"), **by)
       for kind, kernel, width, by in (

@@ -81,8 +81,7 @@ void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t
         .is_mapped = slot->is_mapped,
     };
     if (slot->mapped && slot->mapped < heap_granularity) { /* a cell of a shared page */
-        struct layout_slack redzones =
-            layout_slack(slot->mapped, facts->address - slot->base, facts->size, heap_options->slack_reach);
+        struct layout_slack redzones = layout_slack(slot->mapped, facts->address - slot->base, facts->size);
         out->redzone_before = redzones.head;
         out->redzone_after = redzones.tail;
     }

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define ARENA_MOST (UINT64_C(64) << 40) /* bytes of address space to reserve, halved until the driver accepts it */
 #define SHARE 4 /* of what is left within a limit; the rest is for the program, and for the driver's own allocations */
 
 enum { CLOSED, OPEN, REFUSED };
@@ -49,7 +50,7 @@ static cufence_status open_with(uint64_t bytes)
 cufence_status space_open(void)
 {
     __atomic_store_n(&state, CLOSED, __ATOMIC_RELAXED);
-    return address_limit() == UINT64_MAX ? open_with(heap_options->arena) : CUFENCE_OK;
+    return address_limit() == UINT64_MAX ? open_with(ARENA_MOST) : CUFENCE_OK;
 }
 
 void space_close(void)
@@ -70,7 +71,7 @@ cufence_status space_need(void)
         status = error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE, "`ulimit -v` has left no address space to guard buffers in");
     } else if (state == CLOSED) {
         uint64_t most = address_limit() / SHARE;
-        status = open_with(most < heap_options->arena ? most : heap_options->arena);
+        status = open_with(most < ARENA_MOST ? most : ARENA_MOST);
         if (status != CUFENCE_OK)
             __atomic_store_n(&state, REFUSED, __ATOMIC_RELAXED);
     }

@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
+#define MOST_SHARE 5 /* small=auto: all pack once the pages of small buffers take so many per cent of a device's memory */
+
 int packing_may(const struct freelist *list, const struct heap_request *wanted, uint64_t align, struct cells *out)
 {
     return heap_options->small != SMALL_MAP && wanted->size <= CELLS_SIZE_MOST && !list->pool &&
@@ -56,7 +58,7 @@ static uint64_t share_of(struct books *books)
     size_t total = 0;
     uint64_t most = __atomic_load_n(&books->alone_most, __ATOMIC_RELAXED);
     if (!most && driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS) {
-        most = total / 100 * heap_options->max_overhead + 1;
+        most = total / 100 * MOST_SHARE + 1;
         __atomic_store_n(&books->alone_most, most, __ATOMIC_RELAXED);
     }
     return most ? most : UINT64_MAX;
@@ -80,8 +82,7 @@ void packing_begin(struct books *books, enum packing_why why)
     if (__atomic_exchange_n(&books->packing, PACKING_ALL, __ATOMIC_RELAXED) == PACKING_ALL)
         return;
     if (why == PACKING_SHARE)
-        snprintf(reason, sizeof reason, "those for small buffers take more than %llu per cent of its memory",
-                 (unsigned long long)heap_options->max_overhead);
+        snprintf(reason, sizeof reason, "those for small buffers take more than %d per cent of its memory", MOST_SHARE);
     else
         snprintf(reason, sizeof reason, "%s is nearly used up",
                  why == PACKING_SCARCE ? "its memory" : "cufence's address space (`ulimit -v`)");

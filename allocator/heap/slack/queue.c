@@ -6,8 +6,7 @@
 void slack_ranges(const struct block *block, struct slack_layout layout, struct pattern_range ranges[2])
 {
     uint64_t start = layout.address, end = layout.address + layout.size;
-    struct layout_slack slack =
-        layout_slack(block->slot.mapped, start - block->slot.base, layout.size, heap_options->slack_reach);
+    struct layout_slack slack = layout_slack(block->slot.mapped, start - block->slot.base, layout.size);
     ranges[PATTERN_HEAD] = (struct pattern_range){start - slack.head, start};
     ranges[PATTERN_TAIL] = (struct pattern_range){end, end + slack.tail};
 }
@@ -43,7 +42,7 @@ struct slack_queue *slack_queue_of(struct freelist *list)
     lock_expect(RANK_SLACK);
     struct slack_queue *queue = list->slack_queue;
     if (!queue && (queue = calloc(1, sizeof *queue)) != NULL) {
-        queue->credit = CREDIT_MOST * (unsigned)heap_options->slack_every;
+        queue->credit = CREDIT_MOST * (unsigned)tunables.slack_every;
         __atomic_store_n(&list->slack_queue, queue, __ATOMIC_RELEASE);
     }
     return queue;

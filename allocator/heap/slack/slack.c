@@ -20,15 +20,15 @@ static int has_layout(const struct slack *slack, uint64_t address, uint64_t size
 /* A launch out of turn: allowed now and then, so that none is needed for each allocation. */
 static int take_credit(struct slack_queue *queue)
 {
-    if (queue->credit < heap_options->slack_every)
+    if (queue->credit < tunables.slack_every)
         return 0;
-    queue->credit -= (unsigned)heap_options->slack_every;
+    queue->credit -= (unsigned)tunables.slack_every;
     return 1;
 }
 
 static void earn(struct slack_queue *queue)
 {
-    queue->credit += queue->credit < CREDIT_MOST * heap_options->slack_every;
+    queue->credit += queue->credit < CREDIT_MOST * tunables.slack_every;
 }
 
 /* ---- launches ---- */
@@ -109,7 +109,7 @@ static int prepare(struct watch *watch, struct freelist *list, struct slack *sla
     slack->layout.address = layout.address;
     __atomic_store_n(&slack->layout.size, layout.size, __ATOMIC_RELAXED);
     slack_enqueue(queue, slack, is_checked && is_now ? PATTERN_CHECK | PATTERN_WRITE : PATTERN_WRITE);
-    return is_now || queue->count >= heap_options->slack_every;
+    return is_now || queue->count >= tunables.slack_every;
 }
 
 /* If another thread is just launching the block on the stream of the list, waits for that: what the program submits comes
@@ -262,7 +262,7 @@ int slack_freed(struct freelist *list, struct block *block)
         if (!slack->queue)
             slack_enqueue(queue, slack, PATTERN_CHECK);
         earn(queue);
-        is_due = queue->count >= heap_options->slack_every;
+        is_due = queue->count >= tunables.slack_every;
     }
     lock_release(&watch->lock);
     if (is_due)

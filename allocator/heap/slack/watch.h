@@ -18,6 +18,8 @@
 #include "kernels/flight.h"
 #include "kernels/pattern.h"
 
+#include "base/tunables.h"
+
 #define SLACK_MOST 128u  /* jobs in a launch, the upper limit of slack_every */
 #define QUEUE_MOST 1024u /* what waits on a stream while all batches are in flight */
 #define BATCHES 32u      /* in flight, per context */

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/options.h"
+#include "base/tunables.h"
 
 #define LEARNED 48              /* buffers to learn from in one look at a free list */
 #define SLOTS 64                /* slots of the arena to look at in one call */
@@ -63,7 +64,7 @@ static void charge(uint64_t began)
 static void count_credit(void)
 {
     uint64_t now = monotonic_ns(), elapsed = pace.then_ns ? now - pace.then_ns : 0;
-    uint64_t share = heap_options->uaf_share, places = places_counts().places;
+    uint64_t share = tunables.uaf_share, places = places_counts().places;
     pace.then_ns = now;
     pace.new_ns += (int64_t)(places - pace.places) * NEW_PLACE_NS;
     pace.places = places;

@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/peak.h"
 #include "vmm/physical.h"
+#include "base/tunables.h"
 
 #define MARKED_AT_ONCE 64
 #define GUESTS_MS 1000
@@ -37,7 +38,7 @@ void heap_go_on(struct books *held)
 static int is_wanted_again(const struct books *books, const struct block *block)
 {
     return heap_options->uaf == UAF_STRICT && !block->is_elsewhere && !block_is_cell(block) && !block->slot.is_second &&
-           list_idle_bytes(&books->shared) + block->slot.mapped <= heap_options->cache_max && arena_is_roomy(block->slot.span);
+           list_idle_bytes(&books->shared) + block->slot.mapped <= tunables.cache_max && arena_is_roomy(block->slot.span);
 }
 
 /* Maps the memory of a held block at a new address. NULL if that fails; the memory then goes to the cache. */
@@ -156,7 +157,7 @@ void reclaim_note_peak(struct books *books)
 static uint64_t idle_limit(struct books *books)
 {
     uint64_t used = __atomic_load_n(&books->peak_used_bytes, __ATOMIC_RELAXED);
-    return heap_options->idle_max ?: used > KEPT_ANYWAY ? used : KEPT_ANYWAY;
+    return tunables.idle_max ?: used > KEPT_ANYWAY ? used : KEPT_ANYWAY;
 }
 
 static void mark(struct freelist *list, struct stream *stream, int checks)
@@ -239,7 +240,7 @@ static uint64_t oldest_idle_ns(struct freelist *list)
 
 int reclaim_is_pending(struct books *books, uint64_t *due_ns)
 {
-    const uint64_t age = heap_options->idle_age * 1000000ull;
+    const uint64_t age = tunables.idle_age * 1000000ull;
     uint64_t oldest = UINT64_MAX;
     lock_take(&books->lock);
     int is_pending = 0;
@@ -287,7 +288,7 @@ void reclaim_look(struct books *books, int checks)
 
 void reclaim_old(struct books *books)
 {
-    uint64_t now = now_ns(), age = heap_options->idle_age * 1000000ull;
+    uint64_t now = now_ns(), age = tunables.idle_age * 1000000ull;
     reclaim_look(books, 1);
     uint64_t idle = idle_bytes(books), limit = idle_limit(books);
     note_used(books, idle);

@@ -69,7 +69,7 @@ enum passed_reason passed_judge(const struct heap_request *wanted, const void *f
 
 enum passed_reason passed_after(cufence_status status)
 {
-    if (!heap_lacks_room(status) || !heap_options->fallback)
+    if (!heap_lacks_room(status))
         return PASSED_NOT;
     return status == CUFENCE_ERROR_OUT_OF_MEMORY ? PASSED_NO_MEMORY : PASSED_NO_SPACE;
 }

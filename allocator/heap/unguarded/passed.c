@@ -21,8 +21,8 @@ const char *passed_word(enum passed_reason why)
 {
     static const char *const words[PASSED_REASONS] = {
         [PASSED_NOT] = "guarded",
-        [PASSED_NO_MEMORY] = "for whose pages of 2 MiB there was no room (fallback=on)",
-        [PASSED_NO_SPACE] = "for whose pages there was no address space (fallback=on)",
+        [PASSED_NO_MEMORY] = "for whose pages of 2 MiB there was no room",
+        [PASSED_NO_SPACE] = "for whose pages there was no address space",
         [PASSED_SMALL] = "smaller than skip=smaller",
         [PASSED_SKIPPED] = "that skip names",
         [PASSED_GRAPH] = "of graphs, beyond a quarter of the device",
@@ -81,7 +81,7 @@ static void say_no_memory(const struct heap_request *wanted)
     driver->cuMemGetInfo(&free_bytes, &all_bytes);
     output_say("cufence: device %d has no room left for whole pages of 2 MiB: %llu live buffers ask for %llu bytes and map "
                "%llu, %zu of %zu bytes are free. From now on buffers that do not fit are left to the driver, unguarded (this "
-               "one: %zu bytes), and counted at exit; fallback=off fails instead. skip= chooses what is guarded\n",
+               "one: %zu bytes), and counted at exit. skip= chooses what is guarded\n",
                wanted->device, (unsigned long long)stats.live_buffers, (unsigned long long)stats.live_bytes,
                (unsigned long long)stats.mapped_bytes, free_bytes, all_bytes, wanted->size);
 }
@@ -93,7 +93,7 @@ static void say_no_space(const struct heap_request *wanted)
     output_say(
         "cufence: no address space is left for guarded buffers: %llu live ones have used up the %llu MiB that `ulimit -v` "
         "allows. From now on buffers that do not fit are left to the driver, unguarded (this one: %zu bytes), "
-        "and counted at exit; fallback=off fails instead\n",
+        "and counted at exit\n",
         (unsigned long long)stats.live_buffers, (unsigned long long)(stats.reserved_address_bytes >> 20), wanted->size);
 }
 

@@ -12,8 +12,8 @@
 
 enum passed_reason {
     PASSED_NOT,       /* it is guarded */
-    PASSED_NO_MEMORY, /* fallback=on, and no room for its pages */
-    PASSED_NO_SPACE,  /* fallback=on, and no address space for them */
+    PASSED_NO_MEMORY, /* no room for its pages */
+    PASSED_NO_SPACE,  /* no address space for them */
     PASSED_SMALL,     /* skip=smaller:BYTES */
     PASSED_SKIPPED,   /* skip */
     PASSED_EXPORTED,  /* ipc=driver, or a library that exports it to other processes */

@@ -2,8 +2,10 @@
 #include "heap/block/index.h"
 
 #include "finding/frames.h"
+#include "finding/parts.h"
 #include "stacks/stack.h"
 #include "base/hash.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +56,6 @@ static int gather(struct slot *slot, void *user)
     use->buffers++;
     use->bytes += facts.size;
     use->mapped_bytes += slot->mapped;
-    if (!use->oldest_ns || facts.allocated_ns < use->oldest_ns)
-        use->oldest_ns = facts.allocated_ns;
     if (facts.size > use->largest.size)
         facts_describe(&facts, slot, slot->base, &use->largest);
     return 0;
@@ -88,18 +88,35 @@ size_t heap_use(int device, struct heap_use **out)
     return count;
 }
 
-void heap_use_place(const struct heap_use *use, struct use_place *out)
+#define FILE_SHOWN 36 /* columns of a file's name; its end tells more than its beginning */
+
+static const char *end_of(const char *file)
+{
+    size_t length = strlen(file);
+    const char *end = length > FILE_SHOWN ? file + length - FILE_SHOWN : file;
+    const char *slash = end > file && end[-1] != '/' ? strchr(end, '/') : NULL; /* a whole folder's name, or none */
+    return slash ? slash + 1 : end;
+}
+
+void heap_use_name(const struct heap_use *use, char *out, size_t size)
 {
     struct stack_frame frames[STACK_READ];
     size_t count = stack_interned_frames(use->largest.allocated_stack, frames, STACK_READ);
-    *out = (struct use_place){.has_frame = count > 0,
-                              .device = use->largest.device,
-                              .buffers = use->buffers,
-                              .bytes = use->bytes,
-                              .mapped_bytes = use->mapped_bytes,
-                              .largest = use->largest.size,
-                              .oldest_ns = use->oldest_ns};
-    if (count)
-        out->frame = *frames_own(frames, count);
-    memcpy(out->label, use->largest.label, sizeof out->label);
+    const struct stack_frame *frame = count ? frames_own(frames, count) : NULL;
+    const char *file = frame ? end_of(frames_file(frame)) : "";
+    char function[sizeof frame->function] = "";
+    out[0] = '\0';
+    if (file[0] && frame->line)
+        part_append(out, size, "%s:%d in ", file, frame->line);
+    else if (file[0])
+        part_append(out, size, "%s in ", file);
+    if (frame) {
+        frames_function(frame, function, sizeof function);
+        part_append(out, size, "%s", function[0] ? function : frame->module);
+    }
+    if (use->largest.label[0])
+        part_append(out, size, "%slabel \"%s\"", frame ? ", " : "", use->largest.label);
+    if (!out[0])
+        part_append(out, size, "an unknown place");
+    text_make_plain(out);
 }

@@ -272,7 +272,7 @@ static const char *limit(struct bundling *bundling, uint64_t most)
 {
     uint64_t bytes = bundling_area(bundling).end, over = bytes > most ? bytes - most : 0;
     if (over > 2 * bundling->room)
-        return "save_max is reached";
+        return "save_values= has no more BYTES";
     bundling->room -= (over + 1) / 2;
     bundling->room -= over ? bundling->room % 64 : 0;
     return NULL;

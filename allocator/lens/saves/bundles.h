@@ -44,7 +44,7 @@ void launch_file_write(FILE *out, const struct visit *visit);
     }
 const char *bundles_ptx(void);
 
-/* save_max=BYTES/0: none is made. */
+/* save_values=...;BYTES/0: none is made. */
 void bundles_open(const struct options *options);
 
 /* Begins the launch's bundle, unless its kernel has as many as it may have, or it cannot be made, which is said once a kernel.

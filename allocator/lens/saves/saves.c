@@ -30,16 +30,6 @@ static struct {
 
 /* ---- the option ---- */
 
-static cufence_status parse(const char *option)
-{
-    char text[sizeof((struct options *)0)->save_values];
-    snprintf(text, sizeof text, "%s", option);
-    char *equals = strchr(text, '='); /* options_parse() has seen to it, and to the filter */
-    *equals = '\0';
-    cufence_status status = visits_choose(&saves.filter, text, "save_values");
-    return status == CUFENCE_OK ? options_expand_path(equals + 1, saves.folder, sizeof saves.folder) : status;
-}
-
 /* ---- the buffers of a launch: each once, in order, as long as there is room ---- */
 
 struct walk {
@@ -242,7 +232,7 @@ static void closed(void)
         output_note("save_values: %" PRIu64 " of them for `cufence replay`, at most %" PRIu64 " of a kernel", saves.bundled,
                     saves.most_bundles);
     if (refused)
-        output_note("save_values: %" PRIu64 " more launch%s left out: save_max is %" PRIu64 " bytes", refused,
+        output_note("save_values: %" PRIu64 " more launch%s left out: BYTES is %" PRIu64, refused,
                     refused == 1 ? " was" : "es were", saves.most);
     if (saves.incomplete)
         output_note("save_values: %" PRIu64 " buffer%s left out: a launch may have %" PRIu64
@@ -260,10 +250,13 @@ cufence_status saves_open(const struct options *options)
                                      .after = after,
                                      .finished = finished,
                                      .closed = closed};
-    cufence_status status = options->save_values[0] ? parse(options->save_values) : CUFENCE_OK;
-    if (status != CUFENCE_OK || !options->save_values[0])
+    if (!options->save_values[0])
+        return CUFENCE_OK;
+    cufence_status status = options_expand_path(options->saved, saves.folder, sizeof saves.folder);
+    if (status != CUFENCE_OK)
         return status;
-    saves.most = options->save_max;
+    filter_parse(&saves.filter, options->save_values);
+    saves.most = options->saves_max;
     saves.most_bundles = options->save_replay;
     bundles_open(options);
     user.ptx = bundles_ptx();

@@ -115,10 +115,10 @@ cufence_status show_open(const struct options *options)
                                      .before = before,
                                      .after = after,
                                      .finished = finished};
-    cufence_status status = options_expand_path(options->values_out, show.file, sizeof show.file)
-                                ?: visits_choose(&show.filter, options->values, "values");
-    if (status != CUFENCE_OK || !show.filter.count)
+    cufence_status status = options_expand_path(options->values_out, show.file, sizeof show.file);
+    if (status != CUFENCE_OK || !options->values[0])
         return status;
+    filter_parse(&show.filter, options->values);
     user.ptx = measure_ptx();
     visits_add(&user);
     return CUFENCE_OK;

@@ -1,7 +1,6 @@
 #include "jobs.h"
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/thread.h"
 #include "launch/launch.h"
 #include "stacks/labels.h"
@@ -342,14 +341,6 @@ void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t byte
 void visits_open(const struct options *options)
 {
     visits.keeps_buffers = options->uaf == UAF_STRICT;
-}
-
-cufence_status visits_choose(struct filter *filter, const char *text, const char *option)
-{
-    char problem[512];
-    return filter_parse(filter, text, problem, sizeof problem)
-               ? CUFENCE_OK
-               : error_set(CUFENCE_ERROR_OPTION, "%s=%s: %s", option, text, problem);
 }
 
 void visits_add(const struct visit_user *user)

@@ -124,8 +124,6 @@ struct visit_user {
     void (*closed)(void);
 };
 
-/* Reads the filter of a user from its option. Errors: OPTION. */
-cufence_status visits_choose(struct filter *filter, const char *text, const char *option);
 /* Adds a user, which must stay valid. The first one makes cufence look at launches. At most VISIT_USERS. */
 void visits_add(const struct visit_user *user);
 /* Raises the limit of pinned memory of each context. */

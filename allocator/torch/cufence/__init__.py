@@ -45,7 +45,6 @@ __all__ = [
     "last_report",
     "last_report_text",
     "poison",
-    "report",
     "stats",
     "streams",
     "trim",

@@ -108,11 +108,6 @@ def streams(device: int | None = None) -> list[dict[str, int]]:
         room = count + 16
 
 
-def report(device: int | None = None) -> None:
-    """Prints what is allocated, by place of allocation, on stderr, and writes it to the file of json=."""
-    _library.check(_library.load().cufence_report(-1 if device is None else device), "cufence_report")
-
-
 def trim(device: int | None = None) -> None:
     """Releases memory kept for reuse to the driver, on one device, or on all if device is None."""
     _library.check(_library.load().cufence_trim(-1 if device is None else device), "cufence_trim")

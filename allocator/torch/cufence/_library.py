@@ -95,7 +95,6 @@ PROTOTYPES = {
     "cufence_get_stats": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(Stats)]),
     "cufence_get_unguarded": (ctypes.c_size_t, [ctypes.POINTER(Unguarded), ctypes.c_size_t]),
     "cufence_get_streams": (ctypes.c_size_t, [ctypes.c_int, ctypes.POINTER(StreamStats), ctypes.c_size_t]),
-    "cufence_report": (ctypes.c_int, [ctypes.c_int]),
     "cufence_trim": (ctypes.c_int, [ctypes.c_int]),
     "cufence_check_host": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]),
     "cufence_check": (ctypes.c_int, [ctypes.c_int]),
