@@ -38,9 +38,8 @@ static size_t at_least_one(size_t extent)
     return extent == 0 ? 1 : extent;
 }
 
-SIM_API CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
+DRIVER(cuArray3DCreate, 3020, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *wanted), (pHandle, wanted))
 {
-    CALL_ENTER("cuArray3DCreate");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(pHandle == NULL || wanted == NULL || wanted->Width == 0, INVALID_VALUE);
     CALL_TRY(capture_check_unsafe());
@@ -61,9 +60,8 @@ SIM_API CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuArrayDestroy(CUarray hArray)
+DRIVER(cuArrayDestroy, 2000, (CUarray hArray), (hArray))
 {
-    CALL_ENTER("cuArrayDestroy");
     CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, hArray), INVALID_HANDLE);
     CALL_TRY(capture_check_unsafe());
     CALL_REFUSE(!handle_remove(HANDLE_ARRAY, hArray), INVALID_HANDLE);
@@ -99,17 +97,17 @@ static CUresult find_place(CUarray array, size_t offset, struct transfer_end *en
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemcpyDtoA(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
+DRIVER_TWIN(cuMemcpyDtoA, ptds, 3020, (CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount),
+            (dstArray, dstOffset, srcDevice, ByteCount))
 {
-    CALL_ENTER("cuMemcpyDtoA");
     struct transfer_end to;
     CALL_TRY(find_place(dstArray, dstOffset, &to));
     return transfer_copy(&to, &(struct transfer_end){.side = SIDE_DEVICE, .address = srcDevice}, ByteCount, NULL, SUBMIT_ASYNC);
 }
 
-SIM_API CUresult cuMemcpyAtoD(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+DRIVER_TWIN(cuMemcpyAtoD, ptds, 3020, (CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount),
+            (dstDevice, srcArray, srcOffset, ByteCount))
 {
-    CALL_ENTER("cuMemcpyAtoD");
     struct transfer_end from;
     CALL_TRY(find_place(srcArray, srcOffset, &from));
     return transfer_copy(&(struct transfer_end){.side = SIDE_DEVICE, .address = dstDevice}, &from, ByteCount, NULL,
@@ -159,30 +157,28 @@ static CUresult destroy(unsigned long long object)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc,
-                                   const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
+DRIVER(cuTexObjectCreate, 5000,
+       (CUtexObject * pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc,
+        const CUDA_RESOURCE_VIEW_DESC *pResViewDesc),
+       (pTexObject, pResDesc, pTexDesc, pResViewDesc))
 {
-    CALL_ENTER("cuTexObjectCreate");
     (void)pResViewDesc;
     return pTexDesc == NULL ? CUDA_ERROR_INVALID_VALUE : create(pTexObject, pResDesc);
 }
 
-SIM_API CUresult cuTexObjectDestroy(CUtexObject texObject)
+DRIVER(cuTexObjectDestroy, 5000, (CUtexObject texObject), (texObject))
 {
-    CALL_ENTER("cuTexObjectDestroy");
     return destroy(texObject);
 }
 
-SIM_API CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
+DRIVER(cuSurfObjectCreate, 5000, (CUsurfObject * pSurfObject, const CUDA_RESOURCE_DESC *pResDesc), (pSurfObject, pResDesc))
 {
-    CALL_ENTER("cuSurfObjectCreate");
     CALL_REFUSE(pResDesc == NULL || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY, INVALID_VALUE);
     return create(pSurfObject, pResDesc);
 }
 
-SIM_API CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
+DRIVER(cuSurfObjectDestroy, 5000, (CUsurfObject surfObject), (surfObject))
 {
-    CALL_ENTER("cuSurfObjectDestroy");
     return destroy(surfObject);
 }
 

@@ -297,10 +297,10 @@ void space_release_context(CUcontext context)
     }
 }
 
-SIM_API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
-                                               CUmemAllocationGranularity_flags option)
+DRIVER(cuMemGetAllocationGranularity, 10020,
+       (size_t * granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option),
+       (granularity, prop, option))
 {
-    CALL_ENTER("cuMemGetAllocationGranularity");
     CALL_REFUSE(granularity == NULL || prop == NULL || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, INVALID_VALUE);
     CALL_REFUSE(prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !config_has_device(prop->location.id), INVALID_DEVICE);
     *granularity = SIM_GRANULARITY;
@@ -316,16 +316,15 @@ static CUresult allocate(CUdeviceptr *address, size_t size)
     return space_allocate(address, size, context->home, context->device);
 }
 
-SIM_API CUresult cuMemAlloc(CUdeviceptr *dptr, size_t bytesize)
+DRIVER(cuMemAlloc, 3020, (CUdeviceptr * dptr, size_t bytesize), (dptr, bytesize))
 {
-    CALL_ENTER("cuMemAlloc");
     return allocate(dptr, bytesize);
 }
 
-SIM_API CUresult cuMemAllocPitch(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
-                                 unsigned int ElementSizeBytes)
+DRIVER(cuMemAllocPitch, 3020,
+       (CUdeviceptr * dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes),
+       (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes))
 {
-    CALL_ENTER("cuMemAllocPitch");
     size_t pitch, size;
     CONTEXT_CURRENT(context);
     if (pPitch == NULL || (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) ||
@@ -346,9 +345,8 @@ static CUcontext owner_of(CUdeviceptr address)
     return host_find(address, &host) ? host.context : NULL;
 }
 
-SIM_API CUresult cuMemFree(CUdeviceptr dptr)
+DRIVER(cuMemFree, 3020, (CUdeviceptr dptr), (dptr))
 {
-    CALL_ENTER("cuMemFree");
     CALL_TRY(context_check()); /* none need be current */
     CALL_TRY(capture_check_unsafe());
     if (dptr == 0)

@@ -228,9 +228,8 @@ static const struct {
                NAMED(ERROR_INVALID_RESOURCE_CONFIGURATION),
                NAMED(ERROR_UNKNOWN)};
 
-SIM_API CUresult cuGetErrorName(CUresult error, const char **pStr)
+DRIVER_EARLY(cuGetErrorName, 6000, (CUresult error, const char **pStr), (error, pStr))
 {
-    CALL_ENTER_UNINITIALIZED("cuGetErrorName");
     CALL_REFUSE(pStr == NULL, INVALID_VALUE);
     *pStr = NULL;
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {

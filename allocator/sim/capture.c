@@ -187,18 +187,17 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
     return add_stream(capture, stream);
 }
 
-SIM_API CUresult cuStreamBeginCapture(CUstream hStream, CUstreamCaptureMode mode)
+DRIVER_TWIN(cuStreamBeginCapture, ptsz, 10010, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
 {
-    CALL_ENTER("cuStreamBeginCapture");
     return begin(hStream, mode, NULL);
 }
 
 /* Captured work runs behind everything in the graph, whatever the dependencies say. */
-SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
-                                             const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                                             CUstreamCaptureMode mode)
+DRIVER_TWIN(cuStreamBeginCaptureToGraph, ptsz, 12030,
+            (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+             size_t numDependencies, CUstreamCaptureMode mode),
+            (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
 {
-    CALL_ENTER("cuStreamBeginCaptureToGraph");
     (void)dependencyData;
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, hGraph) || (numDependencies != 0 && dependencies == NULL), INVALID_VALUE);
     return begin(hStream, mode, hGraph);
@@ -272,9 +271,8 @@ static CUresult finish(CUstream handle, CUgraph *out)
     return result;
 }
 
-SIM_API CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
+DRIVER_TWIN(cuStreamEndCapture, ptsz, 10000, (CUstream hStream, CUgraph *phGraph), (hStream, phGraph))
 {
-    CALL_ENTER("cuStreamEndCapture");
     CALL_REFUSE(phGraph == NULL, INVALID_VALUE);
     CUgraph graph = NULL;
     CUresult result = finish(hStream, &graph);
@@ -339,10 +337,10 @@ static CUresult set_dependencies_locked(CUstream stream, const struct capture_cl
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode *nodes, const CUgraphEdgeData *edges,
-                                                   size_t count, unsigned int flags)
+DRIVER_TWIN(cuStreamUpdateCaptureDependencies, ptsz, 12030,
+            (CUstream handle, CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, unsigned int flags),
+            (handle, nodes, edges, count, flags))
 {
-    CALL_ENTER("cuStreamUpdateCaptureDependencies");
     (void)edges;
     CUstream stream;
     struct capture_clock clock = {{0}};
@@ -363,10 +361,11 @@ SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode 
 }
 
 /* The dependencies are valid until the capture continues. */
-SIM_API CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                                        const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count)
+DRIVER_TWIN(cuStreamGetCaptureInfo, ptsz, 12030,
+            (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
+             const CUgraphEdgeData **edges, size_t *count),
+            (handle, status, id, graph, dependencies, edges, count))
 {
-    CALL_ENTER("cuStreamGetCaptureInfo");
     CUstream stream;
     CALL_REFUSE(status == NULL, INVALID_VALUE);
     HOLD(&queue_lock);
@@ -392,15 +391,14 @@ SIM_API CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus *
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+DRIVER_TWIN(cuStreamIsCapturing, ptsz, 10000, (CUstream hStream, CUstreamCaptureStatus *captureStatus),
+            (hStream, captureStatus))
 {
-    CALL_ENTER("cuStreamIsCapturing");
     return cuStreamGetCaptureInfo(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL);
 }
 
-SIM_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+DRIVER(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode * mode), (mode))
 {
-    CALL_ENTER("cuThreadExchangeStreamCaptureMode");
     CALL_REFUSE(mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED, INVALID_VALUE);
     CUstreamCaptureMode previous = thread_mode;
     thread_mode = *mode;

@@ -1,39 +1,26 @@
 #include "config.h"
 #include "call.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* When address space is reserved, sanitizers touch their shadow of it, which is slow for a large one. Without them it is half
  * as much again as a power of two: who reserves the largest one that there is leaves some to others, as on a GPU. */
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define RESERVE_DEFAULT ((size_t)16 << 30)
-#elif __has_feature(address_sanitizer)
-#define RESERVE_DEFAULT ((size_t)256 << 30)
+#ifndef __has_feature
+#define __has_feature(name) 0
 #endif
-#endif
-#ifndef RESERVE_DEFAULT
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
 #define RESERVE_DEFAULT ((size_t)16 << 30)
-#elif defined(__SANITIZE_ADDRESS__)
+#elif defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
 #define RESERVE_DEFAULT ((size_t)256 << 30)
 #else
 #define RESERVE_DEFAULT ((size_t)3 << 39)
 #endif
-#endif
 
-/* Written by cusim_configure() and config_load() only, before cuInit() has returned. */
-static struct sim_config config = {.devices = 1,
-                                   .reuses_handles = 1,
-                                   .is_shareable = 1,
-                                   .has_padding = 1,
-                                   .depth = 1024,
-                                   .memory = (size_t)8 << 30,
-                                   .reserve = RESERVE_DEFAULT};
-static atomic_int is_closed;
+/* Written by config_load() only, before cuInit() has returned. */
+static struct sim_config config = {
+    .devices = 1, .reuses_handles = 1, .is_shareable = 1, .depth = 1024, .memory = (size_t)8 << 30, .reserve = RESERVE_DEFAULT};
 
 const struct sim_config *config_get(void)
 {
@@ -43,18 +30,6 @@ const struct sim_config *config_get(void)
 int config_has_device(int device)
 {
     return device >= 0 && (unsigned)device < config.devices;
-}
-
-SIM_API void cusim_configure(unsigned devices, size_t device_memory_bytes, size_t reserve_bytes)
-{
-    if (atomic_load(&is_closed))
-        return;
-    if (devices != 0 && devices <= SIM_MAX_DEVICES)
-        config.devices = devices;
-    if (device_memory_bytes != 0)
-        config.memory = device_memory_bytes;
-    if (reserve_bytes != 0)
-        config.reserve = reserve_bytes;
 }
 
 /* Parses a number with an optional suffix (powers of 1024). Returns 0 if invalid: no setting may be 0 except latency. */
@@ -126,7 +101,6 @@ static int parse_setting(const char *key, char *value)
         {"latency", 0, 10000000, NULL, NULL},
         {"reuse", 0, 1, &config.reuses_handles, NULL},
         {"shareable", 0, 1, &config.is_shareable, NULL},
-        {"padding", 0, 1, &config.has_padding, NULL},
         {"strict", 0, 1, &config.is_strict, NULL},
         {"depth", 1, 1000000, &config.depth, NULL},
         {"slow", 1, 1000000, &config.slow, NULL},
@@ -169,20 +143,13 @@ CUresult config_load(void)
         char *value = strchr(item, '=');
         if (value != NULL)
             *value++ = '\0';
-        /* Parsing cuts the fields of `fail` apart, so the message prints the whole variable. */
         if (value == NULL || !parse_setting(item, value)) {
-            fprintf(stderr,
-                    "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
-                    "memory=SIZE, reserve=SIZE, space=SIZE (2M or more), latency=MICROSECONDS, slow=MICROSECONDS, "
-                    "late_dump=MILLISECONDS, swallow=MILLISECONDS, depth=COUNT, reuse=0|1, "
-                    "strict=0|1, shareable=0|1, padding=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
-                    "fail=CALL:NTH:CODE\n",
-                    text, item, SIM_MAX_DEVICES);
+            fprintf(stderr, "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting of sim.h with a value that it allows\n", text,
+                    item);
             result = CUDA_ERROR_INVALID_VALUE;
             break;
         }
     }
     free(copy);
-    atomic_store(&is_closed, 1);
     return result;
 }

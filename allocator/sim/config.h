@@ -17,7 +17,6 @@ struct sim_config {
     size_t space;            /* bytes of address space that the first context of a device takes */
     unsigned reuses_handles; /* of destroyed objects */
     unsigned is_shareable;   /* memory can be exported as file descriptors */
-    unsigned has_padding;    /* kernels end with NOPs */
     struct {
         unsigned domain, bus, device;
     } pci[SIM_MAX_DEVICES];

@@ -200,9 +200,8 @@ static CUresult retain_primary_locked(CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+DRIVER(cuDevicePrimaryCtxRetain, 7000, (CUcontext * pctx, CUdevice dev), (pctx, dev))
 {
-    CALL_ENTER("cuDevicePrimaryCtxRetain");
     if (pctx == NULL || !config_has_device(dev))
         return pctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
     HOLD(&contexts_lock);
@@ -255,21 +254,18 @@ CUresult context_destroy_green(CUcontext context)
     return primary_drop(device, 0);
 }
 
-SIM_API CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+DRIVER(cuDevicePrimaryCtxRelease, 11000, (CUdevice dev), (dev))
 {
-    CALL_ENTER("cuDevicePrimaryCtxRelease");
     return primary_drop(dev, 0);
 }
 
-SIM_API CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+DRIVER(cuDevicePrimaryCtxReset, 11000, (CUdevice dev), (dev))
 {
-    CALL_ENTER("cuDevicePrimaryCtxReset");
     return primary_drop(dev, 1);
 }
 
-SIM_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+DRIVER(cuDevicePrimaryCtxGetState, 7000, (CUdevice dev, unsigned int *flags, int *active), (dev, flags, active))
 {
-    CALL_ENTER("cuDevicePrimaryCtxGetState");
     CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
     CALL_REFUSE(flags == NULL || active == NULL, INVALID_VALUE);
     HOLD(&contexts_lock);
@@ -286,11 +282,8 @@ static CUresult push(CUcontext context)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev);
-
-SIM_API CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+DRIVER_FORM("cuCtxCreate", cuCtxCreate_v2, 3020, (CUcontext * pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
 {
-    CALL_ENTER("cuCtxCreate");
     if (pctx == NULL || !config_has_device(dev))
         return pctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
     CUcontext context = NULL;
@@ -305,7 +298,8 @@ SIM_API CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice de
     return push(context);
 }
 
-SIM_API CUresult cuCtxCreate(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
+FORM("cuCtxCreate", cuCtxCreate, 12050,
+     (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev))
 {
     if (ctxCreateParams != NULL && (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL))
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -319,9 +313,8 @@ static void end(CUcontext context)
     destroy(context);
 }
 
-SIM_API CUresult cuCtxDestroy(CUcontext ctx)
+DRIVER(cuCtxDestroy, 4000, (CUcontext ctx), (ctx))
 {
-    CALL_ENTER("cuCtxDestroy");
     CALL_REFUSE(ctx == NULL, INVALID_VALUE);
     CALL_TRY(check_alive(ctx));
     CALL_REFUSE(ctx->is_primary || ctx->green != NULL, INVALID_CONTEXT);
@@ -329,9 +322,9 @@ SIM_API CUresult cuCtxDestroy(CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* these two are */
+DRIVER(cuCtxAttach, 2000, (CUcontext * pctx, unsigned int flags), (pctx, flags))
 {
-    CALL_ENTER("cuCtxAttach");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(pctx == NULL || flags != 0, INVALID_VALUE);
     CALL_REFUSE(context->green != NULL, INVALID_CONTEXT);
@@ -342,9 +335,8 @@ SIM_API CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
 }
 
 /* Measured: also takes a primary context. */
-SIM_API CUresult cuCtxDetach(CUcontext ctx)
+DRIVER(cuCtxDetach, 2000, (CUcontext ctx), (ctx))
 {
-    CALL_ENTER("cuCtxDetach");
     CALL_TRY(check_alive(ctx));
     CALL_REFUSE(ctx != top() || ctx->green != NULL, INVALID_CONTEXT);
     if (ctx->is_primary)
@@ -357,17 +349,15 @@ SIM_API CUresult cuCtxDetach(CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxGetCurrent(CUcontext *pctx)
+DRIVER(cuCtxGetCurrent, 4000, (CUcontext * pctx), (pctx))
 {
-    CALL_ENTER("cuCtxGetCurrent");
     CALL_REFUSE(pctx == NULL, INVALID_VALUE);
     *pctx = top();
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxSetCurrent(CUcontext ctx)
+DRIVER(cuCtxSetCurrent, 4000, (CUcontext ctx), (ctx))
 {
-    CALL_ENTER("cuCtxSetCurrent");
     if (ctx != NULL)
         CALL_TRY(check_alive(ctx));
     if (current.depth != 0)
@@ -375,16 +365,14 @@ SIM_API CUresult cuCtxSetCurrent(CUcontext ctx)
     return ctx == NULL ? CUDA_SUCCESS : push(ctx);
 }
 
-SIM_API CUresult cuCtxPushCurrent(CUcontext ctx)
+DRIVER(cuCtxPushCurrent, 4000, (CUcontext ctx), (ctx))
 {
-    CALL_ENTER("cuCtxPushCurrent");
     CALL_TRY(check_alive(ctx));
     return push(ctx);
 }
 
-SIM_API CUresult cuCtxPopCurrent(CUcontext *pctx)
+DRIVER(cuCtxPopCurrent, 4000, (CUcontext * pctx), (pctx))
 {
-    CALL_ENTER("cuCtxPopCurrent");
     CALL_REFUSE(current.depth == 0, INVALID_CONTEXT);
     current.depth--;
     if (pctx != NULL)
@@ -392,23 +380,21 @@ SIM_API CUresult cuCtxPopCurrent(CUcontext *pctx)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+DRIVER_FORM("cuCtxGetDevice", cuCtxGetDevice_v2, 13000, (CUdevice * device, CUcontext ctx), (device, ctx))
 {
-    CALL_ENTER("cuCtxGetDevice");
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     CALL_REFUSE(device == NULL, INVALID_VALUE);
     *device = ctx->device;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxGetDevice(CUdevice *device)
+FORM("cuCtxGetDevice", cuCtxGetDevice, 2000, (CUdevice * device))
 {
     return cuCtxGetDevice_v2(device, NULL);
 }
 
-SIM_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+DRIVER(cuCtxGetId, 12000, (CUcontext ctx, unsigned long long *ctxId), (ctx, ctxId))
 {
-    CALL_ENTER("cuCtxGetId");
     CALL_REFUSE(ctxId == NULL, INVALID_VALUE);
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     *ctxId = ctx->id;
@@ -430,9 +416,8 @@ int context_reaches(CUcontext context, CUcontext owner)
     return owner == NULL || owner->device == context->device || peer_locked(context, owner->home->id) != NULL;
 }
 
-SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+DRIVER(cuCtxEnablePeerAccess, 4000, (CUcontext peerContext, unsigned int Flags), (peerContext, Flags))
 {
-    CALL_ENTER("cuCtxEnablePeerAccess");
     CONTEXT_CURRENT(context);
     CALL_TRY(context_validate(peerContext));
     CALL_REFUSE(Flags != 0 || context->device == peerContext->device, INVALID_VALUE);
@@ -442,9 +427,8 @@ SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
+DRIVER(cuCtxDisablePeerAccess, 4000, (CUcontext peerContext), (peerContext))
 {
-    CALL_ENTER("cuCtxDisablePeerAccess");
     CONTEXT_CURRENT(context);
     CALL_TRY(context_validate(peerContext));
     HOLD(&contexts_lock);

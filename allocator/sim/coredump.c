@@ -144,24 +144,21 @@ static CUresult set(struct dump_settings *settings, CUcoredumpSettings number, c
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
+DRIVER(cuCoredumpGetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
-    CALL_ENTER("cuCoredumpGetAttributeGlobal");
     struct dump_settings settings;
     coredump_snapshot(&settings);
     return get(&settings, attrib, value, size);
 }
 
-SIM_API CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
+DRIVER(cuCoredumpSetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
-    CALL_ENTER("cuCoredumpSetAttributeGlobal");
     HOLD(&settings_lock);
     return set(&global, attrib, value, size);
 }
 
-SIM_API CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
+DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
-    CALL_ENTER("cuCoredumpGetAttribute");
     CONTEXT_CURRENT(context);
     struct dump_settings settings;
     context_dump_settings(context, &settings);
@@ -169,9 +166,8 @@ SIM_API CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, 
 }
 
 /* Measured (580.159): a context for which dumps were not on when it was created writes none. */
-SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
+DRIVER(cuCoredumpSetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
-    CALL_ENTER("cuCoredumpSetAttribute");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(attrib == CU_COREDUMP_ENABLE_USER_TRIGGER || attrib == CU_COREDUMP_PIPE, NOT_SUPPORTED);
     struct dump_settings settings;

@@ -2,7 +2,7 @@
  * Machine code of simulated kernels: the ELF file for sm_90 that a core dump contains, with one function, one instruction of
  * which is the faulting access; and such files read again, as a program loads them, changed or not.
  *
- * As nvcc ends a kernel, EXIT is followed by a branch to itself and by NOPs, unless the configuration says padding=0.
+ * As nvcc ends a kernel, EXIT is followed by a branch to itself and by NOPs.
  */
 #pragma once
 

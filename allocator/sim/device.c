@@ -9,9 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-SIM_API CUresult cuInit(unsigned int Flags)
+DRIVER_EARLY(cuInit, 2000, (unsigned int Flags), (Flags))
 {
-    CALL_ENTER_UNINITIALIZED("cuInit");
     static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
     static int is_done; /* under init_lock */
     CALL_REFUSE(Flags != 0, INVALID_VALUE);
@@ -29,25 +28,23 @@ SIM_API CUresult cuInit(unsigned int Flags)
 }
 
 /* The function tables that NVIDIA's own libraries request are not public, so there are none here. */
-SIM_API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+DRIVER_EARLY(cuGetExportTable, 3000, (const void **ppExportTable, const CUuuid *pExportTableId),
+             (ppExportTable, pExportTableId))
 {
-    CALL_ENTER_UNINITIALIZED("cuGetExportTable");
     CALL_REFUSE(ppExportTable == NULL || pExportTableId == NULL, INVALID_VALUE);
     *ppExportTable = NULL;
     return CUDA_ERROR_NOT_FOUND;
 }
 
-SIM_API CUresult cuDriverGetVersion(int *driverVersion)
+DRIVER_EARLY(cuDriverGetVersion, 2020, (int *driverVersion), (driverVersion))
 {
-    CALL_ENTER_UNINITIALIZED("cuDriverGetVersion");
     CALL_REFUSE(driverVersion == NULL, INVALID_VALUE);
     *driverVersion = newer_version() != 0 ? newer_version() : CUDA_VERSION;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceGetCount(int *count)
+DRIVER(cuDeviceGetCount, 2000, (int *count), (count))
 {
-    CALL_ENTER("cuDeviceGetCount");
     CALL_REFUSE(count == NULL, INVALID_VALUE);
     *count = (int)config_get()->devices;
     return CUDA_SUCCESS;
@@ -59,43 +56,38 @@ static CUresult check_device(CUdevice device, const void *out)
     return config_has_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-SIM_API CUresult cuDeviceGet(CUdevice *device, int ordinal)
+DRIVER(cuDeviceGet, 2000, (CUdevice * device, int ordinal), (device, ordinal))
 {
-    CALL_ENTER("cuDeviceGet");
     CALL_TRY(check_device(ordinal, device));
     *device = ordinal;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
+DRIVER(cuDeviceGetName, 2000, (char *name, int len, CUdevice dev), (name, len, dev))
 {
-    CALL_ENTER("cuDeviceGetName");
     CALL_TRY(check_device(dev, name));
     CALL_REFUSE(len <= 0, INVALID_VALUE);
     snprintf(name, (size_t)len, "%s", SIM_DEVICE_NAME);
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
+DRIVER(cuDeviceGetUuid, 11040, (CUuuid * uuid, CUdevice dev), (uuid, dev))
 {
-    CALL_ENTER("cuDeviceGetUuid");
     CALL_TRY(check_device(dev, uuid));
     memcpy(uuid->bytes, "cufence-sim-gpu", 16);
     uuid->bytes[15] = (char)dev;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceTotalMem(size_t *bytes, CUdevice dev)
+DRIVER(cuDeviceTotalMem, 3020, (size_t * bytes, CUdevice dev), (bytes, dev))
 {
-    CALL_ENTER("cuDeviceTotalMem");
     CALL_TRY(check_device(dev, bytes));
     *bytes = config_get()->memory;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
+DRIVER(cuDeviceGetAttribute, 2000, (int *pi, CUdevice_attribute attrib, CUdevice dev), (pi, attrib, dev))
 {
-    CALL_ENTER("cuDeviceGetAttribute");
     CALL_TRY(check_device(dev, pi));
     /* Attributes of an H100, except for the number of multiprocessors; others read as 0. */
     const struct {
@@ -139,9 +131,8 @@ SIM_API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
     return attrib < 1 || attrib >= CU_DEVICE_ATTRIBUTE_MAX ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+DRIVER(cuDeviceCanAccessPeer, 4000, (int *canAccessPeer, CUdevice dev, CUdevice peerDev), (canAccessPeer, dev, peerDev))
 {
-    CALL_ENTER("cuDeviceCanAccessPeer");
     CALL_TRY(check_device(dev, canAccessPeer));
     CALL_TRY(check_device(peerDev, canAccessPeer));
     *canAccessPeer = dev != peerDev;

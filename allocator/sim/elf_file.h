@@ -1,33 +1,23 @@
 /*
- * Writes ELF64 little-endian files with CUDA's machine number: sections in memory, then one buffer.
- * Ownership: the writer copies its input. Errors are sticky: after one, elf_finish() returns NULL. Thread safety: none; a
- * writer belongs to the thread that created it.
+ * Writes ELF64 little-endian files with CUDA's machine number: sections in memory, then one buffer. Errors are sticky: after
+ * one, elf_finish() returns NULL. Thread safety: none.
  */
 #pragma once
 
 #include <elf.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define ELF_MACHINE_CUDA 0xbe
-
-struct buffer {
-    unsigned char *bytes;
-    size_t size, capacity;
-    int is_failed; /* out of memory */
-};
-
-/* Returns the offset of the appended data. */
-size_t buffer_append(struct buffer *buffer, const void *data, size_t size);
-void buffer_free(struct buffer *buffer);
-
 #define ELF_MAX_SECTIONS 128
 
 struct elf_writer {
     Elf64_Shdr headers[ELF_MAX_SECTIONS];
     unsigned count;
-    struct buffer strings;  /* .strtab, which also names the sections */
-    struct buffer contents; /* the file up to the section headers */
+    FILE *contents, *strings; /* the file up to the section headers; .strtab, which also names the sections */
+    char *bytes, *names;      /* what they have written */
+    size_t size, names_size;
     int is_failed;
 };
 

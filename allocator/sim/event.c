@@ -34,9 +34,8 @@ void event_complete(struct CUevent_st *event, uint64_t generation)
         event->completed_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-SIM_API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
+DRIVER(cuEventCreate, 2000, (CUevent * phEvent, unsigned int Flags), (phEvent, Flags))
 {
-    CALL_ENTER("cuEventCreate");
     CONTEXT_CURRENT(context);
     stream_await_submitters(context);
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
@@ -56,9 +55,8 @@ void event_destroy_all(CUcontext context)
         event_release(event);
 }
 
-SIM_API CUresult cuEventDestroy(CUevent hEvent)
+DRIVER(cuEventDestroy, 4000, (CUevent hEvent), (hEvent))
 {
-    CALL_ENTER("cuEventDestroy");
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     stream_await_submitters(hEvent->context);
     CALL_REFUSE(!handle_remove(HANDLE_EVENT, hEvent), INVALID_HANDLE);
@@ -85,9 +83,8 @@ static struct operation *create_operation(CUevent event)
     return operation;
 }
 
-SIM_API CUresult cuEventRecord(CUevent event, CUstream handle)
+DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent event, CUstream handle), (event, handle))
 {
-    CALL_ENTER("cuEventRecord");
     CUstream stream;
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
     OPERATION(operation, create_operation(event));
@@ -123,18 +120,16 @@ static CUresult check_observable_locked(CUevent event)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-SIM_API CUresult cuEventQuery(CUevent hEvent)
+DRIVER(cuEventQuery, 2000, (CUevent hEvent), (hEvent))
 {
-    CALL_ENTER("cuEventQuery");
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     HOLD(&queue_lock);
     CALL_TRY(check_observable_locked(hEvent));
     return ticket_is_done_locked(&hEvent->ticket) ? context_error(hEvent->context) : CUDA_ERROR_NOT_READY;
 }
 
-SIM_API CUresult cuEventSynchronize(CUevent hEvent)
+DRIVER(cuEventSynchronize, 2000, (CUevent hEvent), (hEvent))
 {
-    CALL_ENTER("cuEventSynchronize");
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     CUcontext context = hEvent->context;
     HOLD(&queue_lock);
@@ -144,9 +139,8 @@ SIM_API CUresult cuEventSynchronize(CUevent hEvent)
     return context_error(context);
 }
 
-SIM_API CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+DRIVER(cuEventElapsedTime, 12080, (float *pMilliseconds, CUevent hStart, CUevent hEnd), (pMilliseconds, hStart, hEnd))
 {
-    CALL_ENTER("cuEventElapsedTime");
     CALL_REFUSE(pMilliseconds == NULL, INVALID_VALUE);
     if (!handle_is_valid(HANDLE_EVENT, hStart) || !handle_is_valid(HANDLE_EVENT, hEnd) || hStart->context != hEnd->context ||
         ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
@@ -158,9 +152,8 @@ SIM_API CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUeven
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+DRIVER_TWIN(cuStreamWaitEvent, ptsz, 3020, (CUstream hStream, CUevent hEvent, unsigned int Flags), (hStream, hEvent, Flags))
 {
-    CALL_ENTER("cuStreamWaitEvent");
     CUstream stream;
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     CALL_REFUSE(Flags != CU_EVENT_WAIT_DEFAULT, INVALID_VALUE);

@@ -121,15 +121,13 @@ CUresult graph_free(CUgraph graph)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphDestroy(CUgraph hGraph)
+DRIVER(cuGraphDestroy, 10000, (CUgraph hGraph), (hGraph))
 {
-    CALL_ENTER("cuGraphDestroy");
     return graph_free(hGraph);
 }
 
-SIM_API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
+DRIVER(cuGraphGetNodes, 10000, (CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes), (hGraph, nodes, numNodes))
 {
-    CALL_ENTER("cuGraphGetNodes");
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, hGraph) || numNodes == NULL, INVALID_VALUE);
     for (size_t i = 0; nodes != NULL && i < hGraph->recording->count && i < *numNodes; i++)
         nodes[i] = (CUgraphNode)hGraph->recording->operations[i];
@@ -166,9 +164,9 @@ static CUresult claim(CUgraphExec executable, struct recording *source)
 }
 
 /* cuda.h's cuGraphInstantiate is cuGraphInstantiateWithFlags. */
-SIM_API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
+DRIVER(cuGraphInstantiate, 12000, (CUgraphExec * phGraphExec, CUgraph hGraph, unsigned long long flags),
+       (phGraphExec, hGraph, flags))
 {
-    CALL_ENTER("cuGraphInstantiate");
     const unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
                                      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
     CALL_REFUSE(phGraphExec == NULL || !handle_is_valid(HANDLE_GRAPH, hGraph) || (flags & ~known) != 0, INVALID_VALUE);
@@ -184,15 +182,13 @@ SIM_API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, un
     return result;
 }
 
-SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
+DRIVER(cuGraphExecDestroy, 10000, (CUgraphExec hGraphExec), (hGraphExec))
 {
-    CALL_ENTER("cuGraphExecDestroy");
     return destroy_executable(hGraphExec);
 }
 
-SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+DRIVER_TWIN(cuGraphLaunch, ptsz, 10000, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream))
 {
-    CALL_ENTER("cuGraphLaunch");
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_GRAPH);
     if (operation != NULL) {
@@ -202,17 +198,15 @@ SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     return stream_submit_behind(hStream, operation, &hGraphExec->last);
 }
 
-SIM_API CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+DRIVER(cuGraphCreate, 10000, (CUgraph * phGraph, unsigned int flags), (phGraph, flags))
 {
-    CALL_ENTER("cuGraphCreate");
     CALL_REFUSE(phGraph == NULL || flags != 0, INVALID_VALUE);
     *phGraph = graph_create(NULL);
     return *phGraph == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
+DRIVER(cuGraphClone, 10000, (CUgraph * phGraphClone, CUgraph originalGraph), (phGraphClone, originalGraph))
 {
-    CALL_ENTER("cuGraphClone");
     CALL_REFUSE(phGraphClone == NULL || !handle_is_valid(HANDLE_GRAPH, originalGraph), INVALID_VALUE);
     CALL_REFUSE(originalGraph->recording->memory_nodes != 0, NOT_SUPPORTED);
     *phGraphClone = graph_create(originalGraph->recording);
@@ -228,9 +222,9 @@ static int is_alike(const struct recording *a, const struct recording *b)
 }
 
 /* Launches in progress continue with the previous contents of the executable. */
-SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+DRIVER(cuGraphExecUpdate, 12000, (CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo),
+       (hGraphExec, hGraph, resultInfo))
 {
-    CALL_ENTER("cuGraphExecUpdate");
     if (!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec) || !handle_is_valid(HANDLE_GRAPH, hGraph) || resultInfo == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     struct recording *previous = hGraphExec->recording;
@@ -249,10 +243,11 @@ SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgra
 }
 
 /* Creates a handle for conditional nodes, which are not simulated. */
-SIM_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx,
-                                                unsigned int defaultLaunchValue, unsigned int flags)
+DRIVER(cuGraphConditionalHandleCreate, 12030,
+       (CUgraphConditionalHandle * pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue,
+        unsigned int flags),
+       (pHandle_out, hGraph, ctx, defaultLaunchValue, flags))
 {
-    CALL_ENTER("cuGraphConditionalHandleCreate");
     static _Atomic CUgraphConditionalHandle next = 1;
     (void)defaultLaunchValue;
     CALL_TRY(context_validate(ctx));
@@ -263,10 +258,10 @@ SIM_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandl
 }
 
 /* A program attaches user objects to graphs, to be told when nothing can launch them any more. */
-SIM_API CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount,
-                                    unsigned int flags)
+DRIVER(cuUserObjectCreate, 11030,
+       (CUuserObject * object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags),
+       (object_out, ptr, destroy, initialRefcount, flags))
 {
-    CALL_ENTER("cuUserObjectCreate");
     CALL_REFUSE(object_out == NULL || destroy == NULL || initialRefcount == 0, INVALID_VALUE);
     CALL_REFUSE(initialRefcount > INT_MAX || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, INVALID_VALUE);
     CUuserObject object = handle_create(HANDLE_USER_OBJECT, sizeof *object, NULL);
@@ -278,18 +273,17 @@ SIM_API CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostF
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
+DRIVER(cuUserObjectRelease, 11030, (CUuserObject object, unsigned int count), (object, count))
 {
-    CALL_ENTER("cuUserObjectRelease");
     if (!handle_is_valid(HANDLE_USER_OBJECT, object) || count == 0 || count > atomic_load(&object->references))
         return CUDA_ERROR_INVALID_VALUE;
     release(object, count);
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
+DRIVER(cuGraphRetainUserObject, 11030, (CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags),
+       (graph, object, count, flags))
 {
-    CALL_ENTER("cuGraphRetainUserObject");
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, graph) || !handle_is_valid(HANDLE_USER_OBJECT, object), INVALID_VALUE);
     CALL_REFUSE(count == 0 || count > INT_MAX || (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) != 0, INVALID_VALUE);
     for (unsigned i = 0; i < count; i++) {

@@ -69,52 +69,56 @@ static CUresult create_allocation(struct operation **operation, CUDA_MEM_ALLOC_N
         return CUDA_SUCCESS;                                                                                                   \
     } while (0)
 
-SIM_API CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                      size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+DRIVER(cuGraphAddKernelNode, 12000,
+       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
+        const CUDA_KERNEL_NODE_PARAMS *nodeParams),
+       (phGraphNode, hGraph, dependencies, numDependencies, nodeParams))
 {
-    CALL_ENTER("cuGraphAddKernelNode");
     ADD(create_kernel(&operation, nodeParams));
 }
 
-SIM_API CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                      size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+DRIVER(cuGraphAddMemsetNode, 10000,
+       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
+        const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx),
+       (phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx))
 {
-    CALL_ENTER("cuGraphAddMemsetNode");
     ADD(create_set(&operation, memsetParams, ctx));
 }
 
-SIM_API CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                      size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+DRIVER(cuGraphAddMemcpyNode, 10000,
+       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
+        const CUDA_MEMCPY3D *copyParams, CUcontext ctx),
+       (phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx))
 {
-    CALL_ENTER("cuGraphAddMemcpyNode");
     ADD(create_copy(&operation, copyParams, ctx));
 }
 
-SIM_API CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                          size_t numDependencies, CUgraph childGraph)
+DRIVER(cuGraphAddChildGraphNode, 10000,
+       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph),
+       (phGraphNode, hGraph, dependencies, numDependencies, childGraph))
 {
-    CALL_ENTER("cuGraphAddChildGraphNode");
     ADD(create_child(&operation, childGraph));
 }
 
-SIM_API CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                     size_t numDependencies)
+DRIVER(cuGraphAddEmptyNode, 10000,
+       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies),
+       (phGraphNode, hGraph, dependencies, numDependencies))
 {
-    CALL_ENTER("cuGraphAddEmptyNode");
     ADD((operation = operation_create(OPERATION_NOTHING)) == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
 }
 
-SIM_API CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                        size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+DRIVER(cuGraphAddMemAllocNode, 11040,
+       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
+        CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams),
+       (phGraphNode, hGraph, dependencies, numDependencies, nodeParams))
 {
-    CALL_ENTER("cuGraphAddMemAllocNode");
     ADD(create_allocation(&operation, nodeParams));
 }
 
-SIM_API CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                       size_t numDependencies, CUdeviceptr dptr)
+DRIVER(cuGraphAddMemFreeNode, 11040,
+       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr),
+       (phGraphNode, hGraph, dependencies, numDependencies, dptr))
 {
-    CALL_ENTER("cuGraphAddMemFreeNode");
     ADD(graph_memory_free_node(&operation, hGraph->recording, dptr));
 }
 
@@ -152,17 +156,17 @@ static CUresult create_any(struct operation **operation, CUgraph graph, CUgraphN
     }
 }
 
-SIM_API CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
+DRIVER(cuGraphAddNode, 12030,
+       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+        size_t numDependencies, CUgraphNodeParams *nodeParams),
+       (phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams))
 {
-    CALL_ENTER("cuGraphAddNode");
     (void)dependencyData;
     ADD(create_any(&operation, hGraph, nodeParams));
 }
 
-SIM_API CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
+DRIVER(cuGraphMemAllocNodeGetParams, 11040, (CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out), (hNode, params_out))
 {
-    CALL_ENTER("cuGraphMemAllocNodeGetParams");
     const struct operation *operation = (const struct operation *)hNode;
     CALL_REFUSE(operation == NULL || params_out == NULL || operation->kind != OPERATION_ALLOCATE, INVALID_VALUE);
     *params_out = (CUDA_MEM_ALLOC_NODE_PARAMS){.dptr = graph_memory_address(operation->block),
@@ -170,18 +174,16 @@ SIM_API CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
+DRIVER(cuGraphMemFreeNodeGetParams, 11040, (CUgraphNode hNode, CUdeviceptr *dptr_out), (hNode, dptr_out))
 {
-    CALL_ENTER("cuGraphMemFreeNodeGetParams");
     const struct operation *operation = (const struct operation *)hNode;
     CALL_REFUSE(operation == NULL || dptr_out == NULL || operation->kind != OPERATION_RELEASE, INVALID_VALUE);
     *dptr_out = graph_memory_address(operation->block);
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
+DRIVER(cuGraphNodeGetType, 10000, (CUgraphNode hNode, CUgraphNodeType *type), (hNode, type))
 {
-    CALL_ENTER("cuGraphNodeGetType");
     static const CUgraphNodeType types[] = {
         [OPERATION_NOTHING] = CU_GRAPH_NODE_TYPE_EMPTY,      [OPERATION_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
         [OPERATION_COPY] = CU_GRAPH_NODE_TYPE_MEMCPY,        [OPERATION_SET] = CU_GRAPH_NODE_TYPE_MEMSET,
@@ -195,10 +197,9 @@ SIM_API CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 }
 
 /* Launches in progress continue with the previous contents of the executable. */
-SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+DRIVER(cuGraphExecKernelNodeSetParams, 12000,
+       (CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams), (hGraphExec, hNode, nodeParams))
 {
-    CALL_ENTER("cuGraphExecKernelNodeSetParams");
     struct operation *operation;
     size_t at = 0;
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);

@@ -34,9 +34,9 @@ static CUresult check(CUgreenCtx green)
     return context_validate(green->context);
 }
 
-SIM_API CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+DRIVER(cuDeviceGetDevResource, 12040, (CUdevice device, CUdevResource *resource, CUdevResourceType type),
+       (device, resource, type))
 {
-    CALL_ENTER("cuDeviceGetDevResource");
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     CALL_REFUSE(resource == NULL, INVALID_VALUE);
     CALL_REFUSE(type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
@@ -44,10 +44,11 @@ SIM_API CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input,
-                                             CUdevResource *remaining, unsigned int useFlags, unsigned int minCount)
+DRIVER(cuDevSmResourceSplitByCount, 12040,
+       (CUdevResource * result, unsigned int *nbGroups, const CUdevResource *input, CUdevResource *remaining,
+        unsigned int useFlags, unsigned int minCount),
+       (result, nbGroups, input, remaining, useFlags, minCount))
 {
-    CALL_ENTER("cuDevSmResourceSplitByCount");
     const unsigned known =
         CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
     CALL_REFUSE(nbGroups == NULL || input == NULL || (useFlags & ~known) != 0, INVALID_VALUE);
@@ -67,9 +68,9 @@ SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources)
+DRIVER(cuDevResourceGenerateDesc, 12040, (CUdevResourceDesc * phDesc, CUdevResource *resources, unsigned int nbResources),
+       (phDesc, resources, nbResources))
 {
-    CALL_ENTER("cuDevResourceGenerateDesc");
     CALL_REFUSE(phDesc == NULL || resources == NULL || nbResources == 0, INVALID_VALUE);
     for (unsigned i = 0; i < nbResources; i++) {
         CALL_REFUSE(resources[i].type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
@@ -82,9 +83,9 @@ SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResou
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
+DRIVER(cuGreenCtxCreate, 12040, (CUgreenCtx * phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags),
+       (phCtx, desc, dev, flags))
 {
-    CALL_ENTER("cuGreenCtxCreate");
     if (phCtx == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM || !handle_is_valid(HANDLE_DESCRIPTION, desc))
         return CUDA_ERROR_INVALID_VALUE;
     CALL_REFUSE(!config_has_device(dev) || desc->device != dev, INVALID_DEVICE);
@@ -100,27 +101,25 @@ SIM_API CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUd
     return result;
 }
 
-SIM_API CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
+DRIVER(cuGreenCtxDestroy, 12040, (CUgreenCtx hCtx), (hCtx))
 {
-    CALL_ENTER("cuGreenCtxDestroy");
     CALL_REFUSE(!handle_remove(HANDLE_GREEN, hCtx), INVALID_CONTEXT);
     CUresult result = context_destroy_green(hCtx->context);
     handle_free(hCtx);
     return result;
 }
 
-SIM_API CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+DRIVER(cuCtxFromGreenCtx, 12040, (CUcontext * pContext, CUgreenCtx hCtx), (pContext, hCtx))
 {
-    CALL_ENTER("cuCtxFromGreenCtx");
     CALL_REFUSE(pContext == NULL, INVALID_VALUE);
     CALL_TRY(check(hCtx));
     *pContext = hCtx->context;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
+DRIVER(cuGreenCtxStreamCreate, 12050, (CUstream * phStream, CUgreenCtx greenCtx, unsigned int flags, int priority),
+       (phStream, greenCtx, flags, priority))
 {
-    CALL_ENTER("cuGreenCtxStreamCreate");
     CALL_TRY(check(greenCtx));
     CALL_REFUSE(phStream == NULL || flags != CU_STREAM_NON_BLOCKING, INVALID_VALUE);
     (void)priority;
@@ -130,16 +129,14 @@ SIM_API CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx,
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+DRIVER(cuGreenCtxRecordEvent, 12040, (CUgreenCtx hCtx, CUevent hEvent), (hCtx, hEvent))
 {
-    CALL_ENTER("cuGreenCtxRecordEvent");
     CALL_TRY(check(hCtx));
     return event_record_context(hEvent, hCtx->context);
 }
 
-SIM_API CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+DRIVER(cuGreenCtxWaitEvent, 12040, (CUgreenCtx hCtx, CUevent hEvent), (hCtx, hEvent))
 {
-    CALL_ENTER("cuGreenCtxWaitEvent");
     CALL_TRY(check(hCtx));
     return event_hold_context(hEvent, hCtx->context);
 }

@@ -101,22 +101,19 @@ static CUresult allocate(void **pointer, size_t size, enum host_kind kind)
     return result;
 }
 
-SIM_API CUresult cuMemAllocHost(void **pp, size_t bytesize)
+DRIVER(cuMemAllocHost, 3020, (void **pp, size_t bytesize), (pp, bytesize))
 {
-    CALL_ENTER("cuMemAllocHost");
     return allocate(pp, bytesize, HOST_PINNED);
 }
 
-SIM_API CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+DRIVER(cuMemHostAlloc, 2020, (void **pp, size_t bytesize, unsigned int Flags), (pp, bytesize, Flags))
 {
-    CALL_ENTER("cuMemHostAlloc");
     const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     return (Flags & ~known) != 0 ? CUDA_ERROR_INVALID_VALUE : allocate(pp, bytesize, HOST_PINNED);
 }
 
-SIM_API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+DRIVER(cuMemAllocManaged, 6000, (CUdeviceptr * dptr, size_t bytesize, unsigned int flags), (dptr, bytesize, flags))
 {
-    CALL_ENTER("cuMemAllocManaged");
     CALL_REFUSE(dptr == NULL || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST), INVALID_VALUE);
     void *memory;
     CALL_TRY(allocate(&memory, bytesize, HOST_MANAGED));
@@ -124,9 +121,8 @@ SIM_API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned 
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+DRIVER(cuMemHostRegister, 6050, (void *p, size_t bytesize, unsigned int Flags), (p, bytesize, Flags))
 {
-    CALL_ENTER("cuMemHostRegister");
     const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
     CUcontext context;
     struct host_range range;
@@ -137,16 +133,14 @@ SIM_API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
     return add(p, bytesize, HOST_REGISTERED, context->home);
 }
 
-SIM_API CUresult cuMemHostUnregister(void *p)
+DRIVER(cuMemHostUnregister, 4000, (void *p), (p))
 {
-    CALL_ENTER("cuMemHostUnregister");
     CUresult result = host_drop((CUdeviceptr)(uintptr_t)p, HOST_REGISTERED);
     return result == CUDA_ERROR_INVALID_VALUE && p != NULL ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : result;
 }
 
-SIM_API CUresult cuMemHostGetDevicePointer(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr * pdptr, void *p, unsigned int Flags), (pdptr, p, Flags))
 {
-    CALL_ENTER("cuMemHostGetDevicePointer");
     struct host_range range;
     if (pdptr == NULL || Flags != 0 || !host_find((CUdeviceptr)(uintptr_t)p, &range) || range.kind == HOST_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
@@ -154,9 +148,8 @@ SIM_API CUresult cuMemHostGetDevicePointer(CUdeviceptr *pdptr, void *p, unsigned
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemFreeHost(void *p)
+DRIVER(cuMemFreeHost, 2000, (void *p), (p))
 {
-    CALL_ENTER("cuMemFreeHost");
     CUcontext context;
     struct host_range range;
     CALL_TRY(context_current(&context));

@@ -212,19 +212,20 @@ struct CUlinkState_st {
     unsigned char cubin[CUBIN_MOST];
 };
 
-SIM_API CUresult cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
+DRIVER(cuLinkCreate, 6050, (unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut),
+       (numOptions, options, optionValues, stateOut))
 {
-    CALL_ENTER("cuLinkCreate");
     CALL_TRY(context_check());
     CALL_REFUSE(stateOut == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)), INVALID_VALUE);
     *stateOut = calloc(1, sizeof **stateOut);
     return *stateOut == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
-                               unsigned int numOptions, CUjit_option *options, void **optionValues)
+DRIVER(cuLinkAddData, 6050,
+       (CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions,
+        CUjit_option *options, void **optionValues),
+       (state, type, data, size, name, numOptions, options, optionValues))
 {
-    CALL_ENTER("cuLinkAddData");
     (void)name;
     CALL_REFUSE(state == NULL || data == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)), INVALID_VALUE);
     const char *text = data;
@@ -233,9 +234,8 @@ SIM_API CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *dat
     return file != NULL && sscanf(file, ".file%*d \"%511[^\"]", state->file) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
 }
 
-SIM_API CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
+DRIVER(cuLinkComplete, 5050, (CUlinkState state, void **cubinOut, size_t *sizeOut), (state, cubinOut, sizeOut))
 {
-    CALL_ENTER("cuLinkComplete");
     CALL_REFUSE(state == NULL || cubinOut == NULL || sizeOut == NULL, INVALID_VALUE);
     FILE *file = fopen(state->file, "rb");
     *cubinOut = state->cubin;
@@ -245,9 +245,8 @@ SIM_API CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *size
     return *sizeOut == 0 ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuLinkDestroy(CUlinkState state)
+DRIVER(cuLinkDestroy, 5050, (CUlinkState state), (state))
 {
-    CALL_ENTER("cuLinkDestroy");
     free(state);
     return CUDA_SUCCESS;
 }

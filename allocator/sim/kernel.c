@@ -242,9 +242,8 @@ static CUresult unload(enum handle_kind kind, CUmodule module)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuModuleLoadData(CUmodule *module, const void *image)
+DRIVER(cuModuleLoadData, 2000, (CUmodule * module, const void *image), (module, image))
 {
-    CALL_ENTER("cuModuleLoadData");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(module == NULL || image == NULL, INVALID_VALUE);
     CALL_TRY(capture_check_unsafe());
@@ -262,15 +261,13 @@ void kernel_unload_all(CUcontext context)
     }
 }
 
-SIM_API CUresult cuModuleUnload(CUmodule hmod)
+DRIVER(cuModuleUnload, 2000, (CUmodule hmod), (hmod))
 {
-    CALL_ENTER("cuModuleUnload");
     return unload(HANDLE_MODULE, hmod);
 }
 
-SIM_API CUresult cuModuleGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+DRIVER(cuModuleGetGlobal, 3020, (CUdeviceptr * dptr, size_t *bytes, CUmodule hmod, const char *name), (dptr, bytes, hmod, name))
 {
-    CALL_ENTER("cuModuleGetGlobal");
     CALL_REFUSE(name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_MODULE, hmod), INVALID_HANDLE);
     CALL_REFUSE(variable.name == NULL || strcmp(variable.name, name) != 0, NOT_FOUND);
@@ -281,9 +278,8 @@ SIM_API CUresult cuModuleGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUmodule hm
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+DRIVER(cuModuleGetFunction, 2000, (CUfunction * hfunc, CUmodule hmod, const char *name), (hfunc, hmod, name))
 {
-    CALL_ENTER("cuModuleGetFunction");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(hfunc == NULL || name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_MODULE, hmod), INVALID_HANDLE);
@@ -296,35 +292,32 @@ SIM_API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
+DRIVER(cuFuncGetModule, 11000, (CUmodule * hmod, CUfunction hfunc), (hmod, hfunc))
 {
-    CALL_ENTER("cuFuncGetModule");
     if (hmod == NULL || !kernel_is_valid(hfunc) || hfunc->kernel_handle == NULL)
         return hmod == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
     *hmod = (CUmodule)(uintptr_t)atomic_load(&hfunc->owner);
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
-                                   unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
-                                   unsigned int numLibraryOptions)
+DRIVER(cuLibraryLoadData, 12000,
+       (CUlibrary * library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
+        CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions),
+       (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions))
 {
-    CALL_ENTER("cuLibraryLoadData");
     if (library == NULL || code == NULL || (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
         (numLibraryOptions != 0 && (libraryOptions == NULL || libraryOptionValues == NULL)))
         return CUDA_ERROR_INVALID_VALUE;
     return load((CUmodule *)library, code, NULL);
 }
 
-SIM_API CUresult cuLibraryUnload(CUlibrary library)
+DRIVER(cuLibraryUnload, 12000, (CUlibrary library), (library))
 {
-    CALL_ENTER("cuLibraryUnload");
     return unload(HANDLE_LIBRARY, (CUmodule)library);
 }
 
-SIM_API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+DRIVER(cuLibraryGetKernel, 12000, (CUkernel * pKernel, CUlibrary library, const char *name), (pKernel, library, name))
 {
-    CALL_ENTER("cuLibraryGetKernel");
     CALL_REFUSE(pKernel == NULL || name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_LIBRARY, library), INVALID_HANDLE);
     CUfunction kernel;
@@ -334,9 +327,8 @@ SIM_API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const 
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
+DRIVER(cuKernelGetLibrary, 12050, (CUlibrary * pLib, CUkernel kernel), (pLib, kernel))
 {
-    CALL_ENTER("cuKernelGetLibrary");
     CUfunction function = (CUfunction)kernel;
     if (pLib == NULL || !kernel_is_valid(kernel) || function->kernel_handle != NULL)
         return pLib == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
@@ -344,9 +336,8 @@ SIM_API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
+DRIVER(cuKernelGetFunction, 12000, (CUfunction * pFunc, CUkernel kernel), (pFunc, kernel))
 {
-    CALL_ENTER("cuKernelGetFunction");
     CONTEXT_CURRENT(context);
     if (pFunc == NULL || !kernel_is_valid(kernel))
         return pFunc == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
@@ -362,21 +353,18 @@ static CUresult get_name(const char **name, const void *function)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuFuncGetName(const char **name, CUfunction hfunc)
+DRIVER(cuFuncGetName, 12030, (const char **name, CUfunction hfunc), (name, hfunc))
 {
-    CALL_ENTER("cuFuncGetName");
     return get_name(name, hfunc);
 }
 
-SIM_API CUresult cuKernelGetName(const char **name, CUkernel hfunc)
+DRIVER(cuKernelGetName, 12030, (const char **name, CUkernel hfunc), (name, hfunc))
 {
-    CALL_ENTER("cuKernelGetName");
     return get_name(name, hfunc);
 }
 
-SIM_API CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+DRIVER(cuFuncGetAttribute, 2020, (int *pi, CUfunction_attribute attrib, CUfunction hfunc), (pi, attrib, hfunc))
 {
-    CALL_ENTER("cuFuncGetAttribute");
     CALL_REFUSE(pi == NULL || (unsigned)attrib >= CU_FUNC_ATTRIBUTE_MAX, INVALID_VALUE);
     CALL_REFUSE(!kernel_is_valid(hfunc), INVALID_HANDLE);
     *pi = atomic_load(&hfunc->attributes[attrib]);
@@ -403,9 +391,8 @@ static int is_settable(CUfunction_attribute attribute, int value)
     return 0;
 }
 
-SIM_API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
+DRIVER(cuFuncSetAttribute, 9000, (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value))
 {
-    CALL_ENTER("cuFuncSetAttribute");
     CALL_TRY(context_check());
     CALL_REFUSE(!kernel_is_valid(hfunc), INVALID_HANDLE);
     CALL_REFUSE(!is_settable(attrib, value), INVALID_VALUE);
@@ -425,14 +412,14 @@ static CUresult get_parameter(const void *handle, size_t index, size_t *offset, 
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+DRIVER(cuFuncGetParamInfo, 12040, (CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize),
+       (func, paramIndex, paramOffset, paramSize))
 {
-    CALL_ENTER("cuFuncGetParamInfo");
     return get_parameter(func, paramIndex, paramOffset, paramSize);
 }
 
-SIM_API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+DRIVER(cuKernelGetParamInfo, 12040, (CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize),
+       (kernel, paramIndex, paramOffset, paramSize))
 {
-    CALL_ENTER("cuKernelGetParamInfo");
     return get_parameter(kernel, paramIndex, paramOffset, paramSize);
 }

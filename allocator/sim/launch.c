@@ -76,36 +76,37 @@ static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
-SIM_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+DRIVER_TWIN(cuLaunchKernel, ptsz, 4000,
+            (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+             unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams,
+             void **extra),
+            (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra))
 {
-    CALL_ENTER("cuLaunchKernel");
     return launch_kernel(f, (const uint32_t[3]){gridDimX, gridDimY, gridDimZ},
                          (const uint32_t[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream, kernelParams, extra);
 }
 
-SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+DRIVER_TWIN(cuLaunchKernelEx, ptsz, 11060, (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),
+            (config, f, kernelParams, extra))
 {
-    CALL_ENTER("cuLaunchKernelEx");
     CALL_REFUSE(config == NULL || (config->numAttrs != 0 && config->attrs == NULL), INVALID_VALUE);
     return launch_kernel(f, (const uint32_t[3]){config->gridDimX, config->gridDimY, config->gridDimZ},
                          (const uint32_t[3]){config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes,
                          config->hStream, kernelParams, extra);
 }
 
-SIM_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                           unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                           unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
+DRIVER_TWIN(cuLaunchCooperativeKernel, ptsz, 9000,
+            (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+             unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+             void **kernelParams),
+            (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams))
 {
-    CALL_ENTER("cuLaunchCooperativeKernel");
     return launch_kernel(f, (const uint32_t[3]){gridDimX, gridDimY, gridDimZ},
                          (const uint32_t[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream, kernelParams, NULL);
 }
 
-SIM_API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+DRIVER_TWIN(cuLaunchHostFunc, ptsz, 10000, (CUstream hStream, CUhostFn fn, void *userData), (hStream, fn, userData))
 {
-    CALL_ENTER("cuLaunchHostFunc");
     CALL_REFUSE(fn == NULL, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_HOST);
     if (operation != NULL) {
@@ -115,9 +116,9 @@ SIM_API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
     return stream_submit(hStream, operation, SUBMIT_ASYNC);
 }
 
-SIM_API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
+DRIVER_TWIN(cuStreamAddCallback, ptsz, 5000, (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
+            (hStream, callback, userData, flags))
 {
-    CALL_ENTER("cuStreamAddCallback");
     CALL_REFUSE(callback == NULL || flags != 0, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_CALLBACK);
     if (operation != NULL) {

@@ -56,9 +56,8 @@ static int gather(CUdeviceptr address, struct facts *facts)
     return 1;
 }
 
-SIM_API CUresult cuMemGetAddressRange(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+DRIVER(cuMemGetAddressRange, 3020, (CUdeviceptr * pbase, size_t *psize, CUdeviceptr dptr), (pbase, psize, dptr))
 {
-    CALL_ENTER("cuMemGetAddressRange");
     struct facts facts;
     CUcontext context;
     CALL_REFUSE(context_current(&context) == CUDA_ERROR_INVALID_CONTEXT, INVALID_CONTEXT);
@@ -111,18 +110,17 @@ static int give(CUpointer_attribute attribute, const struct facts *facts, void *
     return 0;
 }
 
-SIM_API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+DRIVER(cuPointerGetAttribute, 4000, (void *data, CUpointer_attribute attribute, CUdeviceptr ptr), (data, attribute, ptr))
 {
-    CALL_ENTER("cuPointerGetAttribute");
     struct facts facts;
     return data != NULL && gather(ptr, &facts) && give(attribute, &facts, data) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Of an unknown address, and what this memory lacks: 0, CU_DEVICE_INVALID for a device, and the address as the host's. The
  * range is left alone (measured). */
-SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *wanted, void **data, CUdeviceptr ptr)
+DRIVER(cuPointerGetAttributes, 7000, (unsigned int numAttributes, CUpointer_attribute *wanted, void **data, CUdeviceptr ptr),
+       (numAttributes, wanted, data, ptr))
 {
-    CALL_ENTER("cuPointerGetAttributes");
     struct facts unknown = {.is_on_host = 1, .device = CU_DEVICE_INVALID}, facts;
     CALL_REFUSE(numAttributes == 0 || wanted == NULL || data == NULL, INVALID_VALUE);
     int is_known = gather(ptr, &facts);
@@ -137,9 +135,9 @@ SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
 }
 
 /* Mapped memory has no such attribute (measured). Copies of the rest are ordered with the host's work as it is. */
-SIM_API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+DRIVER(cuPointerSetAttribute, 6000, (const void *value, CUpointer_attribute attribute, CUdeviceptr ptr),
+       (value, attribute, ptr))
 {
-    CALL_ENTER("cuPointerSetAttribute");
     struct facts facts;
     CALL_REFUSE(value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !gather(ptr, &facts), INVALID_VALUE);
     CALL_REFUSE(!facts.is_on_host && !facts.context && !facts.pool, NOT_SUPPORTED);
@@ -148,9 +146,8 @@ SIM_API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute at
 
 /* Nothing can open it: the simulated memory of other processes is out of reach. Refuses mapped memory (measured), and pool
  * memory, as cuda.h says. */
-SIM_API CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+DRIVER(cuIpcGetMemHandle, 4010, (CUipcMemHandle * pHandle, CUdeviceptr dptr), (pHandle, dptr))
 {
-    CALL_ENTER("cuIpcGetMemHandle");
     struct facts facts;
     CALL_REFUSE(pHandle == NULL || !gather(dptr, &facts) || !facts.is_exportable, INVALID_VALUE);
     memset(pHandle, 0, sizeof *pHandle);

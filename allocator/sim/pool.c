@@ -76,21 +76,18 @@ static CUresult get_pool(CUmemoryPool *pool, int device, CUmemoryPool (*find_loc
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+DRIVER(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool * pool_out, CUdevice dev), (pool_out, dev))
 {
-    CALL_ENTER("cuDeviceGetDefaultMemPool");
     return get_pool(pool_out, dev, default_pool_locked);
 }
 
-SIM_API CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+DRIVER(cuDeviceGetMemPool, 11020, (CUmemoryPool * pool, CUdevice dev), (pool, dev))
 {
-    CALL_ENTER("cuDeviceGetMemPool");
     return get_pool(pool, dev, current_pool_locked);
 }
 
-SIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+DRIVER(cuDeviceSetMemPool, 11020, (CUdevice dev, CUmemoryPool pool), (dev, pool))
 {
-    CALL_ENTER("cuDeviceSetMemPool");
     CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
     HOLD(&pools_lock);
     CALL_REFUSE(!is_pool_locked(pool) || pool->device != dev, INVALID_VALUE);
@@ -98,9 +95,8 @@ SIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+DRIVER(cuMemPoolCreate, 11020, (CUmemoryPool * pool, const CUmemPoolProps *poolProps), (pool, poolProps))
 {
-    CALL_ENTER("cuMemPoolCreate");
     CALL_REFUSE(pool == NULL || poolProps == NULL || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED, INVALID_VALUE);
     if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -117,9 +113,8 @@ SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool)
+DRIVER(cuMemPoolDestroy, 11020, (CUmemoryPool pool), (pool))
 {
-    CALL_ENTER("cuMemPoolDestroy");
     HOLD(&pools_lock);
     CALL_REFUSE(!is_pool_locked(pool) || pool == &defaults[pool->device], INVALID_VALUE);
     pool->is_destroyed = 1;
@@ -171,23 +166,21 @@ static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, C
     return after.stream == NULL ? CUDA_SUCCESS : stream_enqueue_locked(stream, wait, &after, NULL);
 }
 
-SIM_API CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+DRIVER_TWIN(cuMemAllocAsync, ptsz, 11020, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream))
 {
-    CALL_ENTER("cuMemAllocAsync");
     return allocate(dptr, bytesize, NULL, hStream);
 }
 
-SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
+DRIVER_TWIN(cuMemAllocFromPoolAsync, ptsz, 11020, (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+            (dptr, bytesize, pool, hStream))
 {
-    CALL_ENTER("cuMemAllocFromPoolAsync");
     return is_pool(pool) ? allocate(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* A captured free is a node of the graph, and only allowed for memory of a graph: the capture goes on without it. Another free
  * ends captures of other streams (both measured). */
-SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+DRIVER_TWIN(cuMemFreeAsync, ptsz, 11020, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream))
 {
-    CALL_ENTER("cuMemFreeAsync");
     CUstream stream;
     if (dptr == 0)
         return CUDA_SUCCESS;
@@ -206,9 +199,8 @@ SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     return stream_enqueue_locked(stream, operation, NULL, NULL);
 }
 
-SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+DRIVER(cuMemPoolTrimTo, 11020, (CUmemoryPool pool, size_t minBytesToKeep), (pool, minBytesToKeep))
 {
-    CALL_ENTER("cuMemPoolTrimTo");
     CALL_REFUSE(!is_pool(pool), INVALID_VALUE);
     CALL_TRY(capture_check_unsafe());
     space_trim(&pool->memory, minBytesToKeep);
@@ -241,9 +233,8 @@ static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+DRIVER(cuMemPoolSetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attr, void *value), (pool, attr, value))
 {
-    CALL_ENTER("cuMemPoolSetAttribute");
     HOLD(&pools_lock);
     return value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : set_attribute(pool, attr, value);
 }
@@ -279,9 +270,8 @@ static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+DRIVER(cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attr, void *value), (pool, attr, value))
 {
-    CALL_ENTER("cuMemPoolGetAttribute");
     HOLD(&pools_lock);
     return value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : get_attribute(pool, attr, value);
 }
@@ -297,9 +287,8 @@ static CUresult set_access_locked(CUmemoryPool pool, const CUmemAccessDesc *desc
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+DRIVER(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count), (pool, map, count))
 {
-    CALL_ENTER("cuMemPoolSetAccess");
     HOLD(&pools_lock);
     CALL_REFUSE(map == NULL || !is_pool_locked(pool), INVALID_VALUE);
     for (size_t i = 0; i < count; i++)
@@ -307,9 +296,9 @@ SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *ma
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
+DRIVER(cuMemPoolGetAccess, 11020, (CUmemAccess_flags * flags, CUmemoryPool memPool, CUmemLocation *location),
+       (flags, memPool, location))
 {
-    CALL_ENTER("cuMemPoolGetAccess");
     if (flags == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !config_has_device(location->id))
         return CUDA_ERROR_INVALID_VALUE;
     HOLD(&pools_lock);
@@ -320,9 +309,8 @@ SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
 
 /* ---- the memory of graphs ---- */
 
-SIM_API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+DRIVER(cuDeviceGetGraphMemAttribute, 11040, (CUdevice device, CUgraphMem_attribute attr, void *value), (device, attr, value))
 {
-    CALL_ENTER("cuDeviceGetGraphMemAttribute");
     static const CUmemPool_attribute like[] = {[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT] = CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
                                                [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = CU_MEMPOOL_ATTR_USED_MEM_HIGH,
                                                [CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT] = CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
@@ -332,9 +320,8 @@ SIM_API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
     return get_attribute(&of_graphs[device], like[attr], value);
 }
 
-SIM_API CUresult cuDeviceGraphMemTrim(CUdevice device)
+DRIVER(cuDeviceGraphMemTrim, 11040, (CUdevice device), (device))
 {
-    CALL_ENTER("cuDeviceGraphMemTrim");
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     space_trim(pool_of_graphs(device), 0);
     return CUDA_SUCCESS;

@@ -75,10 +75,11 @@ static CUresult check_type(CUmemAllocationHandleType type)
 }
 
 /* Neither looks at the current context (measured: both work after its sticky error). */
-SIM_API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
-                                              CUmemAllocationHandleType handleType, unsigned long long flags)
+DRIVER(cuMemExportToShareableHandle, 10020,
+       (void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
+        unsigned long long flags),
+       (shareableHandle, handle, handleType, flags))
 {
-    CALL_ENTER("cuMemExportToShareableHandle");
     CALL_REFUSE(shareableHandle == NULL || flags != 0, INVALID_VALUE);
     CALL_TRY(check_type(handleType));
     HOLD(&space_lock);
@@ -94,10 +95,10 @@ SIM_API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGeneri
 }
 
 /* The descriptor stays the caller's. */
-SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
-                                                CUmemAllocationHandleType shHandleType)
+DRIVER(cuMemImportFromShareableHandle, 10020,
+       (CUmemGenericAllocationHandle * handle, void *osHandle, CUmemAllocationHandleType shHandleType),
+       (handle, osHandle, shHandleType))
 {
-    CALL_ENTER("cuMemImportFromShareableHandle");
     uint64_t offset;
     struct note note;
     CALL_REFUSE(handle == NULL, INVALID_VALUE);
@@ -126,10 +127,10 @@ SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
 }
 
 /* The descriptor is that of the memory's file, at the memory's place; nothing here can map it. */
-SIM_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
-                                               unsigned long long flags)
+DRIVER(cuMemGetHandleForAddressRange, 11070,
+       (void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags),
+       (handle, dptr, size, handleType, flags))
 {
-    CALL_ENTER("cuMemGetHandleForAddressRange");
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     CALL_REFUSE(handle == NULL || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0, INVALID_VALUE);
     CALL_REFUSE(!config_get()->is_shareable, NOT_SUPPORTED);

@@ -19,8 +19,6 @@
  *   strict=0|1          1: a call with a handle that is not or no longer valid prints its name to stderr and aborts.
  *                       0 (default): it returns its error, and is counted in cusim_stale_handles()
  *   shareable=0|1       1 (default): memory can be exported as a file descriptor, if it was created for that. 0: not supported
- *   padding=0|1         1 (default): the code of a kernel, as in core dumps, ends with NOPs. 0: without, like code that
- *                       happens to fill its section
  *   newer=VERSION       the driver has this version, above that of the headers (13020 for CUDA 13.2). For programs of that
  *                       version, cuGetProcAddress returns invented forms with other parameters than today's; flags are 0:
  *                         cuMemAlloc(size_t bytes, unsigned flags, CUdeviceptr *out)
@@ -39,8 +37,7 @@
  *   late_dump=MS        a fault's error is set at once, and its dump begins this many milliseconds later
  *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; with NTH 0 every call does. May be
  *                       given several times
- * For a bad value cuInit() prints a message to stderr and returns CUDA_ERROR_INVALID_VALUE. The environment overrides the
- * setters below.
+ * For a bad value cuInit() prints a message to stderr and returns CUDA_ERROR_INVALID_VALUE.
  *
  * CUSIM_KERNELS=PATH names a shared library that cuInit() opens, so that a process has kernels that it does not register
  * itself. The library's constructor calls cusim_register_kernel(), and nothing else of the driver. A program may also export
@@ -149,9 +146,6 @@ void cusim_set_latency(const char *function, unsigned microseconds);
 /* Cufence's own kernels begin only once *room is nonzero, or after 10 s, as on a device whose every slot the program's kernels
  * have taken. NULL: at once. */
 void cusim_hold_own(const uint32_t *room);
-
-/* Only before cuInit(), ignored later. 0 leaves a value unchanged. */
-void cusim_configure(unsigned devices, size_t device_memory_bytes, size_t reserve_bytes);
 
 /*
  * Built-in kernels:

@@ -145,10 +145,10 @@ CUresult space_unreserve_locked(uint64_t address, size_t size)
 
 /* Measured: this, cuMemMap and cuMemSetAccess work after the context's sticky error. A wish for an address is granted at
  * multiples of 32 MiB, and rounded up to one elsewhere; what is as large starts at one. */
-SIM_API CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint,
-                                     unsigned long long flags)
+DRIVER(cuMemAddressReserve, 10020,
+       (CUdeviceptr * address, size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags),
+       (address, size, alignment, hint, flags))
 {
-    CALL_ENTER("cuMemAddressReserve");
     const size_t unit = (size_t)32 << 20;
     if (alignment < (size < unit ? SIM_GRANULARITY : unit))
         alignment = size < unit ? SIM_GRANULARITY : unit;
@@ -159,9 +159,8 @@ SIM_API CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t a
     return space_reserve_locked(address, size, alignment, hint, NULL);
 }
 
-SIM_API CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
+DRIVER(cuMemAddressFree, 10020, (CUdeviceptr address, size_t size), (address, size))
 {
-    CALL_ENTER("cuMemAddressFree");
     CALL_TRY(context_check());
     HOLD(&space_lock);
     CALL_REFUSE(space_block_locked(address) != NULL, INVALID_VALUE);
@@ -219,10 +218,10 @@ void space_drop_locked(struct physical *physical)
     free(physical);
 }
 
-SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties,
-                             unsigned long long flags)
+DRIVER(cuMemCreate, 10020,
+       (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp *properties, unsigned long long flags),
+       (handle, size, properties, flags))
 {
-    CALL_ENTER("cuMemCreate");
     CALL_TRY(context_check());
     CALL_REFUSE(handle == NULL || properties == NULL || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED, INVALID_VALUE);
     CALL_REFUSE(flags != 0 || size == 0 || size % SIM_GRANULARITY != 0, INVALID_VALUE);
@@ -242,9 +241,8 @@ SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, 
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+DRIVER(cuMemRelease, 10020, (CUmemGenericAllocationHandle handle), (handle))
 {
-    CALL_ENTER("cuMemRelease");
     CALL_TRY(context_check());
     HOLD(&space_lock);
     struct physical *physical = space_physical_locked(handle);
@@ -254,9 +252,8 @@ SIM_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+DRIVER(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle * handle, void *address), (handle, address))
 {
-    CALL_ENTER("cuMemRetainAllocationHandle");
     HOLD(&space_lock);
     struct mapping *mapping = space_mapping_locked((uintptr_t)address);
     CALL_REFUSE(handle == NULL || mapping == NULL || mapping->block != NULL, INVALID_VALUE);
@@ -288,10 +285,10 @@ fail_mapping:
 }
 
 /* Without access; only a whole handle can be mapped. */
-SIM_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-                          unsigned long long flags)
+DRIVER(cuMemMap, 10020,
+       (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags),
+       (address, size, offset, handle, flags))
 {
-    CALL_ENTER("cuMemMap");
     if (flags != 0 || address % SIM_GRANULARITY != 0 || size == 0 || size % SIM_GRANULARITY != 0 || address + size < address)
         return CUDA_ERROR_INVALID_VALUE;
     HOLD(&space_lock);
@@ -326,9 +323,8 @@ void space_unmap_locked(struct mapping *mapping)
     free(mapping);
 }
 
-SIM_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
+DRIVER(cuMemUnmap, 10020, (CUdeviceptr address, size_t size), (address, size))
 {
-    CALL_ENTER("cuMemUnmap");
     CALL_TRY(context_check());
     uint64_t end;
     CALL_REFUSE(size == 0 || __builtin_add_overflow(address, size, &end), INVALID_VALUE);
@@ -382,9 +378,9 @@ static CUresult set_access(CUdeviceptr address, size_t size, int device, CUmemAc
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *desc, size_t count)
+DRIVER(cuMemSetAccess, 10020, (CUdeviceptr address, size_t size, const CUmemAccessDesc *desc, size_t count),
+       (address, size, desc, count))
 {
-    CALL_ENTER("cuMemSetAccess");
     CALL_REFUSE(desc == NULL || count == 0, INVALID_VALUE);
     for (size_t i = 0; i < count; i++) {
         CALL_REFUSE(desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE, NOT_SUPPORTED);
@@ -393,9 +389,9 @@ SIM_API CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAcc
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemGetAccess(unsigned long long *access, const CUmemLocation *location, CUdeviceptr address)
+DRIVER(cuMemGetAccess, 10020, (unsigned long long *access, const CUmemLocation *location, CUdeviceptr address),
+       (access, location, address))
 {
-    CALL_ENTER("cuMemGetAccess");
     CALL_REFUSE(access == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE, INVALID_VALUE);
     CALL_REFUSE(!config_has_device(location->id), INVALID_DEVICE);
     HOLD(&space_lock);
@@ -470,9 +466,8 @@ size_t space_free_bytes_locked(int device)
     return config_get()->memory - used[device];
 }
 
-SIM_API CUresult cuMemGetInfo(size_t *free_bytes, size_t *total)
+DRIVER(cuMemGetInfo, 3020, (size_t * free_bytes, size_t *total), (free_bytes, total))
 {
-    CALL_ENTER("cuMemGetInfo");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(free_bytes == NULL || total == NULL, INVALID_VALUE);
     HOLD(&space_lock);

@@ -448,9 +448,8 @@ CUresult stream_submit_behind(CUstream handle, struct operation *operation, stru
     return submit(handle, operation, SUBMIT_ASYNC, last);
 }
 
-SIM_API CUresult cuStreamCreate(CUstream *out, unsigned flags)
+DRIVER(cuStreamCreate, 2000, (CUstream * out, unsigned flags), (out, flags))
 {
-    CALL_ENTER("cuStreamCreate");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0, INVALID_VALUE);
     stream_await_submitters(context);
@@ -460,7 +459,7 @@ SIM_API CUresult cuStreamCreate(CUstream *out, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+FORM("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, (CUstream * phStream, unsigned int flags, int priority))
 {
     (void)priority; /* no work is preferred to other work */
     return cuStreamCreate(phStream, flags);
@@ -483,9 +482,8 @@ static CUresult destroy(CUstream handle, CUgraph *graph)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamDestroy(CUstream hStream)
+DRIVER(cuStreamDestroy, 4000, (CUstream hStream), (hStream))
 {
-    CALL_ENTER("cuStreamDestroy");
     CUgraph graph = NULL;
     CUresult result = destroy(hStream, &graph);
     if (graph != NULL)

@@ -102,9 +102,6 @@ int stream_is_idle_locked(CUstream stream);
 void stream_wait_locked(CUstream stream);
 void context_wait_locked(CUcontext context);
 
-/* Sets what the NULL stream means to the calling thread: its per-thread default stream, or the legacy one (initially). */
-void stream_use_own_default(int is_own);
-
 /* Until the second call, the device runs nothing more, and says that all work submitted before is done. */
 void stream_stop(CUcontext context, int is_stopped);
 /* Counts the core dumps of the context that are being written: synchronisations wait for them. */

@@ -18,7 +18,7 @@ static int set_up(void **state)
     static const size_t one_number[] = {sizeof(uint32_t)};
     const cusim_kernel kernel = {.name = "add", .function = add_kernel, .argument_bytes = one_number, .argument_count = 1};
     cusim_register_kernel(&kernel);
-    cusim_configure(2, (size_t)64 << 20, 0);
+    setenv("CUFENCE_SIM", "devices=2,memory=64M", 1);
     for (int i = 1; i >= 0; i--) { /* the first stays current */
         contexts[i] = use_device(i);
         OK(cuModuleLoadData(&modules[i], "any image"));

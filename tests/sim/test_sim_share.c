@@ -349,7 +349,7 @@ STORY(memory_of_a_device_that_is_not_there_is_refused)
         CHECK(import(&handle, descriptor) == CUDA_ERROR_INVALID_DEVICE);
         _exit(0);
     }
-    cusim_configure(2, 0, 0);
+    setenv("CUFENCE_SIM", "devices=2", 1);
     start();
     CUmemAllocationProp second = exportable;
     second.location.id = 1;
@@ -359,7 +359,7 @@ STORY(memory_of_a_device_that_is_not_there_is_refused)
 
 STORY(identifiers_are_those_of_the_devices)
 {
-    cusim_configure(2, 0, 0);
+    setenv("CUFENCE_SIM", "devices=2", 1);
     start();
     CUuuid first, second, same;
     OK(cuDeviceGetUuid(&first, 0));

@@ -19,7 +19,7 @@ static CUmemGenericAllocationHandle create(size_t size)
 
 static int set_up(void **state)
 {
-    cusim_configure(2, (size_t)64 << 20, 0);
+    setenv("CUFENCE_SIM", "devices=2,memory=64M", 1);
     use_device(0);
     return 0;
 }
