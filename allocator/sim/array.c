@@ -50,13 +50,8 @@ DRIVER(cuArray3DCreate, 3020, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR 
         __builtin_mul_overflow(made.slice, at_least_one(wanted->Depth), &size))
         return CUDA_ERROR_INVALID_VALUE;
     CALL_TRY(space_allocate(&made.memory, size, context->home, context->device));
-    CUarray array = handle_create(HANDLE_ARRAY, sizeof *array, context->home);
-    if (array == NULL) {
-        space_free(made.memory);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *array = made;
-    *pHandle = array;
+    *pHandle = handle_create(HANDLE_ARRAY, sizeof **pHandle, context->home);
+    **pHandle = made;
     return CUDA_SUCCESS;
 }
 
@@ -143,9 +138,7 @@ static CUresult create(unsigned long long *out, const CUDA_RESOURCE_DESC *resour
     CONTEXT_CURRENT(context);
     CALL_REFUSE(out == NULL || resource == NULL || resource->flags != 0, INVALID_VALUE);
     CALL_TRY(find_memory(resource, &memory));
-    void *handle = handle_open(HANDLE_TEXTURE, (void *)(uintptr_t)memory, context->home);
-    CALL_REFUSE(handle == NULL, OUT_OF_MEMORY);
-    *out = (unsigned long long)(uintptr_t)handle;
+    *out = (uintptr_t)handle_open(HANDLE_TEXTURE, (void *)(uintptr_t)memory, context->home);
     return CUDA_SUCCESS;
 }
 

@@ -35,8 +35,7 @@ CUresult block_reserve_locked(struct block **out, size_t requested, int device)
 {
     size_t bytes = whole_pages(requested);
     CUdeviceptr start;
-    struct block *block = calloc(1, sizeof *block);
-    CALL_REFUSE(block == NULL, OUT_OF_MEMORY);
+    struct block *block = memory_new(sizeof *block);
     CUresult result = space_reserve_locked(&start, bytes + SIM_GRANULARITY, SIM_GRANULARITY, 0, block);
     if (result != CUDA_SUCCESS) {
         free(block);

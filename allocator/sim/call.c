@@ -1,6 +1,7 @@
 #include "call.h"
 
 #include <pthread.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -26,6 +27,36 @@ static __thread const char *name_of_call = "a call";
 
 static const char *const vmm_calls[] = {"cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemRelease", "cuMemMap",
                                         "cuMemUnmap",          "cuMemSetAccess"};
+
+void *memory_new(size_t size)
+{
+    void *memory = calloc(1, size + 1);
+    if (memory == NULL)
+        abort();
+    return memory;
+}
+
+void *memory_copy(const void *bytes, size_t size)
+{
+    void *copy = memory_new(size);
+    return size == 0 ? copy : memcpy(copy, bytes, size);
+}
+
+FILE *memory_file(char **bytes, size_t *size)
+{
+    FILE *file = open_memstream(bytes, size);
+    if (file == NULL)
+        abort();
+    return file;
+}
+
+void *tree_add(void *item, void **tree, int (*compare)(const void *, const void *))
+{
+    void **node = tsearch(item, tree, compare);
+    if (node == NULL)
+        abort();
+    return *node;
+}
 
 static int is_vmm_call(const char *name)
 {
@@ -56,7 +87,8 @@ static struct call *find_locked(const char *name)
     struct call *call = calls;
     while (call != NULL && strcmp(call->name, base) != 0)
         call = call->next;
-    if (call == NULL && (call = calloc(1, sizeof *call)) != NULL) {
+    if (call == NULL) {
+        call = memory_new(sizeof *call);
         memcpy(call->name, base, sizeof base);
         atomic_init(&call->latency, is_vmm_call(base) ? vmm_latency : 0);
         call->next = calls;
@@ -68,8 +100,7 @@ static struct call *find_locked(const char *name)
 static struct call *find(const char *name)
 {
     HOLD(&call_lock);
-    struct call *call = find_locked(name);
-    return call;
+    return find_locked(name);
 }
 
 static void sleep_microseconds(unsigned microseconds)
@@ -87,7 +118,6 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
     struct call *call = atomic_load_explicit(site, memory_order_acquire);
     if (call == NULL) {
         call = find(name);
-        CALL_REFUSE(call == NULL, OUT_OF_MEMORY);
         atomic_store_explicit(site, call, memory_order_release);
     }
     name_of_call = name;
@@ -130,25 +160,19 @@ int call_is_forked(void)
 SIM_API void cusim_fail_call(const char *function, unsigned nth, CUresult result)
 {
     struct call *call = find(function);
-    if (call == NULL)
-        return;
     atomic_store(&call->fail_result, (unsigned)result);
     atomic_store(&call->fail_at, nth == 0 ? 0 : atomic_load(&call->count) + nth);
 }
 
 SIM_API void cusim_fail_calls(const char *function, CUresult result)
 {
-    struct call *call = find(function);
-    if (call != NULL)
-        atomic_store(&call->fails_always, (unsigned)result);
+    atomic_store(&find(function)->fails_always, (unsigned)result);
 }
 
 SIM_API uint64_t cusim_call_count(const char *function)
 {
-    if (function != NULL) {
-        struct call *call = find(function);
-        return call == NULL ? 0 : atomic_load(&call->count);
-    }
+    if (function != NULL)
+        return atomic_load(&find(function)->count);
     uint64_t all = 0;
     HOLD(&call_lock);
     for (const struct call *call = calls; call != NULL; call = call->next)
@@ -160,9 +184,7 @@ SIM_API void cusim_set_latency(const char *function, unsigned microseconds)
 {
     HOLD(&call_lock);
     if (function != NULL) {
-        struct call *call = find_locked(function);
-        if (call != NULL)
-            atomic_store(&call->latency, microseconds);
+        atomic_store(&find_locked(function)->latency, microseconds);
     } else {
         vmm_latency = microseconds;
         for (struct call *call = calls; call != NULL; call = call->next) {

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #define SIM_API __attribute__((visibility("default")))
 
@@ -100,6 +101,13 @@ void stream_use_own_default(int is_own);
         if (condition)                                                                                                         \
             return CUDA_ERROR_##error;                                                                                         \
     } while (0)
+
+/* Zeroed memory of the host, to be freed. A test can't go on without it: the process ends. */
+void *memory_new(size_t size);
+void *memory_copy(const void *bytes, size_t size); /* with a zero behind it */
+FILE *memory_file(char **bytes, size_t *size);     /* as open_memstream() */
+/* Adds an item to a tree of tsearch(), unless an equal one is there. Returns the one that is there. */
+void *tree_add(void *item, void **tree, int (*compare)(const void *, const void *));
 
 /* Holds a lock until the end of the block. Declares a variable, so it stands among statements. */
 #define HOLD(lock)                                                                                                             \

@@ -111,11 +111,11 @@ CUresult capture_append_locked(CUstream stream, struct operation *operation)
 {
     struct capture *capture = stream->capture;
     CALL_REFUSE(capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
-    CALL_REFUSE(recording_append(capture->graph->recording, operation) != 0, OUT_OF_MEMORY);
+    recording_append(capture->graph->recording, operation);
     struct capture_clock *clock = clock_of(stream);
     clock->counts[component_of(stream)]++;
     const struct capture_node node = {operation, *clock, component_of(stream)};
-    CALL_REFUSE(append(&capture->nodes, &capture->node_count, &capture->node_capacity, &node, sizeof node), OUT_OF_MEMORY);
+    append(&capture->nodes, &capture->node_count, &capture->node_capacity, &node, sizeof node);
     return CUDA_SUCCESS;
 }
 
@@ -168,20 +168,13 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
     CALL_TRY(stream_find_alone_locked(handle, &stream));
     CALL_REFUSE(stream == stream->context->legacy, STREAM_CAPTURE_UNSUPPORTED);
     CALL_REFUSE(stream->capture != NULL, ILLEGAL_STATE);
-    struct capture *capture = calloc(1, sizeof *capture);
-    CUgraph graph = into != NULL ? into : graph_create(NULL);
-    if (capture == NULL || graph == NULL) {
-        free(capture);
-        if (graph != NULL && into == NULL)
-            graph_free(graph); /* it is empty, so holding the queue lock does no harm */
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    struct capture *capture = memory_new(sizeof *capture);
     *capture = (struct capture){.next = active,
                                 .references = 1,
                                 .id = next_id++,
                                 .mode = mode,
                                 .owner = thread_number(),
-                                .graph = graph,
+                                .graph = into != NULL ? into : graph_create(NULL),
                                 .is_into_graph = into != NULL};
     active = capture;
     return add_stream(capture, stream);

@@ -102,7 +102,7 @@ static CUcontext take_locked(void)
 {
     CUcontext context = spent;
     if (context == NULL)
-        return calloc(1, sizeof *context);
+        return memory_new(sizeof *context);
     spent = context->next_spent;
     struct CUctx_st **link = &contexts;
     while (*link != NULL && *link != context)
@@ -139,18 +139,14 @@ static int take_space_locked(int device)
 /* `home` is NULL for a context that is its own home. */
 static CUresult create_locked(CUcontext *out, int device, CUcontext home)
 {
-    struct CUctx_st *context = take_space_locked(device) ? take_locked() : NULL;
-    CALL_REFUSE(context == NULL, OUT_OF_MEMORY);
+    CALL_REFUSE(!take_space_locked(device), OUT_OF_MEMORY);
+    struct CUctx_st *context = take_locked();
     context->home = home == NULL ? context : home;
     context->references = 1;
     atomic_store(&context->id, next_id++);
     context->device = device;
     coredump_snapshot(&context->dump);
     context->legacy = stream_create(context, CU_STREAM_DEFAULT);
-    if (context->legacy == NULL) {
-        give_back_locked(context);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     atomic_store(&context->is_alive, 1);
     context->next = contexts;
     contexts = context;

@@ -249,7 +249,7 @@ struct written {
 
 static void write_dump(struct written *dump)
 {
-    int file = dump->bytes == NULL ? -1 : open_file(dump->name);
+    int file = open_file(dump->name);
     if (file < 0 || write_all(file, dump->bytes, dump->size) != 0)
         fprintf(stderr, "cufence_sim: the core dump could not be written to '%s': %s\n", dump->name, strerror(errno));
     if (file >= 0)
@@ -269,9 +269,7 @@ static void *write_late(void *argument)
 void coredump_write(const struct fault_site *site, const struct dump_settings *settings, unsigned late_ms)
 {
     pthread_t thread;
-    struct written *dump = calloc(1, sizeof *dump);
-    if (dump == NULL)
-        return;
+    struct written *dump = memory_new(sizeof *dump);
     expand_name(settings->file, dump->name, sizeof dump->name);
     dump->bytes = dump_create(site, &dump->size);
     dump->late_ms = late_ms;

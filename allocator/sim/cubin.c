@@ -1,4 +1,5 @@
 #include "cubin.h"
+#include "call.h"
 #include "elf_file.h"
 
 #include <stdio.h>
@@ -145,11 +146,7 @@ static void add_lines(struct elf_writer *writer, const struct CUfunc_st *functio
         uint16_t version;
         uint32_t header_bytes;
     } lengths = {.version = DW_VERSION};
-    FILE *out = open_memstream(&bytes, &size);
-    if (out == NULL) {
-        writer->is_failed = 1;
-        return;
-    }
+    FILE *out = memory_file(&bytes, &size);
     fwrite(&lengths, sizeof lengths, 1, out);
     fwrite(start, sizeof start, 1, out);
     if (slash != NULL) /* "/a.cu" is in the folder "/" */
@@ -158,13 +155,10 @@ static void add_lines(struct elf_writer *writer, const struct CUfunc_st *functio
             0); /* of the folder; no time, no size */
     lengths.header_bytes = (uint32_t)((size_t)ftell(out) - sizeof lengths);
     put_program(out, function);
-    if (ferror(out) | fclose(out)) {
-        writer->is_failed = 1;
-    } else {
-        lengths.unit_bytes = (uint32_t)(size - sizeof lengths.unit_bytes);
-        memcpy(bytes, &lengths, sizeof lengths);
-        elf_add(writer, ".debug_line", (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_addralign = 1}, bytes, size);
-    }
+    fclose(out);
+    lengths.unit_bytes = (uint32_t)(size - sizeof lengths.unit_bytes);
+    memcpy(bytes, &lengths, sizeof lengths);
+    elf_add(writer, ".debug_line", (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_addralign = 1}, bytes, size);
     free(bytes);
 }
 

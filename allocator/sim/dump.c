@@ -88,8 +88,6 @@ static void add_module(struct dump *dump)
     dump->modules = add_table(dump, CUDBG_SHT_MODTBL, dump->contexts, 0, WORDS(row), 1);
     size_t size = 0;
     unsigned char *cubin = cubin_create(dump->function, dump->site->faults[dump->first_faulted].is_write, &size);
-    if (cubin == NULL)
-        dump->elf.is_failed = 1;
     elf_add(&dump->elf, ".cudbg", (Elf64_Shdr){.sh_type = CUDBG_SHT_RELFIMG, .sh_link = dump->modules}, cubin, size);
     free(cubin);
 }
@@ -172,9 +170,7 @@ static void add_meta(struct dump *dump)
 
 unsigned char *dump_create(const struct fault_site *site, size_t *size)
 {
-    struct dump *dump = calloc(1, sizeof *dump);
-    if (dump == NULL)
-        return NULL;
+    struct dump *dump = memory_new(sizeof *dump);
     const uint32_t *grid = site->launch->grid;
     uint64_t block = site->block[0] + (uint64_t)grid[0] * (site->block[1] + (uint64_t)grid[1] * site->block[2]);
     elf_begin(&dump->elf);

@@ -1,6 +1,5 @@
 /*
- * Writes ELF64 little-endian files with CUDA's machine number: sections in memory, then one buffer. Errors are sticky: after
- * one, elf_finish() returns NULL. Thread safety: none.
+ * Writes ELF64 little-endian files with CUDA's machine number: sections in memory, then one buffer. Thread safety: none.
  */
 #pragma once
 
@@ -18,7 +17,6 @@ struct elf_writer {
     FILE *contents, *strings; /* the file up to the section headers; .strtab, which also names the sections */
     char *bytes, *names;      /* what they have written */
     size_t size, names_size;
-    int is_failed;
 };
 
 void elf_begin(struct elf_writer *writer);
@@ -29,5 +27,5 @@ uint32_t elf_string(struct elf_writer *writer, const char *text);
 unsigned elf_add(struct elf_writer *writer, const char *name, Elf64_Shdr header, const void *data, size_t size);
 /* Links a section to the string table, which is the last section. */
 void elf_link_strings(struct elf_writer *writer, unsigned section);
-/* Frees the writer's buffers. Returns a malloc'ed file, or NULL if out of memory. */
+/* Frees the writer's buffers. Returns a malloc'ed file. */
 unsigned char *elf_finish(struct elf_writer *writer, uint16_t type, unsigned char os_abi, uint32_t flags, size_t *size);

@@ -41,7 +41,6 @@ DRIVER(cuEventCreate, 2000, (CUevent * phEvent, unsigned int Flags), (phEvent, F
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
     CALL_REFUSE(phEvent == NULL || (Flags & ~known) != 0, INVALID_VALUE);
     CUevent event = handle_create(HANDLE_EVENT, sizeof *event, context->home);
-    CALL_REFUSE(event == NULL, OUT_OF_MEMORY);
     atomic_init(&event->references, 1);
     event->context = context->home;
     event->flags = Flags;
@@ -76,8 +75,6 @@ static void keep_locked(CUevent event, struct ticket ticket)
 static struct operation *create_operation(CUevent event)
 {
     struct operation *operation = operation_create(OPERATION_EVENT);
-    if (operation == NULL)
-        return NULL;
     atomic_fetch_add(&event->references, 1);
     operation->event.event = event;
     return operation;

@@ -26,7 +26,7 @@ static void release(CUuserObject object, unsigned count)
     free(object);
 }
 
-int append(void *array, size_t *count, size_t *capacity, const void *item, size_t size)
+void append(void *array, size_t *count, size_t *capacity, const void *item, size_t size)
 {
     void *items;
     memcpy(&items, array, sizeof items);
@@ -34,28 +34,24 @@ int append(void *array, size_t *count, size_t *capacity, const void *item, size_
         size_t wanted = *capacity == 0 ? 16 : *capacity * 2;
         items = reallocarray(items, wanted, size);
         if (items == NULL)
-            return -1;
+            abort();
         memcpy(array, &items, sizeof items);
         *capacity = wanted;
     }
     memcpy((char *)items + (*count)++ * size, item, size);
-    return 0;
 }
 
-int recording_append(struct recording *recording, struct operation *operation)
+void recording_append(struct recording *recording, struct operation *operation)
 {
-    int error = append(&recording->operations, &recording->count, &recording->capacity, &operation, sizeof operation);
-    if (error != 0)
-        return error;
+    append(&recording->operations, &recording->count, &recording->capacity, &operation, sizeof operation);
     operation_retain(operation);
     recording->memory_nodes += (size_t)operation_is_of_memory(operation);
-    return 0;
 }
 
 /* Takes over a reference from the caller. */
-static int recording_add_object(struct recording *recording, CUuserObject object)
+static void recording_add_object(struct recording *recording, CUuserObject object)
 {
-    return append(&recording->objects, &recording->object_count, &recording->object_capacity, &object, sizeof object);
+    append(&recording->objects, &recording->object_count, &recording->object_capacity, &object, sizeof object);
 }
 
 static struct recording *recording_retain(struct recording *recording)
@@ -79,9 +75,8 @@ void recording_release(struct recording *recording)
 
 static struct recording *recording_create(void)
 {
-    struct recording *recording = calloc(1, sizeof *recording);
-    if (recording != NULL)
-        atomic_init(&recording->references, 1);
+    struct recording *recording = memory_new(sizeof *recording);
+    atomic_init(&recording->references, 1);
     return recording;
 }
 
@@ -89,27 +84,19 @@ static struct recording *recording_create(void)
 struct recording *recording_copy(const struct recording *recording)
 {
     struct recording *copy = recording_create();
-    int error = copy == NULL;
-    for (size_t i = 0; i < recording->count && !error; i++)
-        error = recording_append(copy, recording->operations[i]);
-    for (size_t i = 0; i < recording->object_count && !error; i++) {
-        error = recording_add_object(copy, recording->objects[i]);
-        if (!error)
-            atomic_fetch_add(&recording->objects[i]->references, 1);
+    for (size_t i = 0; i < recording->count; i++)
+        recording_append(copy, recording->operations[i]);
+    for (size_t i = 0; i < recording->object_count; i++) {
+        recording_add_object(copy, recording->objects[i]);
+        atomic_fetch_add(&recording->objects[i]->references, 1);
     }
-    if (error && copy != NULL)
-        recording_release(copy);
-    return error ? NULL : copy;
+    return copy;
 }
 
 CUgraph graph_create(const struct recording *contents)
 {
-    struct recording *recording = contents == NULL ? recording_create() : recording_copy(contents);
-    CUgraph graph = recording == NULL ? NULL : handle_create(HANDLE_GRAPH, sizeof *graph, NULL);
-    if (graph != NULL)
-        graph->recording = recording;
-    else if (recording != NULL)
-        recording_release(recording);
+    CUgraph graph = handle_create(HANDLE_GRAPH, sizeof *graph, NULL);
+    graph->recording = contents == NULL ? recording_create() : recording_copy(contents);
     return graph;
 }
 
@@ -146,8 +133,7 @@ static CUresult destroy_executable(CUgraphExec executable)
         atomic_store(&executable->source->is_instantiated, 0);
         recording_release(executable->source);
     }
-    if (executable->recording != NULL)
-        recording_release(executable->recording);
+    recording_release(executable->recording);
     handle_free(executable);
     return CUDA_SUCCESS;
 }
@@ -171,10 +157,9 @@ DRIVER(cuGraphInstantiate, 12000, (CUgraphExec * phGraphExec, CUgraph hGraph, un
                                      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
     CALL_REFUSE(phGraphExec == NULL || !handle_is_valid(HANDLE_GRAPH, hGraph) || (flags & ~known) != 0, INVALID_VALUE);
     CUgraphExec executable = handle_create(HANDLE_GRAPH_EXEC, sizeof *executable, NULL);
-    CALL_REFUSE(executable == NULL, OUT_OF_MEMORY);
     executable->frees_first = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
     executable->recording = recording_copy(hGraph->recording);
-    CUresult result = executable->recording == NULL ? CUDA_ERROR_OUT_OF_MEMORY : claim(executable, hGraph->recording);
+    CUresult result = claim(executable, hGraph->recording);
     if (result != CUDA_SUCCESS)
         destroy_executable(executable);
     else
@@ -191,10 +176,8 @@ DRIVER_TWIN(cuGraphLaunch, ptsz, 10000, (CUgraphExec hGraphExec, CUstream hStrea
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_GRAPH);
-    if (operation != NULL) {
-        operation->graph.recording = recording_retain(hGraphExec->recording);
-        operation->graph.frees_first = hGraphExec->frees_first;
-    }
+    operation->graph.recording = recording_retain(hGraphExec->recording);
+    operation->graph.frees_first = hGraphExec->frees_first;
     return stream_submit_behind(hStream, operation, &hGraphExec->last);
 }
 
@@ -202,7 +185,7 @@ DRIVER(cuGraphCreate, 10000, (CUgraph * phGraph, unsigned int flags), (phGraph, 
 {
     CALL_REFUSE(phGraph == NULL || flags != 0, INVALID_VALUE);
     *phGraph = graph_create(NULL);
-    return *phGraph == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 DRIVER(cuGraphClone, 10000, (CUgraph * phGraphClone, CUgraph originalGraph), (phGraphClone, originalGraph))
@@ -210,7 +193,7 @@ DRIVER(cuGraphClone, 10000, (CUgraph * phGraphClone, CUgraph originalGraph), (ph
     CALL_REFUSE(phGraphClone == NULL || !handle_is_valid(HANDLE_GRAPH, originalGraph), INVALID_VALUE);
     CALL_REFUSE(originalGraph->recording->memory_nodes != 0, NOT_SUPPORTED);
     *phGraphClone = graph_create(originalGraph->recording);
-    return *phGraphClone == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 static int is_alike(const struct recording *a, const struct recording *b)
@@ -235,9 +218,7 @@ DRIVER(cuGraphExecUpdate, 12000, (CUgraphExec hGraphExec, CUgraph hGraph, CUgrap
         why = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     *resultInfo = (CUgraphExecUpdateResultInfo){.result = why};
     CALL_REFUSE(why != CU_GRAPH_EXEC_UPDATE_SUCCESS, GRAPH_EXEC_UPDATE_FAILURE);
-    struct recording *copy = recording_copy(hGraph->recording);
-    CALL_REFUSE(copy == NULL, OUT_OF_MEMORY);
-    hGraphExec->recording = copy;
+    hGraphExec->recording = recording_copy(hGraph->recording);
     recording_release(previous);
     return CUDA_SUCCESS;
 }
@@ -265,7 +246,6 @@ DRIVER(cuUserObjectCreate, 11030,
     CALL_REFUSE(object_out == NULL || destroy == NULL || initialRefcount == 0, INVALID_VALUE);
     CALL_REFUSE(initialRefcount > INT_MAX || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, INVALID_VALUE);
     CUuserObject object = handle_create(HANDLE_USER_OBJECT, sizeof *object, NULL);
-    CALL_REFUSE(object == NULL, OUT_OF_MEMORY);
     atomic_init(&object->references, initialRefcount);
     object->destroy = destroy;
     object->user = ptr;
@@ -287,7 +267,7 @@ DRIVER(cuGraphRetainUserObject, 11030, (CUgraph graph, CUuserObject object, unsi
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, graph) || !handle_is_valid(HANDLE_USER_OBJECT, object), INVALID_VALUE);
     CALL_REFUSE(count == 0 || count > INT_MAX || (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) != 0, INVALID_VALUE);
     for (unsigned i = 0; i < count; i++) {
-        CALL_REFUSE(recording_add_object(graph->recording, object) != 0, OUT_OF_MEMORY);
+        recording_add_object(graph->recording, object);
         if (flags == 0)
             atomic_fetch_add(&object->references, 1);
     }

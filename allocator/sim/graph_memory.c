@@ -152,8 +152,7 @@ static void lose_rest_locked(int device)
 CUresult graph_memory_launch(struct operation *launch, CUstream stream)
 {
     const struct recording *recording = launch->graph.recording;
-    struct block **memory = launch->graph.memory = calloc(recording->memory_nodes, sizeof(struct block *));
-    CALL_REFUSE(memory == NULL, OUT_OF_MEMORY);
+    struct block **memory = launch->graph.memory = memory_new(recording->memory_nodes * sizeof(struct block *));
     HOLD(&space_lock);
     CUresult result = check_locked(recording, launch->graph.frees_first);
     size_t done = 0;

@@ -42,10 +42,8 @@ static CUresult create_child(struct operation **out, CUgraph child)
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, child), INVALID_VALUE);
     CALL_REFUSE(child->recording->memory_nodes != 0, NOT_SUPPORTED);
-    OPERATION(operation, operation_create(OPERATION_GRAPH));
-    operation->graph.recording = recording_copy(child->recording);
-    CALL_REFUSE(operation->graph.recording == NULL, OUT_OF_MEMORY);
-    *out = operation_retain(operation);
+    *out = operation_create(OPERATION_GRAPH);
+    (*out)->graph.recording = recording_copy(child->recording);
     return CUDA_SUCCESS;
 }
 
@@ -64,7 +62,7 @@ static CUresult create_allocation(struct operation **operation, CUDA_MEM_ALLOC_N
         CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));                                                   \
         CALL_TRY(create);                                                                                                      \
         OPERATION(owned, operation);                                                                                           \
-        CALL_REFUSE(recording_append(hGraph->recording, owned) != 0, OUT_OF_MEMORY);                                           \
+        recording_append(hGraph->recording, owned);                                                                            \
         *phGraphNode = (CUgraphNode)owned;                                                                                     \
         return CUDA_SUCCESS;                                                                                                   \
     } while (0)
@@ -100,13 +98,6 @@ DRIVER(cuGraphAddChildGraphNode, 10000,
     ADD(create_child(&operation, childGraph));
 }
 
-DRIVER(cuGraphAddEmptyNode, 10000,
-       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies),
-       (phGraphNode, hGraph, dependencies, numDependencies))
-{
-    ADD((operation = operation_create(OPERATION_NOTHING)) == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
-}
-
 DRIVER(cuGraphAddMemAllocNode, 11040,
        (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
         CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams),
@@ -122,38 +113,18 @@ DRIVER(cuGraphAddMemFreeNode, 11040,
     ADD(graph_memory_free_node(&operation, hGraph->recording, dptr));
 }
 
+/* Only the nodes of memory are made this way. */
 static CUresult create_any(struct operation **operation, CUgraph graph, CUgraphNodeParams *params)
 {
-    /* The parameters of the newer function begin as those of the older ones do. */
-    CUDA_KERNEL_NODE_PARAMS kernel;
-    CUDA_MEMSET_NODE_PARAMS set;
-    CUDA_MEM_ALLOC_NODE_PARAMS wanted;
-    CUresult result;
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted; /* the parameters of the newer function begin as these do */
     CALL_REFUSE(params == NULL, INVALID_VALUE);
-    switch (params->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-        memcpy(&kernel, &params->kernel, sizeof kernel);
-        return create_kernel(operation, &kernel);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        memcpy(&set, &params->memset, sizeof set);
-        return create_set(operation, &set, params->memset.ctx);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return create_copy(operation, &params->memcpy.copyParams, params->memcpy.copyCtx);
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-        return create_child(operation, params->graph.graph);
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-        memcpy(&wanted, &params->alloc, sizeof wanted);
-        result = create_allocation(operation, &wanted);
-        params->alloc.dptr = wanted.dptr;
-        return result;
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+    if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
         return graph_memory_free_node(operation, graph->recording, params->free.dptr);
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-        *operation = operation_create(OPERATION_NOTHING);
-        return *operation == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    CALL_REFUSE(params->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC, NOT_SUPPORTED);
+    memcpy(&wanted, &params->alloc, sizeof wanted);
+    CUresult result = create_allocation(operation, &wanted);
+    params->alloc.dptr = wanted.dptr;
+    return result;
 }
 
 DRIVER(cuGraphAddNode, 12030,
@@ -208,15 +179,10 @@ DRIVER(cuGraphExecKernelNodeSetParams, 12000,
         at++;
     CALL_REFUSE(at == previous->count || previous->operations[at]->kind != OPERATION_KERNEL, INVALID_VALUE);
     CALL_TRY(create_kernel(&operation, nodeParams));
-    struct recording *copy = recording_copy(previous);
-    if (copy == NULL) {
-        operation_release(operation);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    struct recording *copy = hGraphExec->recording = recording_copy(previous);
     operation->node = hNode;
     operation_release(copy->operations[at]);
     copy->operations[at] = operation;
-    hGraphExec->recording = copy;
     recording_release(previous);
     return CUDA_SUCCESS;
 }

@@ -77,7 +77,6 @@ DRIVER(cuDevResourceGenerateDesc, 12040, (CUdevResourceDesc * phDesc, CUdevResou
         CALL_REFUSE(resources[i]._internal_padding[0] != resources[0]._internal_padding[0], INVALID_RESOURCE_CONFIGURATION);
     }
     CUdevResourceDesc description = handle_create(HANDLE_DESCRIPTION, sizeof *description, NULL);
-    CALL_REFUSE(description == NULL, OUT_OF_MEMORY);
     description->device = resources[0]._internal_padding[0];
     *phDesc = description;
     return CUDA_SUCCESS;
@@ -90,7 +89,6 @@ DRIVER(cuGreenCtxCreate, 12040, (CUgreenCtx * phCtx, CUdevResourceDesc desc, CUd
         return CUDA_ERROR_INVALID_VALUE;
     CALL_REFUSE(!config_has_device(dev) || desc->device != dev, INVALID_DEVICE);
     CUgreenCtx green = handle_create(HANDLE_GREEN, sizeof *green, NULL);
-    CALL_REFUSE(green == NULL, OUT_OF_MEMORY);
     CUresult result = context_create_green(&green->context, dev, green);
     if (result == CUDA_SUCCESS) {
         *phCtx = green;
@@ -123,9 +121,7 @@ DRIVER(cuGreenCtxStreamCreate, 12050, (CUstream * phStream, CUgreenCtx greenCtx,
     CALL_TRY(check(greenCtx));
     CALL_REFUSE(phStream == NULL || flags != CU_STREAM_NON_BLOCKING, INVALID_VALUE);
     (void)priority;
-    CUstream stream = stream_create(greenCtx->context, flags);
-    CALL_REFUSE(stream == NULL, OUT_OF_MEMORY);
-    *phStream = stream->handle;
+    *phStream = stream_create(greenCtx->context, flags)->handle;
     return CUDA_SUCCESS;
 }
 

@@ -67,27 +67,19 @@ static void note_stale(enum handle_kind kind, const void *handle)
     handle_is_stale(names[kind], (uint64_t)(uintptr_t)handle);
 }
 
-static int add(enum handle_kind kind, const void *value, void *object, const void *owner)
+static void *add(enum handle_kind kind, void *value, void *object, const void *owner)
 {
-    struct handle *handle = malloc(sizeof *handle);
-    if (handle == NULL)
-        return -1;
+    struct handle *handle = memory_new(sizeof *handle);
     *handle = (struct handle){(uintptr_t)value, kind, owner, object};
-    pthread_mutex_lock(&handles_lock);
-    void *node = tsearch(handle, &handles, compare);
-    pthread_mutex_unlock(&handles_lock);
-    if (node == NULL)
-        free(handle);
-    return node == NULL ? -1 : 0;
+    HOLD(&handles_lock);
+    tree_add(handle, &handles, compare);
+    return value;
 }
 
 void *handle_create(enum handle_kind kind, size_t size, const void *owner)
 {
-    void *object = calloc(1, size);
-    if (object != NULL && add(kind, object, object, owner) == 0)
-        return object;
-    free(object);
-    return NULL;
+    void *object = memory_new(size);
+    return add(kind, object, object, owner);
 }
 
 void *handle_find(enum handle_kind kind, const void *value)
@@ -114,12 +106,7 @@ void *handle_open(enum handle_kind kind, void *object, const void *owner)
     if (slot != NULL)
         closed = slot->next;
     pthread_mutex_unlock(&handles_lock);
-    if (slot == NULL && (slot = malloc(sizeof *slot)) == NULL)
-        return NULL;
-    if (add(kind, slot, object, owner) == 0)
-        return slot;
-    free(slot);
-    return NULL;
+    return add(kind, slot != NULL ? slot : memory_new(sizeof *slot), object, owner);
 }
 
 static void put(struct slot **list, void *memory)

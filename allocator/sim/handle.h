@@ -21,7 +21,7 @@ enum handle_kind {
     HANDLE_TEXTURE /* or surface */
 };
 
-/* Returns a zeroed object, whose address is its handle; NULL if out of memory. `owner` is the context that the handle ends
+/* Returns a zeroed object, whose address is its handle. `owner` is the context that the handle ends
  * with, NULL for none. */
 void *handle_create(enum handle_kind kind, size_t size, const void *owner);
 int handle_is_valid(enum handle_kind kind, const void *object);
@@ -29,7 +29,7 @@ int handle_is_valid(enum handle_kind kind, const void *object);
 int handle_remove(enum handle_kind kind, const void *object);
 
 /* For objects that outlive their handle: creates a separate handle. Once closed, it is reused for the next object of that kind
- * (unless reuse=0). NULL if out of memory. */
+ * (unless reuse=0). */
 void *handle_open(enum handle_kind kind, void *object, const void *owner);
 /* Returns the object, NULL if the handle is not valid. */
 void *handle_find(enum handle_kind kind, const void *handle);

@@ -71,14 +71,12 @@ void host_release_context(CUcontext context)
 
 static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext context)
 {
-    struct host_block *block = calloc(1, sizeof *block);
-    CALL_REFUSE(block == NULL, OUT_OF_MEMORY);
+    struct host_block *block = memory_new(sizeof *block);
     block->range = (struct host_range){(CUdeviceptr)(uintptr_t)memory, size, kind, context, space_new_id()};
     HOLD(&host_lock);
-    struct host_block *const *node = tsearch(block, &tree, order_of);
-    if (node == NULL || *node != block) {
+    if (tree_add(block, &tree, order_of) != block) {
         free(block);
-        return node == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
     DL_PREPEND(blocks, block);
     return CUDA_SUCCESS;
@@ -93,12 +91,8 @@ static CUresult allocate(void **pointer, size_t size, enum host_kind kind)
     stream_await_submitters(context);
     CALL_REFUSE(pointer == NULL || size == 0, INVALID_VALUE);
     CALL_REFUSE(posix_memalign(&memory, (size_t)sysconf(_SC_PAGESIZE), size) != 0, OUT_OF_MEMORY);
-    CUresult result = add(memory, size, kind, context->home);
-    if (result == CUDA_SUCCESS)
-        *pointer = memory;
-    else
-        free(memory);
-    return result;
+    *pointer = memory;
+    return add(memory, size, kind, context->home); /* memory that is registered is not free */
 }
 
 DRIVER(cuMemAllocHost, 3020, (void **pp, size_t bytesize), (pp, bytesize))

@@ -90,16 +90,9 @@ static void free_kernel(struct kernel_code *kernel)
 
 static struct kernel_code *create_kernel(const char *name, const unsigned char *bytes, uint64_t size)
 {
-    struct kernel_code *kernel = calloc(1, sizeof *kernel);
-    if (kernel == NULL)
-        return NULL;
-    kernel->name = strdup(name);
-    kernel->code.bytes = malloc(size);
-    if (kernel->name == NULL || kernel->code.bytes == NULL) {
-        free_kernel(kernel);
-        return NULL;
-    }
-    memcpy(kernel->code.bytes, bytes, size);
+    struct kernel_code *kernel = memory_new(sizeof *kernel);
+    kernel->name = memory_copy(name, strlen(name));
+    kernel->code.bytes = memory_copy(bytes, size);
     kernel->code.size = size;
     examine(&kernel->code);
     return kernel;
@@ -133,9 +126,7 @@ static CUresult add_kernel(struct image *image, const struct file *file, const E
     uint64_t offset = symbol->st_value >= text.sh_addr ? symbol->st_value - text.sh_addr : symbol->st_value;
     CALL_REFUSE(offset % INSTRUCTION_BYTES != 0 || offset >= text.sh_size, INVALID_IMAGE);
     const char *name = (const char *)file->bytes + strings->sh_offset + symbol->st_name;
-    struct kernel_code *kernel = create_kernel(name, file->bytes + text.sh_offset + offset, text.sh_size - offset);
-    CALL_REFUSE(kernel == NULL, OUT_OF_MEMORY);
-    image->kernels[image->count++] = kernel;
+    image->kernels[image->count++] = create_kernel(name, file->bytes + text.sh_offset + offset, text.sh_size - offset);
     return CUDA_SUCCESS;
 }
 
@@ -145,8 +136,8 @@ static CUresult add_kernels(struct image **out, const struct file *file, const E
     if (table->sh_entsize != sizeof(Elf64_Sym) || section_at(file, table->sh_link, &strings) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_IMAGE;
     size_t count = table->sh_size / sizeof(Elf64_Sym);
-    struct image *image = calloc(1, sizeof *image + count * sizeof image->kernels[0]);
-    CUresult result = image == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    struct image *image = memory_new(sizeof *image + count * sizeof image->kernels[0]);
+    CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         Elf64_Sym symbol;
         memcpy(&symbol, file->bytes + table->sh_offset + i * sizeof symbol, sizeof symbol);
@@ -217,8 +208,8 @@ DRIVER(cuLinkCreate, 6050, (unsigned int numOptions, CUjit_option *options, void
 {
     CALL_TRY(context_check());
     CALL_REFUSE(stateOut == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)), INVALID_VALUE);
-    *stateOut = calloc(1, sizeof **stateOut);
-    return *stateOut == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    *stateOut = memory_new(sizeof **stateOut);
+    return CUDA_SUCCESS;
 }
 
 DRIVER(cuLinkAddData, 6050,

@@ -46,25 +46,15 @@ static void set_attributes(struct CUfunc_st *function)
     function->attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
 }
 
-/* Registered functions are never freed, and a test can't continue without memory for its set-up. */
-static void *copy_or_abort(const void *bytes, size_t size)
-{
-    void *copy = calloc(1, size + 1);
-    if (copy == NULL)
-        abort();
-    return size == 0 ? copy : memcpy(copy, bytes, size);
-}
-
 static struct CUfunc_st *create(const cusim_kernel *kernel)
 {
-    static const struct CUfunc_st empty;
     size_t count = kernel->argument_count, *offsets, end = 0;
-    struct CUfunc_st *function = copy_or_abort(&empty, sizeof empty);
+    struct CUfunc_st *function = memory_new(sizeof *function);
     function->kernel = *kernel;
-    function->kernel.name = copy_or_abort(kernel->name, strlen(kernel->name));
-    function->kernel.file = kernel->file == NULL ? NULL : copy_or_abort(kernel->file, strlen(kernel->file));
-    function->kernel.argument_bytes = copy_or_abort(kernel->argument_bytes, count * sizeof *offsets);
-    function->argument_offsets = offsets = copy_or_abort(kernel->argument_bytes, count * sizeof *offsets);
+    function->kernel.name = memory_copy(kernel->name, strlen(kernel->name));
+    function->kernel.file = kernel->file == NULL ? NULL : memory_copy(kernel->file, strlen(kernel->file));
+    function->kernel.argument_bytes = memory_copy(kernel->argument_bytes, count * sizeof *offsets);
+    function->argument_offsets = offsets = memory_copy(kernel->argument_bytes, count * sizeof *offsets);
     for (size_t i = 0; i < count; i++) {
         size_t alignment = natural_alignment(kernel->argument_bytes[i]);
         offsets[i] = (end + alignment - 1) / alignment * alignment;
@@ -126,7 +116,7 @@ CUresult kernel_load_library(void)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Returns the kernel with that code: the same one each time. NULL if out of memory. */
+/* Returns the kernel with that code: the same one each time. */
 static CUfunction with_code(CUfunction kernel, struct image *image, const struct code *code)
 {
     HOLD(&kernels_lock);
@@ -135,8 +125,8 @@ static CUfunction with_code(CUfunction kernel, struct image *image, const struct
     while (function != NULL &&
            (function->kernel_handle != NULL || function->code != code || function->kernel.name != kernel->kernel.name))
         function = function->next;
-    if (function == NULL && (function = malloc(sizeof *function)) != NULL) {
-        *function = *kernel;
+    if (function == NULL) {
+        function = memory_copy(kernel, sizeof *kernel);
         function->code = code;
         image_keep(image, code);
         add_function_locked(function, code->size);
@@ -144,27 +134,25 @@ static CUfunction with_code(CUfunction kernel, struct image *image, const struct
     return function;
 }
 
-/* Finds a kernel in an image; NULL stands for one that contains every kernel. Errors: NOT_FOUND, OUT_OF_MEMORY. */
+/* Finds a kernel in an image; NULL stands for one that contains every kernel. Errors: NOT_FOUND. */
 static CUresult find_in(struct image *image, const char *name, CUfunction *out)
 {
     const struct code *code = image == NULL ? NULL : image_find(image, name);
     CUfunction kernel = kernel_find(name);
     CALL_REFUSE(kernel == NULL || (image != NULL && code == NULL), NOT_FOUND);
-    CUfunction found = code == NULL ? kernel : with_code(kernel, image, code);
-    CALL_REFUSE(found == NULL, OUT_OF_MEMORY);
-    *out = found;
+    *out = code == NULL ? kernel : with_code(kernel, image, code);
     return CUDA_SUCCESS;
 }
 
-/* Returns the CUfunction of a CUkernel in a context that is its own home: the same one each time. NULL if out of memory. */
+/* Returns the CUfunction of a CUkernel in a context that is its own home: the same one each time. */
 static CUfunction kernel_bind(CUfunction kernel, CUcontext context)
 {
     HOLD(&kernels_lock);
     struct CUfunc_st *function = functions;
     while (function != NULL && (function->kernel_handle != kernel || function->context_id != context->id))
         function = function->next;
-    if (function == NULL && (function = malloc(sizeof *function)) != NULL) {
-        *function = *kernel;
+    if (function == NULL) {
+        function = memory_copy(kernel, sizeof *kernel);
         function->kernel_handle = kernel;
         function->context_id = context->id;
         function->next = functions;
@@ -197,10 +185,6 @@ static CUresult load(CUmodule *module, const void *image, CUcontext context)
     struct image *read;
     CALL_TRY(image_read(&read, image));
     CUmodule loaded = handle_create(context == NULL ? HANDLE_LIBRARY : HANDLE_MODULE, sizeof *loaded, context);
-    if (loaded == NULL) {
-        image_free(read);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     loaded->context = context;
     loaded->image = read;
     *module = loaded;
@@ -286,7 +270,6 @@ DRIVER(cuModuleGetFunction, 2000, (CUfunction * hfunc, CUmodule hmod, const char
     CUfunction kernel;
     CALL_TRY(find_in(hmod->image, name, &kernel));
     CUfunction function = kernel_bind(kernel, hmod->context);
-    CALL_REFUSE(function == NULL, OUT_OF_MEMORY);
     atomic_store(&function->owner, hmod);
     *hfunc = function;
     return CUDA_SUCCESS;
@@ -342,7 +325,7 @@ DRIVER(cuKernelGetFunction, 12000, (CUfunction * pFunc, CUkernel kernel), (pFunc
     if (pFunc == NULL || !kernel_is_valid(kernel))
         return pFunc == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
     *pFunc = kernel_bind((CUfunction)kernel, context->home);
-    return *pFunc == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 static CUresult get_name(const char **name, const void *function)

@@ -33,9 +33,8 @@ static CUresult copy_parameters(struct launch *launch, void **parameters, void *
     const unsigned char *buffer = parameters == NULL ? extra_buffer(extra, function->parameter_bytes) : NULL;
     CALL_REFUSE(count != 0 && parameters == NULL && buffer == NULL, INVALID_VALUE);
     launch->parameter_bytes = function->parameter_bytes;
-    launch->parameters = calloc(1, function->parameter_bytes + 1);
-    launch->arguments = calloc(count + 1, sizeof *launch->arguments);
-    CALL_REFUSE(launch->parameters == NULL || launch->arguments == NULL, OUT_OF_MEMORY);
+    launch->parameters = memory_new(function->parameter_bytes);
+    launch->arguments = memory_new(count * sizeof *launch->arguments);
     for (size_t i = 0; i < count; i++) {
         size_t offset = function->argument_offsets[i];
         launch->arguments[i] = launch->parameters + offset;
@@ -52,19 +51,14 @@ CUresult launch_create(struct operation **out, CUfunction function, const uint32
         (uint64_t)block[0] * block[1] * block[2] > MAX_BLOCK_THREADS ||
         shared_bytes > (uint32_t)atomic_load(&function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]))
         return CUDA_ERROR_INVALID_VALUE;
-    struct operation *operation = operation_create(OPERATION_KERNEL);
-    CALL_REFUSE(operation == NULL, OUT_OF_MEMORY);
+    OPERATION(operation, operation_create(OPERATION_KERNEL));
     struct launch *launch = &operation->launch;
     launch->function = function;
     memcpy(launch->grid, grid, sizeof launch->grid);
     memcpy(launch->block, block, sizeof launch->block);
     launch->host_tid = (uint32_t)syscall(SYS_gettid);
-    CUresult result = copy_parameters(launch, parameters, extra);
-    if (result != CUDA_SUCCESS) {
-        operation_release(operation);
-        return result;
-    }
-    *out = operation;
+    CALL_TRY(copy_parameters(launch, parameters, extra));
+    *out = operation_retain(operation);
     return CUDA_SUCCESS;
 }
 
@@ -109,10 +103,8 @@ DRIVER_TWIN(cuLaunchHostFunc, ptsz, 10000, (CUstream hStream, CUhostFn fn, void 
 {
     CALL_REFUSE(fn == NULL, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_HOST);
-    if (operation != NULL) {
-        operation->host.function = fn;
-        operation->host.user = userData;
-    }
+    operation->host.function = fn;
+    operation->host.user = userData;
     return stream_submit(hStream, operation, SUBMIT_ASYNC);
 }
 
@@ -121,11 +113,9 @@ DRIVER_TWIN(cuStreamAddCallback, ptsz, 5000, (CUstream hStream, CUstreamCallback
 {
     CALL_REFUSE(callback == NULL || flags != 0, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_CALLBACK);
-    if (operation != NULL) {
-        operation->host.callback = callback;
-        operation->host.stream = hStream;
-        operation->host.user = userData;
-    }
+    operation->host.callback = callback;
+    operation->host.stream = hStream;
+    operation->host.user = userData;
     return stream_submit(hStream, operation, SUBMIT_ASYNC);
 }
 

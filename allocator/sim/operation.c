@@ -9,9 +9,7 @@
 
 struct operation *operation_create(enum operation_kind kind)
 {
-    struct operation *operation = calloc(1, sizeof *operation);
-    if (operation == NULL)
-        return NULL;
+    struct operation *operation = memory_new(sizeof *operation);
     atomic_init(&operation->references, 1);
     operation->kind = kind;
     return operation;

@@ -101,8 +101,7 @@ DRIVER(cuMemPoolCreate, 11020, (CUmemoryPool * pool, const CUmemPoolProps *poolP
     if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
     CALL_REFUSE(!config_has_device(poolProps->location.id), INVALID_DEVICE);
-    CUmemoryPool created = calloc(1, sizeof *created);
-    CALL_REFUSE(created == NULL, OUT_OF_MEMORY);
+    CUmemoryPool created = memory_new(sizeof *created);
     set_up(created, poolProps->location.id);
     created->max_bytes = poolProps->maxSize;
     pthread_mutex_lock(&pools_lock);

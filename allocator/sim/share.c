@@ -43,12 +43,10 @@ static struct shared_file *open_locked(int descriptor)
     while (file != NULL && (file->device != status.st_dev || file->inode != status.st_ino))
         file = file->next;
     if (file == NULL) {
-        file = calloc(1, sizeof *file);
-        int kept = file == NULL ? -1 : fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-        if (kept < 0) {
-            free(file);
+        int kept = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+        if (kept < 0)
             return NULL;
-        }
+        file = memory_new(sizeof *file);
         *file = (struct shared_file){shared_files, status.st_dev, status.st_ino, kept, 0};
         shared_files = file;
     }
@@ -117,12 +115,7 @@ DRIVER(cuMemImportFromShareableHandle, 10020,
                                     .descriptor = file->descriptor,
                                     .shared = file,
                                     .properties = note.properties};
-    struct physical *physical = space_add_locked(&values);
-    if (physical == NULL) {
-        share_close_locked(file);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *handle = physical->handle;
+    *handle = space_add_locked(&values)->handle;
     return CUDA_SUCCESS;
 }
 

@@ -107,26 +107,16 @@ CUresult space_reserve_locked(CUdeviceptr *address, size_t size, size_t alignmen
 {
     int is_counted = block == NULL;
     CALL_REFUSE(is_counted && (size > config_get()->reserve || reserved > config_get()->reserve - size), OUT_OF_MEMORY);
-    struct reservation *reservation = calloc(1, sizeof *reservation);
     if (hint == 0 && is_counted)
         hint = choose_address_locked(size, alignment);
-    uint64_t start = reservation == NULL ? 0 : pages_reserve(size, alignment, hint);
-    if (start == 0)
-        goto fail_reservation;
-    reservation->range = (struct range){start, start + size};
-    reservation->block = block;
-    if (tsearch(reservation, &reservations, compare_ranges) == NULL)
-        goto fail_pages;
+    uint64_t start = pages_reserve(size, alignment, hint);
+    CALL_REFUSE(start == 0, OUT_OF_MEMORY);
+    const struct reservation reservation = {{start, start + size}, block};
+    tree_add(memory_copy(&reservation, sizeof reservation), &reservations, compare_ranges);
     if (is_counted)
         reserved += size;
     *address = start;
     return CUDA_SUCCESS;
-
-fail_pages:
-    pages_unreserve(start, size);
-fail_reservation:
-    free(reservation);
-    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult space_unreserve_locked(uint64_t address, size_t size)
@@ -169,18 +159,10 @@ DRIVER(cuMemAddressFree, 10020, (CUdeviceptr address, size_t size), (address, si
 
 struct physical *space_add_locked(const struct physical *values)
 {
-    struct physical *physical = malloc(sizeof *physical);
-    if (physical == NULL)
-        return NULL;
-    *physical = *values;
-    physical->handle = next_handle;
+    struct physical *physical = memory_copy(values, sizeof *values);
+    physical->handle = next_handle++;
     physical->references = 1;
-    if (tsearch(physical, &physicals, compare_handles) == NULL) {
-        free(physical);
-        return NULL;
-    }
-    next_handle++;
-    return physical;
+    return tree_add(physical, &physicals, compare_handles);
 }
 
 int space_has_room_locked(int file, size_t size)
@@ -194,11 +176,9 @@ CUresult space_create_locked(struct physical **out, size_t size, int file, const
     CALL_REFUSE(!space_has_room_locked(file, size), OUT_OF_MEMORY);
     const struct physical values = {
         .offset = file_ends[file], .size = size, .file = file, .descriptor = files[file], .properties = *properties};
-    struct physical *physical = space_add_locked(&values);
-    CALL_REFUSE(physical == NULL, OUT_OF_MEMORY);
+    *out = space_add_locked(&values);
     file_ends[file] += size;
     used[file] += size;
-    *out = physical;
     return CUDA_SUCCESS;
 }
 
@@ -264,24 +244,11 @@ DRIVER(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle * handl
 
 CUresult space_map_locked(struct mapping **out, uint64_t address, size_t size, struct physical *physical)
 {
-    struct mapping *mapping = calloc(1, sizeof *mapping);
-    CALL_REFUSE(mapping == NULL, OUT_OF_MEMORY);
-    mapping->range = (struct range){address, address + size};
-    mapping->physical = physical;
-    mapping->id = space_new_id();
-    if (pages_map(address, size, physical->descriptor, physical->offset) != 0)
-        goto fail_mapping;
-    if (tsearch(mapping, &mappings, compare_ranges) == NULL)
-        goto fail_pages;
+    const struct mapping mapping = {.range = {address, address + size}, .physical = physical, .id = space_new_id()};
+    CALL_REFUSE(pages_map(address, size, physical->descriptor, physical->offset) != 0, OUT_OF_MEMORY);
     physical->mappings++;
-    *out = mapping;
+    *out = tree_add(memory_copy(&mapping, sizeof mapping), &mappings, compare_ranges);
     return CUDA_SUCCESS;
-
-fail_pages:
-    pages_unmap(address, size);
-fail_mapping:
-    free(mapping);
-    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Without access; only a whole handle can be mapped. */

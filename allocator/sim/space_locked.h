@@ -73,7 +73,7 @@ CUresult space_reserve_locked(CUdeviceptr *address, size_t size, size_t alignmen
 CUresult space_unreserve_locked(uint64_t address, size_t size);
 int space_has_room_locked(int file, size_t size);
 CUresult space_create_locked(struct physical **out, size_t size, int file, const CUmemAllocationProp *properties);
-/* Gives a copy of `values` a handle and the program's reference. NULL if out of memory. */
+/* Gives a copy of `values` a handle and the program's reference. */
 struct physical *space_add_locked(const struct physical *values);
 /* Frees it once it has neither references nor mappings. */
 void space_drop_locked(struct physical *physical);

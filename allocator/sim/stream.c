@@ -43,18 +43,11 @@ unsigned long thread_number(void)
 
 static CUstream create_locked(CUcontext context, unsigned flags)
 {
-    struct CUstream_st *stream = calloc(1, sizeof *stream);
-    if (stream == NULL)
-        return NULL;
+    struct CUstream_st *stream = memory_new(sizeof *stream);
     *stream = (struct CUstream_st){.context = context, .flags = flags, .references = 1};
     stream->id = atomic_fetch_add(&next_stream_id, 1);
     pthread_cond_init(&stream->wake, NULL);
     stream->handle = handle_open(HANDLE_STREAM, stream, context);
-    if (stream->handle == NULL) {
-        pthread_cond_destroy(&stream->wake);
-        free(stream);
-        return NULL;
-    }
     stream->home = context->home;
     stream->next = stream->home->streams;
     stream->home->streams = stream;
@@ -248,11 +241,8 @@ CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, con
     size_t capacity = 4;
     for (struct CUstream_st *other = context->home->streams; waits_for_many && other != NULL; other = other->next)
         capacity++;
-    struct work *work = calloc(1, sizeof *work + capacity * sizeof work->after[0]);
-    if (work == NULL || (!stream->has_worker && stream_start_worker_locked(stream) != 0)) {
-        free(work);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    CALL_REFUSE(!stream->has_worker && stream_start_worker_locked(stream) != 0, OUT_OF_MEMORY);
+    struct work *work = memory_new(sizeof *work + capacity * sizeof work->after[0]);
     work->operation = operation_retain(operation);
     work->serial = ++last_serial;
     if (after != NULL)
@@ -279,23 +269,21 @@ CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, con
     return CUDA_SUCCESS;
 }
 
-static CUresult find_marker_locked(CUcontext context)
+static CUstream marker_locked(CUcontext context)
 {
     if (context->marker == NULL)
         context->marker = create_locked(context, CU_STREAM_NON_BLOCKING);
-    return context->marker == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    return context->marker;
 }
 
 CUresult stream_mark_context_locked(CUcontext context, struct operation *operation, struct ticket *ticket)
 {
-    CALL_TRY(find_marker_locked(context));
-    return stream_enqueue_locked(context->marker, operation, NULL, ticket);
+    return stream_enqueue_locked(marker_locked(context), operation, NULL, ticket);
 }
 
 CUresult stream_hold_context_locked(CUcontext context, struct operation *operation, const struct ticket *after)
 {
-    CALL_TRY(find_marker_locked(context));
-    CALL_TRY(stream_enqueue_locked(context->marker, operation, after, NULL));
+    CALL_TRY(stream_enqueue_locked(marker_locked(context), operation, after, NULL));
     context->held_until = context->marker->submitted;
     return CUDA_SUCCESS;
 }
@@ -320,9 +308,10 @@ static CUresult find_own_locked(CUcontext context, CUstream *stream)
     *stream = context->streams;
     while (*stream != NULL && ((*stream)->owner != owner || (*stream)->is_closed))
         *stream = (*stream)->next;
-    if (*stream == NULL && (*stream = create_locked(context, CU_STREAM_DEFAULT)) != NULL)
-        (*stream)->owner = owner;
-    return *stream == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    if (*stream == NULL)
+        *stream = create_locked(context, CU_STREAM_DEFAULT);
+    (*stream)->owner = owner;
+    return CUDA_SUCCESS;
 }
 
 CUresult stream_find_locked(CUstream handle, CUstream *stream)
@@ -453,9 +442,7 @@ DRIVER(cuStreamCreate, 2000, (CUstream * out, unsigned flags), (out, flags))
     CONTEXT_CURRENT(context);
     CALL_REFUSE(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0, INVALID_VALUE);
     stream_await_submitters(context);
-    CUstream stream = stream_create(context, flags);
-    CALL_REFUSE(stream == NULL, OUT_OF_MEMORY);
-    *out = stream->handle;
+    *out = stream_create(context, flags)->handle;
     return CUDA_SUCCESS;
 }
 

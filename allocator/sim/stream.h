@@ -36,7 +36,7 @@ extern pthread_mutex_t queue_lock;
 /* Returns a small number for the calling thread, from 1, never reused. */
 unsigned long thread_number(void);
 
-/* Returns NULL if out of memory. The context's list holds it until it is destroyed and idle. */
+/* The context's list holds it until it is destroyed and idle. */
 CUstream stream_create(CUcontext context, unsigned flags);
 /* Waits for all work of the context, then closes its streams. */
 void stream_destroy_all(CUcontext context);
@@ -48,7 +48,7 @@ void stream_release_locked(struct CUstream_st *stream);
 
 /* Resolves a handle. NULL and 1 are the current context's legacy stream, 2 the thread's own there; for another stream no
  * context need be current. Errors: INVALID_HANDLE (a green context has no per-thread stream), INVALID_CONTEXT,
- * CONTEXT_IS_DESTROYED, the sticky error of the stream's context, OUT_OF_MEMORY. */
+ * CONTEXT_IS_DESTROYED, the sticky error of the stream's context. */
 CUresult stream_find_locked(CUstream handle, CUstream *stream);
 /* Likewise, and waits until the stream's queue has room for more work, unless it is capturing. */
 CUresult stream_find_ready_locked(CUstream handle, CUstream *stream);
@@ -87,7 +87,7 @@ void queue_progressed_locked(void);
 enum submit_mode { SUBMIT_ASYNC, SUBMIT_AND_WAIT };
 
 /* Used by most calls: resolves the handle in the current context, and records the operation if the stream is capturing, else
- * enqueues it. Consumes the caller's reference; NULL returns CUDA_ERROR_OUT_OF_MEMORY. */
+ * enqueues it. Consumes the caller's reference. */
 CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode);
 /* Likewise, without a wait; the work is also behind *last, which becomes its own ticket with a reference to its stream. */
 CUresult stream_submit_behind(CUstream handle, struct operation *operation, struct ticket *last);

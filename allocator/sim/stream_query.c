@@ -85,11 +85,9 @@ DRIVER_TWIN(cuStreamWaitValue32, ptsz, 11070, (CUstream stream, CUdeviceptr addr
 {
     CALL_REFUSE(addr == 0 || addr % ADDRESS_ALIGNMENT != 0 || flags > CU_STREAM_WAIT_VALUE_NOR, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_WAIT);
-    if (operation != NULL) {
-        operation->wait.address = addr;
-        operation->wait.value = value;
-        operation->wait.flags = flags;
-    }
+    operation->wait.address = addr;
+    operation->wait.value = value;
+    operation->wait.flags = flags;
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 

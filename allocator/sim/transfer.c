@@ -56,10 +56,8 @@ static CUresult create_copy(struct operation **out, const struct transfer *trans
 {
     CALL_TRY(check_end(transfer, &transfer->to, 1, context));
     CALL_TRY(check_end(transfer, &transfer->from, 0, context));
-    struct operation *operation = operation_create(OPERATION_COPY);
-    CALL_REFUSE(operation == NULL, OUT_OF_MEMORY);
-    operation->copy.transfer = *transfer;
-    *out = operation;
+    *out = operation_create(OPERATION_COPY);
+    (*out)->copy.transfer = *transfer;
     return CUDA_SUCCESS;
 }
 
@@ -97,12 +95,10 @@ static CUresult copy_from_host(CUdeviceptr destination, const void *source, size
     if (!is_staged || place.is_capturing)
         return copy(destination, SIDE_DEVICE, (uintptr_t)source, SIDE_EITHER, bytes, stream, SUBMIT_ASYNC);
     CALL_TRY(check_side(SIDE_DEVICE, destination, bytes, 1, place.context));
-    OPERATION(operation, operation_create(OPERATION_COPY));
+    struct operation *operation = operation_create(OPERATION_COPY);
     operation->copy.transfer = (struct transfer){.to = {.address = destination}, .bytes = bytes, .rows = 1, .slices = 1};
-    operation->copy.staging = malloc(bytes);
-    CALL_REFUSE(operation->copy.staging == NULL, OUT_OF_MEMORY);
-    memcpy(operation->copy.staging, source, bytes);
-    return stream_submit(stream, operation_retain(operation), SUBMIT_ASYNC);
+    operation->copy.staging = memory_copy(source, bytes);
+    return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
 /* Whether a set may write there: unlike a copy it needs peer access, or access to the pool, for another device's memory. */
@@ -123,15 +119,13 @@ CUresult transfer_create_set(struct operation **out, CUdeviceptr destination, si
     CALL_REFUSE(pitch % width != 0 || (rows > 1 && pitch < transfer.bytes), INVALID_VALUE);
     CALL_TRY(check_end(&transfer, &end, 1, context));
     CALL_REFUSE(!is_within_reach(context, destination), INVALID_VALUE);
-    struct operation *operation = operation_create(OPERATION_SET);
-    CALL_REFUSE(operation == NULL, OUT_OF_MEMORY);
+    struct operation *operation = *out = operation_create(OPERATION_SET);
     operation->set.destination = destination;
     operation->set.pitch = pitch;
     operation->set.rows = rows;
     operation->set.value = value;
     operation->set.width = width;
     operation->set.count = count;
-    *out = operation;
     return CUDA_SUCCESS;
 }
 
