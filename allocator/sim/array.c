@@ -1,5 +1,5 @@
 /*
- * Arrays, textures and surfaces. An array is memory with rows one after the other, in an order of the simulation's own; a
+ * Arrays, textures and surfaces. An array is memory with rows one after the other, which copies of bytes reach; a
  * texture or surface is a value by which a kernel finds its memory: cusim_texture().
  */
 #include "capture.h"
@@ -13,7 +13,6 @@
 
 struct CUarray_st {
     CUdeviceptr memory;
-    size_t pitch, slice;
     CUcontext context;
 };
 
@@ -33,25 +32,20 @@ static size_t element_bytes(CUarray_format format, unsigned channels)
     return 0;
 }
 
-static size_t at_least_one(size_t extent)
-{
-    return extent == 0 ? 1 : extent;
-}
-
 DRIVER(cuArray3DCreate, 3020, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *wanted), (pHandle, wanted))
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(pHandle == NULL || wanted == NULL || wanted->Width == 0, INVALID_VALUE);
     CALL_TRY(capture_check_unsafe());
-    struct CUarray_st made = {.context = context->home};
-    size_t element = element_bytes(wanted->Format, wanted->NumChannels), size;
-    if (element == 0 || __builtin_mul_overflow(wanted->Width, element, &made.pitch) ||
-        __builtin_mul_overflow(made.pitch, at_least_one(wanted->Height), &made.slice) ||
-        __builtin_mul_overflow(made.slice, at_least_one(wanted->Depth), &size))
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_TRY(space_allocate(&made.memory, size, context->home, context->device));
+    size_t size = element_bytes(wanted->Format, wanted->NumChannels);
+    const size_t extents[] = {wanted->Width, wanted->Height, wanted->Depth};
+    CALL_REFUSE(size == 0, INVALID_VALUE);
+    for (size_t i = 0; i < 3; i++)
+        CALL_REFUSE(extents[i] != 0 && __builtin_mul_overflow(size, extents[i], &size), INVALID_VALUE);
+    CUdeviceptr memory;
+    CALL_TRY(space_allocate(&memory, size, context->home, context->device));
     *pHandle = handle_create(HANDLE_ARRAY, sizeof **pHandle, context->home);
-    **pHandle = made;
+    **pHandle = (struct CUarray_st){memory, context->home};
     return CUDA_SUCCESS;
 }
 
@@ -78,17 +72,10 @@ void array_destroy_all(CUcontext context)
         continue;
 }
 
-CUresult array_end(CUarray array, struct transfer_end *end)
-{
-    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, array), INVALID_HANDLE);
-    *end = (struct transfer_end){.side = SIDE_DEVICE, .address = array->memory, .pitch = array->pitch, .slice = array->slice};
-    return CUDA_SUCCESS;
-}
-
 static CUresult find_place(CUarray array, size_t offset, struct transfer_end *end)
 {
-    CALL_TRY(array_end(array, end));
-    end->address += offset;
+    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, array), INVALID_HANDLE);
+    *end = (struct transfer_end){.side = SIDE_DEVICE, .address = array->memory + offset};
     return CUDA_SUCCESS;
 }
 
@@ -115,7 +102,7 @@ static CUresult find_memory(const CUDA_RESOURCE_DESC *resource, CUdeviceptr *mem
     const size_t linear = element_bytes(resource->res.linear.format, resource->res.linear.numChannels);
     switch (resource->resType) {
     case CU_RESOURCE_TYPE_ARRAY:
-        CALL_TRY(array_end(resource->res.array.hArray, &end));
+        CALL_TRY(find_place(resource->res.array.hArray, 0, &end));
         *memory = end.address;
         return CUDA_SUCCESS;
     case CU_RESOURCE_TYPE_PITCH2D: /* begins as a linear one */

@@ -155,7 +155,7 @@ static struct block *find_freed_locked(const struct space_pool *pool, size_t siz
         if (block->pool != pool || block->is_live || (is_short ? block->bytes < bytes : block->bytes != bytes))
             continue;
         int is_ours = is_idle(block) || block->use.last.stream == stream;
-        if ((is_ours || (is_short && pool->depends)) && (found == NULL || block->bytes < found->bytes))
+        if ((is_ours || is_short) && (found == NULL || block->bytes < found->bytes))
             found = block;
     }
     return found;

@@ -119,11 +119,6 @@ struct CUevent_st {
     struct capture_clock clock;
 };
 
-/* event_record_context() records the event behind all work of a context; event_hold_context() makes later work of a context
- * wait for one.
- * Errors: INVALID_HANDLE, STREAM_CAPTURE_UNSUPPORTED (and the captures are invalidated). */
-CUresult event_record_context(CUevent event, CUcontext context);
-CUresult event_hold_context(CUevent event, CUcontext context);
 /* Called when the stream has reached the record. */
 void event_complete(struct CUevent_st *event, uint64_t generation);
 void event_release(struct CUevent_st *event);

@@ -46,7 +46,7 @@ CUresult context_current(CUcontext *context)
     CALL_REFUSE(*context == NULL, INVALID_CONTEXT);
     int is_gone = current.stack[current.depth - 1].id != (*context)->id || !atomic_load(&(*context)->is_alive);
     if (is_gone)
-        handle_is_stale("current context", (uint64_t)(uintptr_t)*context);
+        handle_is_stale((uintptr_t)*context);
     return is_gone ? CUDA_ERROR_CONTEXT_IS_DESTROYED : context_error(*context);
 }
 
@@ -75,7 +75,7 @@ static CUresult check_alive(CUcontext context)
     else if (!atomic_load(&context->is_alive))
         result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (result != CUDA_SUCCESS)
-        handle_is_stale("context", (uint64_t)(uintptr_t)context);
+        handle_is_stale((uintptr_t)context);
     return result;
 }
 
@@ -83,19 +83,6 @@ CUresult context_validate(CUcontext context)
 {
     CALL_TRY(check_alive(context));
     return context_error(context);
-}
-
-void context_dump_settings(CUcontext context, struct dump_settings *settings)
-{
-    HOLD(&contexts_lock);
-    *settings = context->home->dump;
-}
-
-void context_set_dump(CUcontext context, const struct dump_settings *settings)
-{
-    HOLD(&contexts_lock);
-    context->home->dump.flags = settings->flags;
-    memcpy(context->home->dump.file, settings->file, sizeof settings->file);
 }
 
 static CUcontext take_locked(void)
@@ -115,8 +102,6 @@ static CUcontext take_locked(void)
     context->is_primary = 0;
     context->green = NULL;
     memset(context->peers, 0, sizeof context->peers);
-    context->marker = NULL;
-    context->held_until = 0;
     return context;
 }
 

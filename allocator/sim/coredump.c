@@ -160,21 +160,16 @@ DRIVER(cuCoredumpSetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *va
 DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
     CONTEXT_CURRENT(context);
-    struct dump_settings settings;
-    context_dump_settings(context, &settings);
-    return get(&settings, attrib, value, size);
+    return get(&context->home->dump, attrib, value, size);
 }
 
 /* Measured (580.159): a context for which dumps were not on when it was created writes none. */
 DRIVER(cuCoredumpSetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
     CONTEXT_CURRENT(context);
-    CALL_REFUSE(attrib == CU_COREDUMP_ENABLE_USER_TRIGGER || attrib == CU_COREDUMP_PIPE, NOT_SUPPORTED);
-    struct dump_settings settings;
-    context_dump_settings(context, &settings);
-    CALL_TRY(set(&settings, attrib, value, size));
-    context_set_dump(context, &settings);
-    return CUDA_SUCCESS;
+    const struct attribute *attribute;
+    CALL_TRY(find_attribute(&attribute, attrib, value, size));
+    return value == NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* Expands %p, %h and %t. Without a name: core_TIME_HOST_PID.nvcudmp in the working folder. */

@@ -27,15 +27,6 @@ DRIVER_EARLY(cuInit, 2000, (unsigned int Flags), (Flags))
     return CUDA_SUCCESS;
 }
 
-/* The function tables that NVIDIA's own libraries request are not public, so there are none here. */
-DRIVER_EARLY(cuGetExportTable, 3000, (const void **ppExportTable, const CUuuid *pExportTableId),
-             (ppExportTable, pExportTableId))
-{
-    CALL_REFUSE(ppExportTable == NULL || pExportTableId == NULL, INVALID_VALUE);
-    *ppExportTable = NULL;
-    return CUDA_ERROR_NOT_FOUND;
-}
-
 DRIVER_EARLY(cuDriverGetVersion, 2020, (int *driverVersion), (driverVersion))
 {
     CALL_REFUSE(driverVersion == NULL, INVALID_VALUE);
@@ -95,30 +86,15 @@ DRIVER(cuDeviceGetAttribute, 2000, (int *pi, CUdevice_attribute attrib, CUdevice
         int value;
     } table[] = {
         {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
         {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, SIM_MULTIPROCESSORS},
-        {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
-        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
-        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
-        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
-        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
-        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff},
-        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
-        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
-        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
-        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, SIM_SHARED_BYTES},
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SIM_SHARED_BYTES_OPTIN},
         {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
-        {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
-        {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
-        {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, (int)config_get()->is_shareable},
         {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
         {CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, 32},
         {CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, (int)config_get()->is_shareable},
-        {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0},
         {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, (int)config_get()->pci[dev].domain},
         {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, (int)config_get()->pci[dev].bus},
         {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, (int)config_get()->pci[dev].device},

@@ -63,28 +63,13 @@ DRIVER(cuEventDestroy, 4000, (CUevent hEvent), (hEvent))
     return CUDA_SUCCESS;
 }
 
-static void keep_locked(CUevent event, struct ticket ticket)
-{
-    forget_locked(event);
-    event->generation++;
-    event->completed_ns = 0;
-    event->ticket = ticket;
-    stream_retain_locked(ticket.stream);
-}
-
-static struct operation *create_operation(CUevent event)
-{
-    struct operation *operation = operation_create(OPERATION_EVENT);
-    atomic_fetch_add(&event->references, 1);
-    operation->event.event = event;
-    return operation;
-}
-
 DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent event, CUstream handle), (event, handle))
 {
     CUstream stream;
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
-    OPERATION(operation, create_operation(event));
+    OPERATION(operation, operation_create(OPERATION_EVENT));
+    atomic_fetch_add(&event->references, 1);
+    operation->event.event = event;
     HOLD(&queue_lock);
     CALL_TRY(stream_find_ready_locked(handle, &stream));
     CALL_REFUSE(stream->context->home != event->context, INVALID_HANDLE);
@@ -102,7 +87,11 @@ DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent event, CUstream handle), (event,
     struct ticket ticket;
     operation->event.generation = event->generation + 1;
     CALL_TRY(stream_enqueue_locked(stream, operation, NULL, &ticket));
-    keep_locked(event, ticket);
+    forget_locked(event);
+    event->generation++;
+    event->completed_ns = 0;
+    event->ticket = ticket;
+    stream_retain_locked(ticket.stream);
     return CUDA_SUCCESS;
 }
 
@@ -167,30 +156,4 @@ DRIVER_TWIN(cuStreamWaitEvent, ptsz, 3020, (CUstream hStream, CUevent hEvent, un
     if (ticket_is_done_locked(&hEvent->ticket))
         return CUDA_SUCCESS;
     return stream_enqueue_locked(stream, operation, &hEvent->ticket, NULL);
-}
-
-CUresult event_record_context(CUevent event, CUcontext context)
-{
-    struct ticket ticket;
-    CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event) || event->context != context->home, INVALID_HANDLE);
-    OPERATION(operation, create_operation(event));
-    HOLD(&queue_lock);
-    CALL_TRY(capture_refuse_all_locked(context));
-    operation->event.generation = event->generation + 1;
-    CALL_TRY(stream_mark_context_locked(context, operation, &ticket));
-    keep_locked(event, ticket);
-    return CUDA_SUCCESS;
-}
-
-CUresult event_hold_context(CUevent event, CUcontext context)
-{
-    CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
-    OPERATION(operation, operation_create(OPERATION_NOTHING));
-    HOLD(&queue_lock);
-    CALL_TRY(capture_refuse_all_locked(context));
-    if (event->capture != NULL) {
-        event->capture->is_invalid = 1;
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    return stream_hold_context_locked(context, operation, &event->ticket);
 }

@@ -54,20 +54,6 @@ static int is_write_access(const ucontext_t *context)
 #endif
 }
 
-static void pass_on(int signal, siginfo_t *info, void *context)
-{
-    const struct sigaction *action = &previous[signal == SIGBUS];
-    if ((action->sa_flags & SA_SIGINFO) != 0) {
-        action->sa_sigaction(signal, info, context);
-    } else if (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN) {
-        action->sa_handler(signal);
-    } else {
-        /* When this handler returns, the access is repeated, and then ends the process as it would without us. */
-        struct sigaction standard = {.sa_handler = SIG_DFL};
-        sigaction(signal, &standard, NULL);
-    }
-}
-
 static void leave(void)
 {
     siglongjmp(current->back, 1);
@@ -95,8 +81,8 @@ static void resume_at_leave(ucontext_t *context)
 static void handle(int signal, siginfo_t *info, void *context)
 {
     struct guard *guard = current;
-    if (guard == NULL) {
-        pass_on(signal, info, context);
+    if (guard == NULL) { /* not ours: the access is repeated, and goes to the handler before */
+        sigaction(signal, &previous[signal == SIGBUS], NULL);
         return;
     }
     guard->fault = (struct fault){(uint64_t)(uintptr_t)info->si_addr, is_write_access(context), EXCEPTION_ILLEGAL_ADDRESS};
@@ -116,8 +102,7 @@ void fault_thread_begin(char memory[FAULT_STACK_BYTES])
     stack_t stack = {.ss_sp = memory, .ss_size = FAULT_STACK_BYTES};
     pthread_once(&install_once, install);
     current = NULL;
-    sigaltstack(&stack,
-                NULL); /* without it the handler runs on the thread's own stack, which works unless that has overflowed */
+    sigaltstack(&stack, NULL);
 }
 
 void fault_thread_end(void)
@@ -165,20 +150,19 @@ int fault_report(const struct fault_site *site)
 {
     CUcontext context = site->context;
     unsigned earlier = atomic_fetch_add(&context->faults, 1);
-    struct dump_settings settings;
-    context_dump_settings(context, &settings);
+    const struct dump_settings *settings = &context->home->dump;
     /* Measured: if several processes fault at once, one of them may get the error before its dump. */
     unsigned late_ms = config_get()->late_dump;
-    if (settings.is_enabled && config_get()->swallow) {
+    if (settings->is_enabled && config_get()->swallow) {
         stream_stop(context, 1);
         usleep(config_get()->swallow * 1000);
         stream_stop(context, 0);
     }
-    if (settings.is_enabled) {
+    if (settings->is_enabled) {
         stream_count_dumps(context, 1);
-        coredump_write(site, &settings, late_ms);
+        coredump_write(site, settings, late_ms);
         stream_count_dumps(context, -1);
-        if ((settings.flags & CU_COREDUMP_SKIP_ABORT) == 0)
+        if ((settings->flags & CU_COREDUMP_SKIP_ABORT) == 0)
             abort();
         /* Measured: without abort, a context survives its first fault but not its second. */
         if (earlier == 0 && late_ms == 0)

@@ -124,15 +124,3 @@ DRIVER(cuGreenCtxStreamCreate, 12050, (CUstream * phStream, CUgreenCtx greenCtx,
     *phStream = stream_create(greenCtx->context, flags)->handle;
     return CUDA_SUCCESS;
 }
-
-DRIVER(cuGreenCtxRecordEvent, 12040, (CUgreenCtx hCtx, CUevent hEvent), (hCtx, hEvent))
-{
-    CALL_TRY(check(hCtx));
-    return event_record_context(hEvent, hCtx->context);
-}
-
-DRIVER(cuGreenCtxWaitEvent, 12040, (CUgreenCtx hCtx, CUevent hEvent), (hCtx, hEvent))
-{
-    CALL_TRY(check(hCtx));
-    return event_hold_context(hEvent, hCtx->context);
-}

@@ -39,7 +39,7 @@ void handle_close(enum handle_kind kind, void *handle);
 void handle_free(void *object);
 
 /* Counts an invalid handle of a kind that is not registered here. */
-void handle_is_stale(const char *kind, uint64_t handle);
+void handle_is_stale(uint64_t handle);
 
 /* Removes one handle of that kind and owner. Returns its object, or NULL if there is none left. */
 void *handle_remove_owned(enum handle_kind kind, const void *owner);

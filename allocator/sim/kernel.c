@@ -8,7 +8,6 @@
 #include "space.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,17 +34,6 @@ static size_t natural_alignment(size_t bytes)
     return alignment;
 }
 
-/* What a small kernel compiled for sm_90 has. */
-static void set_attributes(struct CUfunc_st *function)
-{
-    function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
-    function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = CUBIN_REGISTERS;
-    function->attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = 90;
-    function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90;
-    function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = SIM_SHARED_BYTES;
-    function->attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
-}
-
 static struct CUfunc_st *create(const cusim_kernel *kernel)
 {
     size_t count = kernel->argument_count, *offsets, end = 0;
@@ -61,7 +49,8 @@ static struct CUfunc_st *create(const cusim_kernel *kernel)
         end = offsets[i] + kernel->argument_bytes[i];
     }
     function->parameter_bytes = end;
-    set_attributes(function);
+    function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90;
+    function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = SIM_SHARED_BYTES;
     return function;
 }
 
@@ -168,7 +157,7 @@ int kernel_is_valid(const void *function)
     while (known != NULL && known != function)
         known = known->next;
     if (known == NULL)
-        handle_is_stale("function", (uint64_t)(uintptr_t)function);
+        handle_is_stale((uintptr_t)function);
     return known != NULL;
 }
 
@@ -354,31 +343,13 @@ DRIVER(cuFuncGetAttribute, 2020, (int *pi, CUfunction_attribute attrib, CUfuncti
     return CUDA_SUCCESS;
 }
 
-/* Whether a program may set the attribute to that value. */
-static int is_settable(CUfunction_attribute attribute, int value)
-{
-    static const struct {
-        CUfunction_attribute attribute;
-        int least, most;
-    } table[] = {{CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 0, SIM_SHARED_BYTES_OPTIN},
-                 {CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -1, 100},
-                 {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 0, INT_MAX},
-                 {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, 0, INT_MAX},
-                 {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, 0, INT_MAX},
-                 {CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 0, 1},
-                 {CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, 0, CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING}};
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        if (table[i].attribute == attribute)
-            return value >= table[i].least && value <= table[i].most;
-    }
-    return 0;
-}
-
 DRIVER(cuFuncSetAttribute, 9000, (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value))
 {
     CALL_TRY(context_check());
     CALL_REFUSE(!kernel_is_valid(hfunc), INVALID_HANDLE);
-    CALL_REFUSE(!is_settable(attrib, value), INVALID_VALUE);
+    int is_shared = attrib == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    CALL_REFUSE(!is_shared && attrib != CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, INVALID_VALUE);
+    CALL_REFUSE(value < 0 || value > (is_shared ? SIM_SHARED_BYTES_OPTIN : 1), INVALID_VALUE);
     atomic_store(&hfunc->attributes[attrib], value);
     return CUDA_SUCCESS;
 }

@@ -81,7 +81,6 @@ struct operation {
         struct {
             uint64_t address;
             uint32_t value;
-            unsigned flags;
         } wait;
         struct {
             struct recording *recording;

@@ -12,7 +12,6 @@ struct CUmemPoolHandle_st {
     int device;
     int is_destroyed;
     uint64_t max_bytes; /* 0: no limit */
-    int reuse[3];       /* CU_MEMPOOL_ATTR_REUSE_...; only the last one, space_pool's `depends`, matters to the simulation */
 };
 
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after the queue lock and before space.c's */
@@ -24,9 +23,6 @@ static CUmemoryPool pools;                                     /* created by the
 static void set_up(CUmemoryPool pool, int device)
 {
     pool->device = device;
-    for (int i = 0; i < 3; i++)
-        pool->reuse[i] = 1;
-    pool->memory.depends = 1;
     pool->memory.access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
@@ -57,7 +53,7 @@ static int is_pool_locked(CUmemoryPool pool)
         known = known->next;
     int is_known = known != NULL && !known->is_destroyed;
     if (!is_known)
-        handle_is_stale("pool", (uint64_t)(uintptr_t)pool);
+        handle_is_stale((uintptr_t)pool);
     return is_known;
 }
 
@@ -206,23 +202,12 @@ DRIVER(cuMemPoolTrimTo, 11020, (CUmemoryPool pool, size_t minBytesToKeep), (pool
     return CUDA_SUCCESS;
 }
 
-/* One of CU_MEMPOOL_ATTR_REUSE_..., NULL for other attributes. */
-static int *switch_of(CUmemoryPool pool, CUmemPool_attribute attribute)
-{
-    int is_switch = attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
-                    attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
-    return is_switch ? &pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] : NULL;
-}
-
 static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, const void *value)
 {
     HOLD(&space_lock);
     struct space_pool *figures = &pool->memory;
-    int *to = switch_of(pool, attribute), is_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
-    if (to != NULL) {
-        *to = *(const int *)value != 0;
-        figures->depends = pool->reuse[2];
-    } else if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+    int is_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+    if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
         figures->threshold = *(const cuuint64_t *)value;
     } else {
         CALL_REFUSE(!is_used && attribute != CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, INVALID_VALUE);
@@ -249,7 +234,6 @@ static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
 {
     HOLD(&space_lock);
     const struct space_pool *figures = &pool->memory;
-    const int *from = switch_of(pool, attribute);
     const struct {
         CUmemPool_attribute attribute;
         uint64_t value;
@@ -264,9 +248,7 @@ static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
         *(cuuint64_t *)value = table[i].value;
         return CUDA_SUCCESS;
     }
-    CALL_REFUSE(from == NULL, INVALID_VALUE);
-    *(int *)value = *from;
-    return CUDA_SUCCESS;
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
 DRIVER(cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attr, void *value), (pool, attr, value))
@@ -292,17 +274,6 @@ DRIVER(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *map
     CALL_REFUSE(map == NULL || !is_pool_locked(pool), INVALID_VALUE);
     for (size_t i = 0; i < count; i++)
         CALL_TRY(set_access_locked(pool, &map[i]));
-    return CUDA_SUCCESS;
-}
-
-DRIVER(cuMemPoolGetAccess, 11020, (CUmemAccess_flags * flags, CUmemoryPool memPool, CUmemLocation *location),
-       (flags, memPool, location))
-{
-    if (flags == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !config_has_device(location->id))
-        return CUDA_ERROR_INVALID_VALUE;
-    HOLD(&pools_lock);
-    CALL_REFUSE(!is_pool_locked(memPool), INVALID_VALUE);
-    *flags = memPool->memory.access[location->id];
     return CUDA_SUCCESS;
 }
 

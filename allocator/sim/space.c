@@ -71,7 +71,7 @@ struct physical *space_physical_locked(CUmemGenericAllocationHandle handle)
 {
     void **found = tfind(&handle, &physicals, compare_handles);
     if (found == NULL)
-        handle_is_stale("memory handle", handle);
+        handle_is_stale(handle);
     return found == NULL ? NULL : *found;
 }
 

@@ -22,7 +22,6 @@ struct space_pool {
     uint64_t used, used_high;         /* bytes as requested */
     uint64_t reserved, reserved_high; /* bytes of physical memory, freed memory included */
     uint64_t threshold;               /* a synchronisation releases freed memory beyond so many reserved bytes */
-    int depends;                      /* memory may be used again behind a free on another stream */
     int is_of_graphs;                 /* what it gives is bound to addresses: graph_memory.c */
     CUmemAccess_flags access[SIM_MAX_DEVICES];
 };

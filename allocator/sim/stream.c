@@ -196,7 +196,7 @@ void stream_detach_all(CUcontext context)
         next = stream->next;
         if (stream->context != context)
             continue;
-        int is_programs = stream != context->legacy && stream != context->marker;
+        int is_programs = stream != context->legacy;
         stream->context = context->home;
         stream->flags |= CU_STREAM_NON_BLOCKING; /* it is not ordered with the home's default stream */
         stream->is_detached = 1;
@@ -227,17 +227,10 @@ static void add_ticket(struct work *work, struct ticket ticket)
     work->after[work->ticket_count++] = ticket;
 }
 
-/* Adds what the program has made the whole context wait for. */
-static void hold(struct work *work, CUstream stream, CUcontext context)
-{
-    if (context->marker != NULL && context->marker != stream)
-        add_ticket(work, (struct ticket){context->marker, context->held_until});
-}
-
 CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, const struct ticket *after, struct ticket *ticket)
 {
     CUcontext context = stream->context;
-    int waits_for_many = stream == context->legacy || stream == context->marker;
+    int waits_for_many = stream == context->legacy;
     size_t capacity = 4;
     for (struct CUstream_st *other = context->home->streams; waits_for_many && other != NULL; other = other->next)
         capacity++;
@@ -247,11 +240,9 @@ CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, con
     work->serial = ++last_serial;
     if (after != NULL)
         add_ticket(work, *after);
-    hold(work, stream, context);
-    hold(work, stream, context->home);
     if (waits_for_many) {
         for (struct CUstream_st *other = context->home->streams; other != NULL; other = other->next) {
-            if (other != stream && (stream == context->marker ? is_within(context, other) : is_ordered(stream, other)))
+            if (other != stream && is_ordered(stream, other))
                 add_ticket(work, (struct ticket){other, other->submitted});
         }
     } else if (is_blocking(stream)) {
@@ -269,25 +260,6 @@ CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, con
     return CUDA_SUCCESS;
 }
 
-static CUstream marker_locked(CUcontext context)
-{
-    if (context->marker == NULL)
-        context->marker = create_locked(context, CU_STREAM_NON_BLOCKING);
-    return context->marker;
-}
-
-CUresult stream_mark_context_locked(CUcontext context, struct operation *operation, struct ticket *ticket)
-{
-    return stream_enqueue_locked(marker_locked(context), operation, NULL, ticket);
-}
-
-CUresult stream_hold_context_locked(CUcontext context, struct operation *operation, const struct ticket *after)
-{
-    CALL_TRY(stream_enqueue_locked(marker_locked(context), operation, after, NULL));
-    context->held_until = context->marker->submitted;
-    return CUDA_SUCCESS;
-}
-
 void stream_use_own_default(int is_own)
 {
     uses_own_default = is_own;
@@ -297,7 +269,7 @@ static CUresult check_attached(const struct CUstream_st *stream)
 {
     if (!stream->is_detached)
         return CUDA_SUCCESS;
-    handle_is_stale("stream of a context", (uint64_t)(uintptr_t)stream->handle);
+    handle_is_stale((uintptr_t)stream->handle);
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 

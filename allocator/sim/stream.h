@@ -62,11 +62,6 @@ void stream_await_submitters(CUcontext context);
  * Takes its own reference. *ticket (may be NULL) receives the work's ticket. Errors: OUT_OF_MEMORY. */
 CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, const struct ticket *after, struct ticket *ticket);
 
-/* Marks the end of all work submitted so far to the context's streams; for a primary context, to its green ones' too. */
-CUresult stream_mark_context_locked(CUcontext context, struct operation *operation, struct ticket *ticket);
-/* Makes all later work of the context wait; for a primary context, of its green ones too. */
-CUresult stream_hold_context_locked(CUcontext context, struct operation *operation, const struct ticket *after);
-
 /* What stream.c shares with the thread that runs a stream's work (stream_worker.c). */
 struct work {
     struct work *next;
@@ -120,5 +115,4 @@ CUresult transfer_copy(const struct transfer_end *to, const struct transfer_end 
                        enum submit_mode mode);
 
 /* array.c */
-CUresult array_end(CUarray array, struct transfer_end *end); /* where it begins. Errors: INVALID_HANDLE */
 void array_destroy_all(CUcontext context);

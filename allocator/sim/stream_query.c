@@ -67,16 +67,6 @@ STREAM_GETTER(cuStreamGetFlags, 5050, unsigned int, flags)
 STREAM_GETTER(cuStreamGetId, 12000, unsigned long long, id)
 STREAM_GETTER(cuStreamGetCtx, 9020, CUcontext, context)
 
-DRIVER_TWIN_FORM("cuStreamGetCtx", cuStreamGetCtx_v2, ptsz, 12050, (CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx),
-                 (hStream, pCtx, pGreenCtx))
-{
-    CALL_REFUSE(pCtx == NULL || pGreenCtx == NULL, INVALID_VALUE);
-    STREAM_HELD(stream, hStream);
-    *pCtx = stream->context->home;
-    *pGreenCtx = stream->context->green;
-    return CUDA_SUCCESS;
-}
-
 /* Streams that wait for a word of memory, and write one: for the order between a device and whatever else sees that memory. */
 #define ADDRESS_ALIGNMENT 4
 
@@ -84,10 +74,10 @@ DRIVER_TWIN(cuStreamWaitValue32, ptsz, 11070, (CUstream stream, CUdeviceptr addr
             (stream, addr, value, flags))
 {
     CALL_REFUSE(addr == 0 || addr % ADDRESS_ALIGNMENT != 0 || flags > CU_STREAM_WAIT_VALUE_NOR, INVALID_VALUE);
+    CALL_REFUSE(flags != CU_STREAM_WAIT_VALUE_GEQ, NOT_SUPPORTED);
     struct operation *operation = operation_create(OPERATION_WAIT);
     operation->wait.address = addr;
     operation->wait.value = value;
-    operation->wait.flags = flags;
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 

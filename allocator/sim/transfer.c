@@ -217,9 +217,8 @@ static CUresult make_end(struct transfer_end *end, const struct shape *shape, co
         end->address = (uint64_t)(uintptr_t)shape->host;
     } else if (shape->type == CU_MEMORYTYPE_UNIFIED) {
         end->side = SIDE_EITHER;
-    } else if (shape->type == CU_MEMORYTYPE_ARRAY) {
-        CALL_TRY(array_end(shape->array, end));
     }
+    CALL_REFUSE(shape->type == CU_MEMORYTYPE_ARRAY, NOT_SUPPORTED);
     if (shape->lod != 0 || (transfer->rows > 1 && end->pitch < shape->x + transfer->bytes) ||
         (transfer->slices > 1 && end->slice < end->pitch * transfer->rows))
         return CUDA_ERROR_INVALID_VALUE;

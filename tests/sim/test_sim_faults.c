@@ -246,32 +246,6 @@ STORY(an_exited_warp_leaves_its_sm_only)
         CHECK(find(dump, TYPE(n), 0, NULL).sh_type == 0);
 }
 
-STORY(loads_and_wild_addresses_are_told_apart)
-{
-    arm(FLAGS_SURVIVE);
-    open_device();
-    CUdeviceptr nowhere = 0x1000;
-    OK(launch("load", 1, 1, (void *[]){&nowhere}));
-    OK(cuCtxSynchronize());
-    struct dump dump = read_all(open(file_name, O_RDONLY)), cubin;
-    uint64_t instruction[2];
-    faulting_instruction(dump, &cubin, instruction);
-    CHECK((instruction[0] & 0xfff) == 0x981 && (instruction[1] >> 9 & 7) == 5);
-    CHECK(u64(dump, find(dump, TYPE(5), 0, NULL), 2 * 4) == nowhere);
-}
-
-STORY(a_read_only_mapping_can_be_loaded_from)
-{
-    open_device();
-    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
-                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
-    OK(cuMemSetAccess(base, GRANULE, &access, 1));
-    OK(launch("load", 1, 1, (void *[]){&base}));
-    OK(cuCtxSynchronize());
-    OK(launch("cufence_poison", 1, 1, (void *[]){&base}));
-    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-
 STORY(without_skip_abort_the_process_ends)
 {
     name_dump();

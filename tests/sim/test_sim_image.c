@@ -314,9 +314,7 @@ STORY(shared_memory_is_asked_for)
     CHECK(cuFuncSetAttribute(function, shared, most + 1) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuFuncSetAttribute(function, shared, -1) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS, 1) == CUDA_ERROR_INVALID_VALUE);
-    CHECK(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX, 1) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuFuncSetAttribute(NULL, shared, 1) == CUDA_ERROR_INVALID_HANDLE);
-    OK(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100));
     OK(cuCtxSynchronize());
 }
 

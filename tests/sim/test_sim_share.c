@@ -321,20 +321,6 @@ STORY(a_wanted_address_is_given_where_it_is_free)
     CHECK(again == base + 64 * GRANULE);
 }
 
-STORY(a_device_may_not_share)
-{
-    setenv("CUFENCE_SIM", "shareable=0", 1);
-    start();
-    CUmemGenericAllocationHandle handle;
-    int is_supported = 1, descriptor;
-    OK(cuDeviceGetAttribute(&is_supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0));
-    CHECK(is_supported == 0);
-    CHECK(cuMemCreate(&handle, GRANULE, &exportable, 0) == CUDA_ERROR_NOT_SUPPORTED);
-    handle = create(GRANULE, &device_memory);
-    CHECK(cuMemExportToShareableHandle(&descriptor, handle, FILE_HANDLE, 0) == CUDA_ERROR_NOT_SUPPORTED);
-    CHECK(import(&handle, 0) == CUDA_ERROR_NOT_SUPPORTED);
-}
-
 STORY(memory_of_a_device_that_is_not_there_is_refused)
 {
     int sockets[2];
