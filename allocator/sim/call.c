@@ -19,14 +19,10 @@ struct call {
 /* Guards the list and the creation of its elements, which are never freed. */
 static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct call *calls;
-static unsigned vmm_latency; /* for elements created later */
 static atomic_int is_initialized;
 static atomic_int is_forked; /* forked from an initialized process: CUDA does not survive that */
 
 static __thread const char *name_of_call = "a call";
-
-static const char *const vmm_calls[] = {"cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemRelease", "cuMemMap",
-                                        "cuMemUnmap",          "cuMemSetAccess"};
 
 void *memory_new(size_t size)
 {
@@ -58,15 +54,6 @@ void *tree_add(void *item, void **tree, int (*compare)(const void *, const void 
     return *node;
 }
 
-static int is_vmm_call(const char *name)
-{
-    for (size_t i = 0; i < sizeof vmm_calls / sizeof vmm_calls[0]; i++) {
-        if (strcmp(vmm_calls[i], name) == 0)
-            return 1;
-    }
-    return 0;
-}
-
 /* Strips "_ptsz", "_ptds" and "_v2": all forms of a function count as one call. */
 static void base_name(const char *name, char base[64])
 {
@@ -90,7 +77,6 @@ static struct call *find_locked(const char *name)
     if (call == NULL) {
         call = memory_new(sizeof *call);
         memcpy(call->name, base, sizeof base);
-        atomic_init(&call->latency, is_vmm_call(base) ? vmm_latency : 0);
         call->next = calls;
         calls = call;
     }
@@ -182,73 +168,31 @@ SIM_API uint64_t cusim_call_count(const char *function)
 
 SIM_API void cusim_set_latency(const char *function, unsigned microseconds)
 {
-    HOLD(&call_lock);
-    if (function != NULL) {
-        atomic_store(&find_locked(function)->latency, microseconds);
-    } else {
-        vmm_latency = microseconds;
-        for (struct call *call = calls; call != NULL; call = call->next) {
-            if (is_vmm_call(call->name))
-                atomic_store(&call->latency, microseconds);
-        }
-    }
+    atomic_store(&find(function)->latency, microseconds);
 }
 
 /* ---- the names of the results ---- */
 
-#define NAMED(result)                                                                                                          \
-    {                                                                                                                          \
-        CUDA_##result, "CUDA_" #result                                                                                         \
-    }
+#define NAMED(result) LIST(CUDA_##result, "CUDA_" #result)
 
 static const struct {
     CUresult result;
     const char *name;
-} results[] = {NAMED(SUCCESS),
-               NAMED(ERROR_INVALID_VALUE),
-               NAMED(ERROR_OUT_OF_MEMORY),
-               NAMED(ERROR_NOT_INITIALIZED),
-               NAMED(ERROR_NO_DEVICE),
-               NAMED(ERROR_INVALID_DEVICE),
-               NAMED(ERROR_INVALID_IMAGE),
-               NAMED(ERROR_INVALID_CONTEXT),
-               NAMED(ERROR_UNSUPPORTED_LIMIT),
-               NAMED(ERROR_INVALID_PTX),
-               NAMED(ERROR_FILE_NOT_FOUND),
-               NAMED(ERROR_OPERATING_SYSTEM),
-               NAMED(ERROR_INVALID_HANDLE),
-               NAMED(ERROR_ILLEGAL_STATE),
-               NAMED(ERROR_NOT_FOUND),
-               NAMED(ERROR_NOT_READY),
-               NAMED(ERROR_ILLEGAL_ADDRESS),
-               NAMED(ERROR_LAUNCH_OUT_OF_RESOURCES),
-               NAMED(ERROR_PEER_ACCESS_ALREADY_ENABLED),
-               NAMED(ERROR_PEER_ACCESS_NOT_ENABLED),
-               NAMED(ERROR_CONTEXT_IS_DESTROYED),
-               NAMED(ERROR_ASSERT),
-               NAMED(ERROR_HOST_MEMORY_ALREADY_REGISTERED),
-               NAMED(ERROR_HOST_MEMORY_NOT_REGISTERED),
-               NAMED(ERROR_HARDWARE_STACK_ERROR),
-               NAMED(ERROR_ILLEGAL_INSTRUCTION),
-               NAMED(ERROR_MISALIGNED_ADDRESS),
-               NAMED(ERROR_INVALID_ADDRESS_SPACE),
-               NAMED(ERROR_INVALID_PC),
-               NAMED(ERROR_LAUNCH_FAILED),
-               NAMED(ERROR_NOT_PERMITTED),
-               NAMED(ERROR_NOT_SUPPORTED),
-               NAMED(ERROR_STREAM_CAPTURE_UNSUPPORTED),
-               NAMED(ERROR_STREAM_CAPTURE_INVALIDATED),
-               NAMED(ERROR_STREAM_CAPTURE_MERGE),
-               NAMED(ERROR_STREAM_CAPTURE_UNMATCHED),
-               NAMED(ERROR_STREAM_CAPTURE_UNJOINED),
-               NAMED(ERROR_STREAM_CAPTURE_ISOLATION),
-               NAMED(ERROR_STREAM_CAPTURE_IMPLICIT),
-               NAMED(ERROR_CAPTURED_EVENT),
-               NAMED(ERROR_STREAM_CAPTURE_WRONG_THREAD),
-               NAMED(ERROR_GRAPH_EXEC_UPDATE_FAILURE),
-               NAMED(ERROR_INVALID_RESOURCE_TYPE),
-               NAMED(ERROR_INVALID_RESOURCE_CONFIGURATION),
-               NAMED(ERROR_UNKNOWN)};
+} results[] =
+    LIST(NAMED(SUCCESS), NAMED(ERROR_INVALID_VALUE), NAMED(ERROR_OUT_OF_MEMORY), NAMED(ERROR_NOT_INITIALIZED),
+         NAMED(ERROR_NO_DEVICE), NAMED(ERROR_INVALID_DEVICE), NAMED(ERROR_INVALID_IMAGE), NAMED(ERROR_INVALID_CONTEXT),
+         NAMED(ERROR_UNSUPPORTED_LIMIT), NAMED(ERROR_INVALID_PTX), NAMED(ERROR_FILE_NOT_FOUND), NAMED(ERROR_OPERATING_SYSTEM),
+         NAMED(ERROR_INVALID_HANDLE), NAMED(ERROR_ILLEGAL_STATE), NAMED(ERROR_NOT_FOUND), NAMED(ERROR_NOT_READY),
+         NAMED(ERROR_ILLEGAL_ADDRESS), NAMED(ERROR_LAUNCH_OUT_OF_RESOURCES), NAMED(ERROR_PEER_ACCESS_ALREADY_ENABLED),
+         NAMED(ERROR_PEER_ACCESS_NOT_ENABLED), NAMED(ERROR_CONTEXT_IS_DESTROYED), NAMED(ERROR_ASSERT),
+         NAMED(ERROR_HOST_MEMORY_ALREADY_REGISTERED), NAMED(ERROR_HOST_MEMORY_NOT_REGISTERED),
+         NAMED(ERROR_HARDWARE_STACK_ERROR), NAMED(ERROR_ILLEGAL_INSTRUCTION), NAMED(ERROR_MISALIGNED_ADDRESS),
+         NAMED(ERROR_INVALID_ADDRESS_SPACE), NAMED(ERROR_INVALID_PC), NAMED(ERROR_LAUNCH_FAILED), NAMED(ERROR_NOT_PERMITTED),
+         NAMED(ERROR_NOT_SUPPORTED), NAMED(ERROR_STREAM_CAPTURE_UNSUPPORTED), NAMED(ERROR_STREAM_CAPTURE_INVALIDATED),
+         NAMED(ERROR_STREAM_CAPTURE_MERGE), NAMED(ERROR_STREAM_CAPTURE_UNMATCHED), NAMED(ERROR_STREAM_CAPTURE_UNJOINED),
+         NAMED(ERROR_STREAM_CAPTURE_ISOLATION), NAMED(ERROR_STREAM_CAPTURE_IMPLICIT), NAMED(ERROR_CAPTURED_EVENT),
+         NAMED(ERROR_STREAM_CAPTURE_WRONG_THREAD), NAMED(ERROR_GRAPH_EXEC_UPDATE_FAILURE), NAMED(ERROR_INVALID_RESOURCE_TYPE),
+         NAMED(ERROR_INVALID_RESOURCE_CONFIGURATION), NAMED(ERROR_UNKNOWN));
 
 DRIVER_EARLY(cuGetErrorName, 6000, (CUresult error, const char **pStr), (error, pStr))
 {

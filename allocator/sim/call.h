@@ -102,6 +102,12 @@ void stream_use_own_default(int is_own);
             return CUDA_ERROR_##error;                                                                                         \
     } while (0)
 
+/* An initialiser, of which clang-format puts several into a line. */
+#define LIST(...)                                                                                                              \
+    {                                                                                                                          \
+        __VA_ARGS__                                                                                                            \
+    }
+
 /* Zeroed memory of the host, to be freed. A test can't go on without it: the process ends. */
 void *memory_new(size_t size);
 void *memory_copy(const void *bytes, size_t size); /* with a zero behind it */

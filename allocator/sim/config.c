@@ -71,6 +71,17 @@ static int parse_failure(char *text)
     return 1;
 }
 
+static int parse_latency(char *text)
+{
+    char *microseconds = strchr(text, ':');
+    size_t number;
+    if (microseconds == NULL || !parse_size(microseconds + 1, &number) || number > 10000000)
+        return 0;
+    *microseconds = '\0';
+    cusim_set_latency(text, (unsigned)number);
+    return 1;
+}
+
 /* Parses DOMAIN:BUS:DEVICE in hexadecimal, as PCI addresses are written, for the next device. */
 static int parse_pci(const char *text)
 {
@@ -98,7 +109,6 @@ static int parse_setting(const char *key, char *value)
         {"memory", SIM_GRANULARITY, SIZE_MAX, NULL, &config.memory},
         {"reserve", SIM_GRANULARITY, SIZE_MAX, NULL, &config.reserve},
         {"space", SIM_GRANULARITY, SIZE_MAX, NULL, &config.space},
-        {"latency", 0, 10000000, NULL, NULL},
         {"reuse", 0, 1, &config.reuses_handles, NULL},
         {"shareable", 0, 1, &config.is_shareable, NULL},
         {"strict", 0, 1, &config.is_strict, NULL},
@@ -111,6 +121,8 @@ static int parse_setting(const char *key, char *value)
     int version;
     if (strcmp(key, "fail") == 0)
         return parse_failure(value);
+    if (strcmp(key, "latency") == 0)
+        return parse_latency(value);
     if (strcmp(key, "pci") == 0)
         return parse_pci(value);
     if (strcmp(key, "newer") == 0)
@@ -122,10 +134,8 @@ static int parse_setting(const char *key, char *value)
         return 0;
     if (settings[i].bytes != NULL)
         *settings[i].bytes = number;
-    else if (settings[i].number != NULL)
-        *settings[i].number = (unsigned)number;
     else
-        cusim_set_latency(NULL, (unsigned)number);
+        *settings[i].number = (unsigned)number;
     return 1;
 }
 

@@ -25,25 +25,6 @@ void coredump_snapshot(struct dump_settings *settings)
     *settings = global;
 }
 
-static unsigned flags_from_text(const char *text)
-{
-    static const struct {
-        const char *name;
-        unsigned flag;
-    } table[] = {{"skip_nonrelocated_elf_images", CU_COREDUMP_SKIP_NONRELOCATED_ELF_IMAGES},
-                 {"skip_global_memory", CU_COREDUMP_SKIP_GLOBAL_MEMORY},
-                 {"skip_shared_memory", CU_COREDUMP_SKIP_SHARED_MEMORY},
-                 {"skip_local_memory", CU_COREDUMP_SKIP_LOCAL_MEMORY},
-                 {"skip_abort", CU_COREDUMP_SKIP_ABORT},
-                 {"skip_constbank_memory", CU_COREDUMP_SKIP_CONSTBANK_MEMORY}};
-    unsigned flags = 0;
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        if (strstr(text, table[i].name) != NULL)
-            flags |= table[i].flag;
-    }
-    return flags;
-}
-
 static const char *fixed_by(const char *variable, CUcoredumpSettings attribute)
 {
     const char *value = secure_getenv(variable);
@@ -73,7 +54,7 @@ void coredump_load_environment(void)
     if (host != NULL && atoi(host) == 0)
         global.flags |= CU_COREDUMP_SKIP_ABORT;
     if (flags != NULL) {
-        global.flags |= flags_from_text(flags);
+        global.flags |= strstr(flags, "skip_abort") != NULL ? CU_COREDUMP_SKIP_ABORT : 0; /* the others change no dump here */
         is_fixed[CU_COREDUMP_LIGHTWEIGHT] = is_fixed[CU_COREDUMP_TRIGGER_HOST] = 1;
     }
 }
@@ -122,25 +103,21 @@ static CUresult get(const struct dump_settings *settings, CUcoredumpSettings num
     return CUDA_SUCCESS;
 }
 
-static CUresult set(struct dump_settings *settings, CUcoredumpSettings number, const void *value, size_t *size)
+static CUresult set_locked(CUcoredumpSettings number, const void *value, size_t *size)
 {
     const struct attribute *attribute;
     CALL_TRY(find_attribute(&attribute, number, value, size));
     if (value == NULL)
         return CUDA_SUCCESS;
     CALL_REFUSE(is_fixed[number], NOT_PERMITTED);
-    char *out = (char *)settings + attribute->offset;
+    char *out = (char *)&global + attribute->offset;
     size_t length = attribute->form == TEXT ? strnlen(value, *size) : form_bytes[attribute->form];
     if (attribute->form == TEXT ? length >= form_bytes[TEXT] : *size < length)
         return CUDA_ERROR_INVALID_VALUE;
-    if (attribute->form != WITH_FLAGS && attribute->form != WITHOUT_FLAGS) {
-        memcpy(out, value, length);
-        if (attribute->form == TEXT)
-            out[length] = '\0';
-    } else {
-        int is_set = (*(const unsigned char *)value != 0) == (attribute->form == WITH_FLAGS);
-        settings->flags = is_set ? settings->flags | attribute->flags : settings->flags & ~attribute->flags;
-    }
+    CALL_REFUSE(attribute->form == WITH_FLAGS || attribute->form == WITHOUT_FLAGS, NOT_SUPPORTED);
+    memcpy(out, value, length);
+    if (attribute->form == TEXT)
+        out[length] = '\0';
     return CUDA_SUCCESS;
 }
 
@@ -154,7 +131,7 @@ DRIVER(cuCoredumpGetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *va
 DRIVER(cuCoredumpSetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
     HOLD(&settings_lock);
-    return set(&global, attrib, value, size);
+    return set_locked(attrib, value, size);
 }
 
 DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
@@ -172,27 +149,15 @@ DRIVER(cuCoredumpSetAttribute, 12010, (CUcoredumpSettings attrib, void *value, s
     return value == NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Expands %p, %h and %t. Without a name: core_TIME_HOST_PID.nvcudmp in the working folder. */
+/* Expands %p and %t. Without a name: core_TIME_PID.nvcudmp in the working folder. */
 static void expand_name(const char *name, char *out, size_t capacity)
 {
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
     size_t used = 0;
-    for (name = name[0] == '\0' ? "core_%t_%h_%p.nvcudmp" : name; *name != '\0' && used + 1 < capacity; name++) {
-        int added = 0;
-        size_t left = capacity - used;
-        if (name[0] == '%' && name[1] == 'p')
-            added = snprintf(out + used, left, "%d", (int)getpid());
-        else if (name[0] == '%' && name[1] == 'h')
-            added = snprintf(out + used, left, "%s", host);
-        else if (name[0] == '%' && name[1] == 't')
-            added = snprintf(out + used, left, "%lld", (long long)time(NULL));
-        if (added > 0) {
-            used += (size_t)added < left ? (size_t)added : left - 1;
-            name++;
-        } else {
+    for (name = name[0] == '\0' ? "core_%t_%p.nvcudmp" : name; *name != '\0' && used + 24 < capacity; name++) {
+        if (name[0] != '%' || (name[1] != 'p' && name[1] != 't'))
             out[used++] = *name;
-        }
+        else
+            used += (size_t)snprintf(out + used, 24, "%lld", *++name == 'p' ? (long long)getpid() : (long long)time(NULL));
     }
     out[used] = '\0';
 }

@@ -77,6 +77,8 @@ DRIVER(cuDeviceTotalMem, 3020, (size_t * bytes, CUdevice dev), (bytes, dev))
     return CUDA_SUCCESS;
 }
 
+#define ATTRIBUTE(name, value) LIST(CU_DEVICE_ATTRIBUTE_##name, (int)(value))
+
 DRIVER(cuDeviceGetAttribute, 2000, (int *pi, CUdevice_attribute attrib, CUdevice dev), (pi, attrib, dev))
 {
     CALL_TRY(check_device(dev, pi));
@@ -84,21 +86,14 @@ DRIVER(cuDeviceGetAttribute, 2000, (int *pi, CUdevice_attribute attrib, CUdevice
     const struct {
         CUdevice_attribute attribute;
         int value;
-    } table[] = {
-        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, SIM_MULTIPROCESSORS},
-        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SIM_SHARED_BYTES_OPTIN},
-        {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
-        {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
-        {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, (int)config_get()->is_shareable},
-        {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
-        {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
-        {CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, 32},
-        {CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, (int)config_get()->is_shareable},
-        {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, (int)config_get()->pci[dev].domain},
-        {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, (int)config_get()->pci[dev].bus},
-        {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, (int)config_get()->pci[dev].device},
-    };
+    } table[] =
+        LIST(ATTRIBUTE(COMPUTE_CAPABILITY_MAJOR, 9), ATTRIBUTE(MULTIPROCESSOR_COUNT, SIM_MULTIPROCESSORS),
+             ATTRIBUTE(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SIM_SHARED_BYTES_OPTIN), ATTRIBUTE(UNIFIED_ADDRESSING, 1),
+             ATTRIBUTE(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1),
+             ATTRIBUTE(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, config_get()->is_shareable),
+             ATTRIBUTE(MEMORY_POOLS_SUPPORTED, 1), ATTRIBUTE(TEXTURE_ALIGNMENT, 512), ATTRIBUTE(TEXTURE_PITCH_ALIGNMENT, 32),
+             ATTRIBUTE(DMA_BUF_SUPPORTED, config_get()->is_shareable), ATTRIBUTE(PCI_DOMAIN_ID, config_get()->pci[dev].domain),
+             ATTRIBUTE(PCI_BUS_ID, config_get()->pci[dev].bus), ATTRIBUTE(PCI_DEVICE_ID, config_get()->pci[dev].device));
     *pi = 0;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         if (table[i].attribute == attrib)

@@ -1,3 +1,4 @@
+#include "call.h"
 #include "config.h"
 #include "cubin.h"
 #include "elf_file.h"
@@ -27,10 +28,6 @@ enum {
 };
 
 /* Rows are words, in the order that a comment names; a LONG has two. */
-#define ROW(...)                                                                                                               \
-    {                                                                                                                          \
-        __VA_ARGS__                                                                                                            \
-    }
 #define LONG(value) (uint32_t)(value), (uint32_t)((uint64_t)(value) >> 32)
 
 #define OS_ABI_CUDA 0x33
@@ -67,24 +64,24 @@ static void add_device(struct dump *dump)
     /* devName, devType, smType; devId, pciBusId, pciDevId, numSMs, numWarpsPerSM, numLanesPerWarp, numRegsPerLane,
      * numPredicates; smMajor, smMinor, instructionSize, status, numUniformRegs, numUniformPreds, numConvBarriers, pad */
     const uint32_t row[22] =
-        ROW(elf_string(&dump->elf, SIM_DEVICE_NAME), 0, elf_string(&dump->elf, "GH100"), 0, elf_string(&dump->elf, "sm_90"), 0,
-            device, config_get()->pci[device].bus, config_get()->pci[device].device, SIM_MULTIPROCESSORS, 64, WARP_LANES, 256,
-            PREDICATES, 9, 0, 16, 0, UNIFORM_REGISTERS, PREDICATES, 16);
+        LIST(elf_string(&dump->elf, SIM_DEVICE_NAME), 0, elf_string(&dump->elf, "GH100"), 0, elf_string(&dump->elf, "sm_90"), 0,
+             device, config_get()->pci[device].bus, config_get()->pci[device].device, SIM_MULTIPROCESSORS, 64, WARP_LANES, 256,
+             PREDICATES, 9, 0, 16, 0, UNIFORM_REGISTERS, PREDICATES, 16);
     dump->devices = add_table(dump, CUDBG_SHT_DEVTBL, 0, 0, WORDS(row), 1);
 }
 
 static void add_context(struct dump *dump)
 {
     /* contextId, sharedWindowBase, localWindowBase, globalWindowBase; deviceIdx, tid */
-    const uint32_t row[10] = ROW(LONG(dump->site->context->id), LONG(UINT64_C(0x7e0000000000)), LONG(UINT64_C(0x7e1000000000)),
-                                 LONG(0), 0, (uint32_t)getpid());
+    const uint32_t row[10] = LIST(LONG(dump->site->context->id), LONG(UINT64_C(0x7e0000000000)), LONG(UINT64_C(0x7e1000000000)),
+                                  LONG(0), 0, (uint32_t)getpid());
     dump->contexts = add_table(dump, CUDBG_SHT_CTXTBL, dump->devices, 0, WORDS(row), 1);
 }
 
 /* A module has one function, whose address is its handle. */
 static void add_module(struct dump *dump)
 {
-    const uint32_t row[2] = ROW(LONG((uintptr_t)dump->function)); /* moduleHandle */
+    const uint32_t row[2] = LIST(LONG((uintptr_t)dump->function)); /* moduleHandle */
     dump->modules = add_table(dump, CUDBG_SHT_MODTBL, dump->contexts, 0, WORDS(row), 1);
     size_t size = 0;
     unsigned char *cubin = cubin_create(dump->function, dump->site->faults[dump->first_faulted].is_write, &size);
@@ -109,10 +106,10 @@ static void add_grid(struct dump *dump)
     const uint32_t *grid = launch->grid, *block = launch->block;
     /* gridId64, contextId, function, functionEntry, moduleHandle, parentGridId64, paramsOffset; kernelType, origin, gridStatus,
      * numRegs, gridDim[3], blockDim[3], launchBlocking, hostTid, clusterDim[3], pad, preferredClusterDim[3], pad */
-    const uint32_t row[34] =
-        ROW(LONG(dump->site->grid_id), LONG(dump->site->context->id), LONG((uintptr_t)dump->function),
-            LONG(dump->function->entry), LONG((uintptr_t)dump->function), LONG(0), LONG(PARAMETER_BASE), 0, 0, 0,
-            CUBIN_REGISTERS, grid[0], grid[1], grid[2], block[0], block[1], block[2], 0, launch->host_tid, 1, 1, 1, 0, 1, 1, 1);
+    const uint32_t row[34] = LIST(LONG(dump->site->grid_id), LONG(dump->site->context->id), LONG((uintptr_t)dump->function),
+                                  LONG(dump->function->entry), LONG((uintptr_t)dump->function), LONG(0), LONG(PARAMETER_BASE),
+                                  0, 0, 0, CUBIN_REGISTERS, grid[0], grid[1], grid[2], block[0], block[1], block[2], 0,
+                                  launch->host_tid, 1, 1, 1, 0, 1, 1, 1);
     unsigned grids = add_table(dump, CUDBG_SHT_GRIDTBL, dump->devices, 0, WORDS(row), 1);
     const Elf64_Shdr header = {.sh_type = CUDBG_SHT_PARAM, .sh_link = grids, .sh_entsize = 1};
     if (launch->parameter_bytes != 0)
@@ -123,12 +120,12 @@ static void add_cta_and_warp(struct dump *dump)
 {
     const struct fault_site *site = dump->site;
     /* gridId64; blockIdx[3], pad, clusterIdx[3], pad, clusterDim[3], pad */
-    const uint32_t cta[14] = ROW(LONG(site->grid_id), site->block[0], site->block[1], site->block[2], 0, 0, 0, 0, 0, 1, 1, 1);
+    const uint32_t cta[14] = LIST(LONG(site->grid_id), site->block[0], site->block[1], site->block[2], 0, 0, 0, 0, 0, 1, 1, 1);
     unsigned ctas = add_table(dump, CUDBG_SHT_CTATBL, dump->sms, dump->sm, WORDS(cta), 1);
     /* errorPC; warpId, validLanes, activeLanes, isBroken, errorPCValid, pad, numRegs, pad, sharedMemSize, pad; inSyscall,
      * cbuActive, cbuExited, cbuCollective */
     const uint32_t warp[16] =
-        ROW(LONG(dump->error_pc), site->warp, site->valid, site->valid, 1, 1, 0, CUBIN_REGISTERS, 0, 0, 0, 0, site->valid);
+        LIST(LONG(dump->error_pc), site->warp, site->valid, site->valid, 1, 1, 0, CUBIN_REGISTERS, 0, 0, 0, 0, site->valid);
     dump->warps = add_table(dump, CUDBG_SHT_WPTBL, ctas, 0, WORDS(warp), 1);
     const uint32_t uniform[UNIFORM_REGISTERS] = {[DESCRIPTOR_REGISTER + 1] = 0x10000000};
     add_table(dump, CUDBG_SHT_UREGS, dump->warps, 0, uniform, 1, UNIFORM_REGISTERS);
@@ -144,7 +141,7 @@ static void add_lanes(struct dump *dump)
         const uint64_t pc = dump->function->entry + dump->code.resume;
         const uint32_t *thread = site->threads[lane], exception = (site->faulted & 1u << lane) != 0 ? site->exception : 0;
         /* virtualPC, physPC; ln, threadIdx[3], exception, callDepth, syscallDepth, cc, cbuState, pad */
-        const uint32_t row[14] = ROW(LONG(pc), LONG(pc), lane, thread[0], thread[1], thread[2], exception);
+        const uint32_t row[14] = LIST(LONG(pc), LONG(pc), lane, thread[0], thread[1], thread[2], exception);
         memcpy(rows[count++], row, sizeof row);
     }
     unsigned lanes = add_table(dump, CUDBG_SHT_LNTBL, dump->warps, 0, WORDS(rows[0]), count);

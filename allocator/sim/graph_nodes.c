@@ -55,62 +55,50 @@ static CUresult create_allocation(struct operation **operation, CUDA_MEM_ALLOC_N
     return graph_memory_allocate_node(operation, &wanted->dptr, wanted->bytesize, wanted->poolProps.location.id);
 }
 
-/* Adds a node of the operation that `create` makes in `operation`. */
-#define ADD(create)                                                                                                            \
-    do {                                                                                                                       \
+/* A function that adds a node of the operation that `create` makes in `operation`; `last` is its own parameter. */
+#define ADD_NODE(name, since, last, argument, create)                                                                          \
+    DRIVER(name, since, (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count, last),              \
+           (node, graph, dependencies, count, argument))                                                                       \
+    {                                                                                                                          \
         struct operation *operation = NULL;                                                                                    \
-        CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));                                                   \
+        CALL_TRY(check(node, graph, dependencies, count));                                                                     \
         CALL_TRY(create);                                                                                                      \
-        OPERATION(owned, operation);                                                                                           \
-        recording_append(hGraph->recording, owned);                                                                            \
-        *phGraphNode = (CUgraphNode)owned;                                                                                     \
-        return CUDA_SUCCESS;                                                                                                   \
-    } while (0)
+        return add_node(node, graph, operation);                                                                               \
+    }
 
-DRIVER(cuGraphAddKernelNode, 12000,
-       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
-        const CUDA_KERNEL_NODE_PARAMS *nodeParams),
-       (phGraphNode, hGraph, dependencies, numDependencies, nodeParams))
+static CUresult add_node(CUgraphNode *node, CUgraph graph, struct operation *operation)
 {
-    ADD(create_kernel(&operation, nodeParams));
+    OPERATION(owned, operation);
+    recording_append(graph->recording, owned);
+    *node = (CUgraphNode)owned;
+    return CUDA_SUCCESS;
 }
 
+ADD_NODE(cuGraphAddKernelNode, 12000, const CUDA_KERNEL_NODE_PARAMS *params, params, create_kernel(&operation, params))
+ADD_NODE(cuGraphAddChildGraphNode, 10000, CUgraph child, child, create_child(&operation, child))
+ADD_NODE(cuGraphAddMemAllocNode, 11040, CUDA_MEM_ALLOC_NODE_PARAMS *params, params, create_allocation(&operation, params))
+ADD_NODE(cuGraphAddMemFreeNode, 11040, CUdeviceptr dptr, dptr, graph_memory_free_node(&operation, graph->recording, dptr))
+
 DRIVER(cuGraphAddMemsetNode, 10000,
-       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
-        const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx),
-       (phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx))
+       (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count, const CUDA_MEMSET_NODE_PARAMS *params,
+        CUcontext context),
+       (node, graph, dependencies, count, params, context))
 {
-    ADD(create_set(&operation, memsetParams, ctx));
+    struct operation *operation;
+    CALL_TRY(check(node, graph, dependencies, count));
+    CALL_TRY(create_set(&operation, params, context));
+    return add_node(node, graph, operation);
 }
 
 DRIVER(cuGraphAddMemcpyNode, 10000,
-       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
-        const CUDA_MEMCPY3D *copyParams, CUcontext ctx),
-       (phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx))
+       (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count, const CUDA_MEMCPY3D *params,
+        CUcontext context),
+       (node, graph, dependencies, count, params, context))
 {
-    ADD(create_copy(&operation, copyParams, ctx));
-}
-
-DRIVER(cuGraphAddChildGraphNode, 10000,
-       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph),
-       (phGraphNode, hGraph, dependencies, numDependencies, childGraph))
-{
-    ADD(create_child(&operation, childGraph));
-}
-
-DRIVER(cuGraphAddMemAllocNode, 11040,
-       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
-        CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams),
-       (phGraphNode, hGraph, dependencies, numDependencies, nodeParams))
-{
-    ADD(create_allocation(&operation, nodeParams));
-}
-
-DRIVER(cuGraphAddMemFreeNode, 11040,
-       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr),
-       (phGraphNode, hGraph, dependencies, numDependencies, dptr))
-{
-    ADD(graph_memory_free_node(&operation, hGraph->recording, dptr));
+    struct operation *operation;
+    CALL_TRY(check(node, graph, dependencies, count));
+    CALL_TRY(create_copy(&operation, params, context));
+    return add_node(node, graph, operation);
 }
 
 /* Only the nodes of memory are made this way. */
@@ -128,12 +116,15 @@ static CUresult create_any(struct operation **operation, CUgraph graph, CUgraphN
 }
 
 DRIVER(cuGraphAddNode, 12030,
-       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
-        size_t numDependencies, CUgraphNodeParams *nodeParams),
-       (phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams))
+       (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
+        CUgraphNodeParams *params),
+       (node, graph, dependencies, edges, count, params))
 {
-    (void)dependencyData;
-    ADD(create_any(&operation, hGraph, nodeParams));
+    struct operation *operation;
+    (void)edges;
+    CALL_TRY(check(node, graph, dependencies, count));
+    CALL_TRY(create_any(&operation, graph, params));
+    return add_node(node, graph, operation);
 }
 
 DRIVER(cuGraphMemAllocNodeGetParams, 11040, (CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out), (hNode, params_out))

@@ -70,33 +70,17 @@ DRIVER(cuMemGetAddressRange, 3020, (CUdeviceptr * pbase, size_t *psize, CUdevice
 }
 
 #define FACT(attribute, member)                                                                                                \
-    {                                                                                                                          \
-        CU_POINTER_ATTRIBUTE_##attribute, offsetof(struct facts, member), sizeof((struct facts *)0)->member                    \
-    }
+    LIST(CU_POINTER_ATTRIBUTE_##attribute, offsetof(struct facts, member), sizeof((struct facts *)0)->member)
 static const struct attribute {
     CUpointer_attribute attribute;
     size_t offset, size; /* in struct facts */
-} attributes[] = {
-    FACT(CONTEXT, context),
-    FACT(MEMORY_TYPE, type),
-    FACT(DEVICE_POINTER, address),
-    FACT(HOST_POINTER, address),
-    FACT(SYNC_MEMOPS, none),
-    FACT(BUFFER_ID, id),
-    FACT(MEMORY_BLOCK_ID, id),
-    FACT(IS_MANAGED, is_managed),
-    FACT(DEVICE_ORDINAL, device),
-    FACT(IS_LEGACY_CUDA_IPC_CAPABLE, is_exportable),
-    FACT(RANGE_START_ADDR, start),
-    FACT(RANGE_SIZE, size),
-    FACT(MAPPED, is_mapped),
-    FACT(ALLOWED_HANDLE_TYPES, no_handles),
-    FACT(IS_GPU_DIRECT_RDMA_CAPABLE, none),
-    FACT(ACCESS_FLAGS, access),
-    FACT(MEMPOOL_HANDLE, pool),
-    FACT(MAPPING_SIZE, mapping_size),
-    FACT(MAPPING_BASE_ADDR, mapping_start),
-};
+} attributes[] =
+    LIST(FACT(CONTEXT, context), FACT(MEMORY_TYPE, type), FACT(DEVICE_POINTER, address), FACT(HOST_POINTER, address),
+         FACT(SYNC_MEMOPS, none), FACT(BUFFER_ID, id), FACT(MEMORY_BLOCK_ID, id), FACT(IS_MANAGED, is_managed),
+         FACT(DEVICE_ORDINAL, device), FACT(IS_LEGACY_CUDA_IPC_CAPABLE, is_exportable), FACT(RANGE_START_ADDR, start),
+         FACT(RANGE_SIZE, size), FACT(MAPPED, is_mapped), FACT(ALLOWED_HANDLE_TYPES, no_handles),
+         FACT(IS_GPU_DIRECT_RDMA_CAPABLE, none), FACT(ACCESS_FLAGS, access), FACT(MEMPOOL_HANDLE, pool),
+         FACT(MAPPING_SIZE, mapping_size), FACT(MAPPING_BASE_ADDR, mapping_start));
 
 /* Copies an attribute of the memory. Returns 0 if the memory has no such attribute, or the driver doesn't know it. */
 static int give(CUpointer_attribute attribute, const struct facts *facts, void *out)

@@ -13,7 +13,7 @@
  *                       16G under ThreadSanitizer)
  *   space=SIZE          address space that the first context of each device takes for good, which counts against `ulimit -v`;
  *                       default none. 13G is what an H100's takes (driver 580.159)
- *   latency=US          microseconds added to every call of the virtual memory API
+ *   latency=CALL:US     microseconds added to every call of a driver function; may be given several times
  *   reuse=0|1           1 (default): the handle of a destroyed stream or context is reused by the next one at once, and
  *                       that of an event or graph may be, as with the driver. 0: handles are never reused
  *   strict=0|1          1: a call with a handle that is not or no longer valid prints its name to stderr and aborts.
@@ -140,7 +140,7 @@ uint64_t cusim_call_count(const char *function);
  * events, contexts, graphs, modules, functions, pools, memory handles. NULL does not count. */
 uint64_t cusim_stale_handles(void);
 
-/* Makes calls of a driver function take this much longer; NULL: every call of the virtual memory API. */
+/* Makes calls of a driver function take this much longer. */
 void cusim_set_latency(const char *function, unsigned microseconds);
 
 /* Cufence's own kernels begin only once *room is nonzero, or after 10 s, as on a device whose every slot the program's kernels

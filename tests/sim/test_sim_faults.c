@@ -390,7 +390,7 @@ STORY(a_bad_configuration_is_refused)
 
 STORY(a_configuration_is_obeyed)
 {
-    setenv("CUFENCE_SIM", "devices=2,memory=1G,reserve=4G,latency=1,fail=cuMemAlloc:1:2,pci=1:0a:3,pci=beef:0a:3", 1);
+    setenv("CUFENCE_SIM", "devices=2,memory=1G,reserve=4G,latency=cuInit:1,fail=cuMemAlloc:1:2,pci=1:0a:3,pci=beef:0a:3", 1);
     int count;
     size_t bytes;
     CUdeviceptr memory;
