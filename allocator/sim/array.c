@@ -6,8 +6,6 @@
 #include "handle.h"
 #include "space.h"
 
-#include <stdlib.h>
-
 #define TEXTURE_ALIGNMENT 512 /* CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT and _PITCH_ALIGNMENT of an H200 */
 #define TEXTURE_PITCH_ALIGNMENT 32
 

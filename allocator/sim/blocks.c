@@ -5,12 +5,8 @@
  * again or released: by a synchronisation beyond the pool's threshold, by a trim, or because the device is full.
  */
 #include "space_locked.h"
-#include "call.h"
 #include "capture.h"
 #include "host.h"
-#include "space.h"
-
-#include <stdlib.h>
 
 static struct block *blocks; /* under space_lock */
 
@@ -41,11 +37,8 @@ CUresult block_reserve_locked(struct block **out, size_t requested, int device)
         free(block);
         return result;
     }
-    *block = (struct block){
-        .next = blocks, .start = start, .bytes = bytes, .requested = requested, .device = device, .id = space_new_id()};
-    if (blocks != NULL)
-        blocks->previous = block;
-    blocks = block;
+    *block = (struct block){.start = start, .bytes = bytes, .requested = requested, .device = device, .id = space_new_id()};
+    DL_PREPEND(blocks, block);
     *out = block;
     return CUDA_SUCCESS;
 }
@@ -66,12 +59,7 @@ void block_drop_locked(struct block *block)
     if (mapping != NULL)
         space_unmap_locked(mapping);
     space_unreserve_locked(block->start, block->bytes + SIM_GRANULARITY);
-    if (block->next != NULL)
-        block->next->previous = block->previous;
-    if (block->previous != NULL)
-        block->previous->next = block->next;
-    else
-        blocks = block->next;
+    DL_DELETE(blocks, block);
     free(block);
 }
 

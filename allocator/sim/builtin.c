@@ -1,4 +1,3 @@
-#include "call.h"
 #include "config.h"
 #include "fault.h"
 #include "kernel.h"

@@ -1,9 +1,6 @@
 #include "call.h"
 
-#include <pthread.h>
 #include <search.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 struct call {

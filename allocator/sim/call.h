@@ -11,6 +11,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
 
 #define SIM_API __attribute__((visibility("default")))
 

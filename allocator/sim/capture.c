@@ -1,10 +1,5 @@
 #include "capture.h"
-#include "call.h"
 #include "handle.h"
-
-#include <stdlib.h>
-
-#include <string.h>
 
 static struct capture *active;         /* captures that have not ended; under the queue lock */
 static unsigned long long next_id = 1; /* under the queue lock */
@@ -169,14 +164,13 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
     CALL_REFUSE(stream == stream->context->legacy, STREAM_CAPTURE_UNSUPPORTED);
     CALL_REFUSE(stream->capture != NULL, ILLEGAL_STATE);
     struct capture *capture = memory_new(sizeof *capture);
-    *capture = (struct capture){.next = active,
-                                .references = 1,
+    *capture = (struct capture){.references = 1,
                                 .id = next_id++,
                                 .mode = mode,
                                 .owner = thread_number(),
                                 .graph = into != NULL ? into : graph_create(NULL),
                                 .is_into_graph = into != NULL};
-    active = capture;
+    LL_PREPEND(active, capture);
     return add_stream(capture, stream);
 }
 
@@ -208,10 +202,7 @@ static int is_joined(const struct capture *capture)
 
 CUgraph capture_end_locked(struct capture *capture)
 {
-    struct capture **link = &active;
-    while (*link != capture)
-        link = &(*link)->next;
-    *link = capture->next;
+    LL_DELETE(active, capture);
     capture->is_ended = 1;
     for (unsigned i = 0; i < capture->stream_count; i++) {
         capture->streams[i]->capture = NULL;

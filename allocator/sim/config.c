@@ -1,10 +1,6 @@
 #include "config.h"
 #include "call.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* When address space is reserved, sanitizers touch their shadow of it, which is slow for a large one. Without them it is half
  * as much again as a power of two: who reserves the largest one that there is leaves some to others, as on a GPU. */
 #ifndef __has_feature
@@ -112,21 +108,19 @@ static int parse_setting(const char *key, char *value)
         {"reuse", 0, 1, &config.reuses_handles, NULL},
         {"shareable", 0, 1, &config.is_shareable, NULL},
         {"strict", 0, 1, &config.is_strict, NULL},
+        {"newer", CUDA_VERSION + 1, 99990, &config.newer, NULL},
         {"depth", 1, 1000000, &config.depth, NULL},
         {"slow", 1, 1000000, &config.slow, NULL},
         {"late_dump", 1, 10000, &config.late_dump, NULL},
         {"swallow", 1, 60000, &config.swallow, NULL},
     };
     size_t number = 0, i = 0;
-    int version;
     if (strcmp(key, "fail") == 0)
         return parse_failure(value);
     if (strcmp(key, "latency") == 0)
         return parse_latency(value);
     if (strcmp(key, "pci") == 0)
         return parse_pci(value);
-    if (strcmp(key, "newer") == 0)
-        return newer_parse(value, &version);
     while (i < sizeof settings / sizeof *settings && strcmp(settings[i].key, key) != 0)
         i++;
     if (i == sizeof settings / sizeof *settings || !parse_size(value, &number) || number < settings[i].least ||

@@ -21,6 +21,7 @@ struct sim_config {
         unsigned domain, bus, device;
     } pci[SIM_MAX_DEVICES];
     unsigned is_strict; /* abort on a stale handle */
+    unsigned newer;     /* newer_version() */
     unsigned depth;     /* pieces of work that a stream's queue has room for */
     unsigned slow;      /* microseconds by which cufence's kernels may be late */
     unsigned swallow;   /* milliseconds from a fault to its dump, in which the device stands and all work is said to be done */
@@ -29,17 +30,12 @@ struct sim_config {
 
 const struct sim_config *config_get(void);
 int config_has_device(int device);
+/* device.c: errors: INVALID_VALUE (`out` is NULL), INVALID_DEVICE. */
+CUresult device_check(CUdevice device, const void *out);
 
 /* Reads CUFENCE_SIM, and makes the configuration final. Errors: INVALID_VALUE, with a message on stderr. */
 CUresult config_load(void);
 
-/*
- * newer.c: simulates a driver newer than the headers, CUFENCE_SIM newer=VERSION. Read from the environment at each call,
- * because programs look functions up before cuInit(). Thread safety: any thread.
- */
-/* Returns the driver version from that setting, as cuDriverGetVersion counts; 0: not newer. */
+/* newer.c: the driver version that newer= says, as cuDriverGetVersion counts; 0: not newer. Reads the environment, because
+ * programs look functions up before cuInit(). */
 int newer_version(void);
-/* Parses the setting's value, a version above CUDA_VERSION. Returns whether it is valid. */
-int newer_parse(const char *text, int *version);
-/* Finds a form that only the newer driver has. Returns whether there is one for that version. */
-int newer_find(const char *name, int version, int is_twin, void **function);

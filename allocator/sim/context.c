@@ -1,17 +1,10 @@
 #include "context.h"
-#include "call.h"
-#include "config.h"
 #include "capture.h"
 #include "handle.h"
 #include "host.h"
 #include "kernel.h"
 #include "pages.h"
 #include "space.h"
-#include "stream.h"
-
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STACK_DEPTH 32 /* small, because the libraries are dlopened and static thread-local storage is scarce */
 
@@ -60,7 +53,7 @@ CUresult context_check(void)
 static int is_known(CUcontext context)
 {
     HOLD(&contexts_lock);
-    struct CUctx_st *known = contexts;
+    const struct CUctx_st *known = contexts;
     while (known != NULL && known != context)
         known = known->next;
     return known != NULL;
@@ -91,11 +84,7 @@ static CUcontext take_locked(void)
     if (context == NULL)
         return memory_new(sizeof *context);
     spent = context->next_spent;
-    struct CUctx_st **link = &contexts;
-    while (*link != NULL && *link != context)
-        link = &(*link)->next;
-    if (*link != NULL)
-        *link = context->next;
+    LL_DELETE(contexts, context);
     /* A thread may still have it as its current context, and check it. */
     atomic_store(&context->error, CUDA_SUCCESS);
     atomic_store(&context->faults, 0);
@@ -122,9 +111,8 @@ static int take_space_locked(int device)
 }
 
 /* `home` is NULL for a context that is its own home. */
-static CUresult create_locked(CUcontext *out, int device, CUcontext home)
+static CUcontext create_locked(int device, CUcontext home)
 {
-    CALL_REFUSE(!take_space_locked(device), OUT_OF_MEMORY);
     struct CUctx_st *context = take_locked();
     context->home = home == NULL ? context : home;
     context->references = 1;
@@ -133,10 +121,8 @@ static CUresult create_locked(CUcontext *out, int device, CUcontext home)
     coredump_snapshot(&context->dump);
     context->legacy = stream_create(context, CU_STREAM_DEFAULT);
     atomic_store(&context->is_alive, 1);
-    context->next = contexts;
-    contexts = context;
-    *out = context;
-    return CUDA_SUCCESS;
+    LL_PREPEND(contexts, context);
+    return context;
 }
 
 /* Makes the handle available to the next context. Until then it stays known as a destroyed one. */
@@ -174,7 +160,8 @@ static void destroy(CUcontext context)
 static CUresult retain_primary_locked(CUdevice dev)
 {
     if (primaries[dev] == NULL) {
-        CALL_TRY(create_locked(&primaries[dev], dev, NULL));
+        CALL_REFUSE(!take_space_locked(dev), OUT_OF_MEMORY);
+        primaries[dev] = create_locked(dev, NULL);
         primaries[dev]->is_primary = 1;
     }
     retains[dev]++;
@@ -183,8 +170,7 @@ static CUresult retain_primary_locked(CUdevice dev)
 
 DRIVER(cuDevicePrimaryCtxRetain, 7000, (CUcontext * pctx, CUdevice dev), (pctx, dev))
 {
-    if (pctx == NULL || !config_has_device(dev))
-        return pctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+    CALL_TRY(device_check(dev, pctx));
     HOLD(&contexts_lock);
     CALL_TRY(retain_primary_locked(dev));
     *pctx = primaries[dev];
@@ -210,16 +196,11 @@ static CUresult primary_drop(CUdevice dev, int is_reset)
 
 CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green)
 {
-    pthread_mutex_lock(&contexts_lock);
-    CUresult retained = retain_primary_locked(device), result = retained;
-    if (retained == CUDA_SUCCESS)
-        result = create_locked(out, device, primaries[device]);
-    if (result == CUDA_SUCCESS)
-        (*out)->green = green;
-    pthread_mutex_unlock(&contexts_lock);
-    if (retained == CUDA_SUCCESS && result != CUDA_SUCCESS)
-        primary_drop(device, 0);
-    return result;
+    HOLD(&contexts_lock);
+    CALL_TRY(retain_primary_locked(device));
+    *out = create_locked(device, primaries[device]);
+    (*out)->green = green;
+    return CUDA_SUCCESS;
 }
 
 CUresult context_destroy_green(CUcontext context)
@@ -265,18 +246,12 @@ static CUresult push(CUcontext context)
 
 DRIVER_FORM("cuCtxCreate", cuCtxCreate_v2, 3020, (CUcontext * pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
 {
-    if (pctx == NULL || !config_has_device(dev))
-        return pctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
-    CUcontext context = NULL;
-    pthread_mutex_lock(&contexts_lock);
-    CUresult result = create_locked(&context, dev, NULL);
-    if (result == CUDA_SUCCESS && (flags & CU_CTX_COREDUMP_ENABLE) != 0)
-        context->dump.is_enabled = 1;
-    pthread_mutex_unlock(&contexts_lock);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *pctx = context;
-    return push(context);
+    CALL_TRY(device_check(dev, pctx));
+    HOLD(&contexts_lock);
+    CALL_REFUSE(!take_space_locked(dev), OUT_OF_MEMORY);
+    *pctx = create_locked(dev, NULL);
+    (*pctx)->dump.is_enabled |= (flags & CU_CTX_COREDUMP_ENABLE) != 0;
+    return push(*pctx);
 }
 
 FORM("cuCtxCreate", cuCtxCreate, 12050,
@@ -310,7 +285,10 @@ DRIVER(cuCtxAttach, 2000, (CUcontext * pctx, unsigned int flags), (pctx, flags))
     CALL_REFUSE(pctx == NULL || flags != 0, INVALID_VALUE);
     CALL_REFUSE(context->green != NULL, INVALID_CONTEXT);
     HOLD(&contexts_lock);
-    ++*(context->is_primary ? &retains[context->device] : &context->references);
+    if (context->is_primary)
+        retains[context->device]++;
+    else
+        atomic_fetch_add(&context->references, 1);
     *pctx = context;
     return CUDA_SUCCESS;
 }
@@ -322,10 +300,7 @@ DRIVER(cuCtxDetach, 2000, (CUcontext ctx), (ctx))
     CALL_REFUSE(ctx != top() || ctx->green != NULL, INVALID_CONTEXT);
     if (ctx->is_primary)
         return primary_drop(ctx->device, 0);
-    pthread_mutex_lock(&contexts_lock);
-    int is_last = --ctx->references == 0;
-    pthread_mutex_unlock(&contexts_lock);
-    if (is_last)
+    if (atomic_fetch_sub(&ctx->references, 1) == 1)
         end(ctx);
     return CUDA_SUCCESS;
 }

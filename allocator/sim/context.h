@@ -38,7 +38,7 @@ struct CUctx_st {
     atomic_ullong id;
     int device;
     int is_primary;
-    unsigned references; /* of one that is neither primary nor green, by cuCtxAttach; under contexts_lock */
+    atomic_uint references; /* of one that is neither primary nor green, by cuCtxAttach */
     atomic_int is_alive;
     atomic_int error;            /* the sticky CUresult, CUDA_SUCCESS if none */
     atomic_uint faults;          /* number of faults, survived ones included */

@@ -1,13 +1,9 @@
-#include "call.h"
 #include "fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>

@@ -2,10 +2,6 @@
 #include "call.h"
 #include "elf_file.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define EF_SM_90 0x005a055a /* flags of an sm_90 cubin of CUDA 12 and 13 */
 
 struct instruction {

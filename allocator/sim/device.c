@@ -1,13 +1,6 @@
-#include "call.h"
-#include "config.h"
-#include "context.h"
 #include "fault.h"
 #include "kernel.h"
 #include "space.h"
-
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
 DRIVER_EARLY(cuInit, 2000, (unsigned int Flags), (Flags))
 {
@@ -41,7 +34,7 @@ DRIVER(cuDeviceGetCount, 2000, (int *count), (count))
     return CUDA_SUCCESS;
 }
 
-static CUresult check_device(CUdevice device, const void *out)
+CUresult device_check(CUdevice device, const void *out)
 {
     CALL_REFUSE(out == NULL, INVALID_VALUE);
     return config_has_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
@@ -49,14 +42,14 @@ static CUresult check_device(CUdevice device, const void *out)
 
 DRIVER(cuDeviceGet, 2000, (CUdevice * device, int ordinal), (device, ordinal))
 {
-    CALL_TRY(check_device(ordinal, device));
+    CALL_TRY(device_check(ordinal, device));
     *device = ordinal;
     return CUDA_SUCCESS;
 }
 
 DRIVER(cuDeviceGetName, 2000, (char *name, int len, CUdevice dev), (name, len, dev))
 {
-    CALL_TRY(check_device(dev, name));
+    CALL_TRY(device_check(dev, name));
     CALL_REFUSE(len <= 0, INVALID_VALUE);
     snprintf(name, (size_t)len, "%s", SIM_DEVICE_NAME);
     return CUDA_SUCCESS;
@@ -64,7 +57,7 @@ DRIVER(cuDeviceGetName, 2000, (char *name, int len, CUdevice dev), (name, len, d
 
 DRIVER(cuDeviceGetUuid, 11040, (CUuuid * uuid, CUdevice dev), (uuid, dev))
 {
-    CALL_TRY(check_device(dev, uuid));
+    CALL_TRY(device_check(dev, uuid));
     memcpy(uuid->bytes, "cufence-sim-gpu", 16);
     uuid->bytes[15] = (char)dev;
     return CUDA_SUCCESS;
@@ -72,7 +65,7 @@ DRIVER(cuDeviceGetUuid, 11040, (CUuuid * uuid, CUdevice dev), (uuid, dev))
 
 DRIVER(cuDeviceTotalMem, 3020, (size_t * bytes, CUdevice dev), (bytes, dev))
 {
-    CALL_TRY(check_device(dev, bytes));
+    CALL_TRY(device_check(dev, bytes));
     *bytes = config_get()->memory;
     return CUDA_SUCCESS;
 }
@@ -81,7 +74,7 @@ DRIVER(cuDeviceTotalMem, 3020, (size_t * bytes, CUdevice dev), (bytes, dev))
 
 DRIVER(cuDeviceGetAttribute, 2000, (int *pi, CUdevice_attribute attrib, CUdevice dev), (pi, attrib, dev))
 {
-    CALL_TRY(check_device(dev, pi));
+    CALL_TRY(device_check(dev, pi));
     /* Attributes of an H100, except for the number of multiprocessors; others read as 0. */
     const struct {
         CUdevice_attribute attribute;
@@ -104,8 +97,8 @@ DRIVER(cuDeviceGetAttribute, 2000, (int *pi, CUdevice_attribute attrib, CUdevice
 
 DRIVER(cuDeviceCanAccessPeer, 4000, (int *canAccessPeer, CUdevice dev, CUdevice peerDev), (canAccessPeer, dev, peerDev))
 {
-    CALL_TRY(check_device(dev, canAccessPeer));
-    CALL_TRY(check_device(peerDev, canAccessPeer));
+    CALL_TRY(device_check(dev, canAccessPeer));
+    CALL_TRY(device_check(peerDev, canAccessPeer));
     *canAccessPeer = dev != peerDev;
     return CUDA_SUCCESS;
 }

@@ -1,11 +1,8 @@
-#include "call.h"
 #include "config.h"
 #include "cubin.h"
 #include "elf_file.h"
 #include "fault.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -1,9 +1,6 @@
 #include "elf_file.h"
 #include "call.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 void elf_begin(struct elf_writer *writer)
 {
     static const Elf64_Ehdr place_of_header;

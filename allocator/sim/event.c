@@ -1,9 +1,7 @@
 #include "capture.h"
-#include "call.h"
 #include "handle.h"
 #include "space.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 static void forget_locked(struct CUevent_st *event)

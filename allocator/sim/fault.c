@@ -4,8 +4,6 @@
 
 #include <setjmp.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <ucontext.h>
 
 struct guard {

@@ -3,12 +3,9 @@
  * added, which always satisfies their dependencies.
  */
 #include "capture.h"
-#include "call.h"
 #include "handle.h"
 
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct CUuserObject_st {
     atomic_uint references;

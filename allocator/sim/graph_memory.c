@@ -3,8 +3,6 @@
 #include "space_locked.h"
 #include "capture.h"
 
-#include <stdlib.h>
-
 /* ---- nodes ---- */
 
 CUresult graph_memory_allocate_node(struct operation **node, CUdeviceptr *address, size_t size, int device)

@@ -1,12 +1,8 @@
 /* Green contexts, and the device resources that they are made of. context.h says what they share with their home. */
-#include "call.h"
 #include "config.h"
 #include "capture.h"
 #include "fault.h"
 #include "handle.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #define SM_ALIGNMENT 2 /* half of what an H100 requires, because the simulated device is small */
 
@@ -88,15 +84,8 @@ DRIVER(cuGreenCtxCreate, 12040, (CUgreenCtx * phCtx, CUdevResourceDesc desc, CUd
     if (phCtx == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM || !handle_is_valid(HANDLE_DESCRIPTION, desc))
         return CUDA_ERROR_INVALID_VALUE;
     CALL_REFUSE(!config_has_device(dev) || desc->device != dev, INVALID_DEVICE);
-    CUgreenCtx green = handle_create(HANDLE_GREEN, sizeof *green, NULL);
-    CUresult result = context_create_green(&green->context, dev, green);
-    if (result == CUDA_SUCCESS) {
-        *phCtx = green;
-    } else {
-        handle_remove(HANDLE_GREEN, green);
-        free(green);
-    }
-    return result;
+    *phCtx = handle_create(HANDLE_GREEN, sizeof **phCtx, NULL);
+    return context_create_green(&(*phCtx)->context, dev, *phCtx);
 }
 
 DRIVER(cuGreenCtxDestroy, 12040, (CUgreenCtx hCtx), (hCtx))

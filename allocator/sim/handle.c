@@ -2,11 +2,8 @@
 #include "call.h"
 #include "config.h"
 
-#include <pthread.h>
 #include <search.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 struct handle {
     uintptr_t value;

@@ -1,12 +1,9 @@
 #include "host.h"
-#include "call.h"
 #include "capture.h"
 #include "space.h"
 
 #include <search.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <utlist.h>
 
 struct host_block {
     struct host_block *next, *prev;

@@ -1,12 +1,7 @@
 /* Reads a cubin that a program loads. Addresses in it may be those of a device or 0, and its code may have been changed. */
-#include "call.h"
 #include "cubin.h"
 #include "elf_file.h"
 #include "context.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define INSTRUCTION_BYTES 16
 #define STO_CUDA_ENTRY 0x10

@@ -1,17 +1,11 @@
 #include "kernel.h"
-#include "call.h"
 #include "capture.h"
-#include "context.h"
 #include "cubin.h"
 #include "fault.h"
 #include "handle.h"
 #include "space.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define CODE_BASE UINT64_C(0x7f0000000000)
 #define CODE_STRIDE UINT64_C(0x10000)

@@ -1,12 +1,7 @@
-#include "call.h"
 #include "fault.h"
 #include "kernel.h"
-#include "operation.h"
 #include "stream.h"
 
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -3,8 +3,6 @@
 #include "fault.h"
 #include "space.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 struct operation *operation_create(enum operation_kind kind)

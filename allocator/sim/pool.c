@@ -1,9 +1,6 @@
-#include "call.h"
 #include "capture.h"
 #include "handle.h"
 #include "space_locked.h"
-
-#include <stdlib.h>
 
 /* A pool is never freed, so that a stale handle gets an error, and memory that outlives the pool can refer to it. */
 struct CUmemPoolHandle_st {
@@ -65,8 +62,7 @@ static int is_pool(CUmemoryPool pool)
 
 static CUresult get_pool(CUmemoryPool *pool, int device, CUmemoryPool (*find_locked)(int device))
 {
-    CALL_REFUSE(pool == NULL, INVALID_VALUE);
-    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    CALL_TRY(device_check(device, pool));
     HOLD(&pools_lock);
     *pool = find_locked(device);
     return CUDA_SUCCESS;

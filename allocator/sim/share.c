@@ -5,12 +5,9 @@
  *
  * Imported memory is not counted against the device: it is counted where it was created.
  */
-#include "call.h"
 #include "space_locked.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,10 +55,7 @@ void share_close_locked(struct shared_file *file)
 {
     if (--file->handles != 0)
         return;
-    struct shared_file **link = &shared_files;
-    while (*link != file)
-        link = &(*link)->next;
-    *link = file->next;
+    LL_DELETE(shared_files, file);
     close(file->descriptor);
     free(file);
 }

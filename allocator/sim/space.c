@@ -1,12 +1,7 @@
 #include "space_locked.h"
-#include "context.h"
 #include "handle.h"
 
-#include <pthread.h>
 #include <search.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Reservations without a wanted address begin here, in every process: far from where the host puts programs, libraries and
  * stacks, so that another process can reserve the same range. Where it isn't free, the host chooses. */

@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "call.h"
 #include "pages.h"
 #include "space.h"
 
@@ -43,7 +42,7 @@ struct use {
 /* An allocation of cuMemAlloc or of a pool; or the address of an allocation of a graph, to which launches bind one of a pool.
  */
 struct block {
-    struct block *previous, *next;
+    struct block *prev, *next;
     uint64_t start;
     size_t bytes, requested;
     int device;

@@ -1,11 +1,8 @@
 #include "stream.h"
-#include "call.h"
 #include "capture.h"
 #include "handle.h"
 #include "kernel.h"
 #include "space.h"
-
-#include <stdlib.h>
 
 pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* work was completed, or a dump was written */
@@ -49,8 +46,7 @@ static CUstream create_locked(CUcontext context, unsigned flags)
     pthread_cond_init(&stream->wake, NULL);
     stream->handle = handle_open(HANDLE_STREAM, stream, context);
     stream->home = context->home;
-    stream->next = stream->home->streams;
-    stream->home->streams = stream;
+    LL_PREPEND(stream->home->streams, stream);
     return stream;
 }
 
@@ -76,10 +72,7 @@ void stream_release_locked(struct CUstream_st *stream)
 
 void stream_unlink_locked(CUstream stream)
 {
-    struct CUstream_st **link = &stream->home->streams;
-    while (*link != stream)
-        link = &(*link)->next;
-    *link = stream->next;
+    LL_DELETE(stream->home->streams, stream);
     stream_release_locked(stream);
 }
 

@@ -1,7 +1,5 @@
-#include "call.h"
 #include "capture.h"
 #include "space.h"
-#include "stream.h"
 
 /* Common to all calls about one stream: finds it, and holds the queue lock from then on. */
 #define STREAM_HELD(name, handle)                                                                                              \

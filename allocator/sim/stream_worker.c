@@ -3,7 +3,6 @@
 #include "stream.h"
 
 #include <signal.h>
-#include <stdlib.h>
 
 static void free_work_locked(struct work *work)
 {

@@ -1,9 +1,6 @@
 /* The table of the driver's functions, as DRIVER() and its like in call.h fill it, and the earlier forms of some. */
-#include "call.h"
 #include "config.h"
 #include "stream.h"
-
-#include <string.h>
 
 /* The linker puts them around the section. */
 extern const struct symbol *const __start_sim_symbols[] __attribute__((visibility("hidden")));
@@ -31,8 +28,6 @@ static CUresult look_up(const char *name, void **function, int version, cuuint64
     CALL_REFUSE(name == NULL || function == NULL || (version > CUDA_VERSION && version > newer_version()), INVALID_VALUE);
     int is_own = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     *status = CU_GET_PROC_ADDRESS_SUCCESS;
-    if (newer_find(name, version, is_own, function))
-        return CUDA_SUCCESS;
     const struct symbol *symbol = find_symbol(name, version, status);
     *function = NULL;
     CALL_REFUSE(symbol == NULL, NOT_FOUND);

@@ -2,8 +2,6 @@
  * our own. */
 #include "call.h"
 
-#include <string.h>
-
 struct encoded {
     uint64_t base;
     uint32_t rank, type;

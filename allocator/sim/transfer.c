@@ -1,10 +1,6 @@
 #include "capture.h"
 #include "host.h"
 #include "space.h"
-#include "stream.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #define STAGED_BYTES ((size_t)64 << 10) /* up to this size the driver copies pageable memory before it returns */
 
