@@ -69,7 +69,7 @@ static void be_late(const cusim_thread *thread)
 {
     static uint32_t launches; /* atomic */
     const uint32_t *flag = __atomic_load_n(&room, __ATOMIC_ACQUIRE);
-    unsigned most = config_get()->slow;
+    unsigned most = (unsigned)config_get()->slow;
     if (thread->block_index[0] || thread->thread_index[0])
         return;
     if (flag)

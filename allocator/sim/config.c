@@ -49,32 +49,30 @@ static int parse_size(const char *text, size_t *value)
     return 1;
 }
 
-static int parse_failure(char *text)
+/* CALL:NTH:CODE */
+static int parse_failure(const char *text)
 {
-    char *nth = strchr(text, ':');
-    char *code = nth == NULL ? NULL : strchr(nth + 1, ':');
-    size_t count, result;
-    if (code == NULL)
+    char call[64];
+    unsigned nth, code;
+    int length = 0;
+    if (sscanf(text, "%63[^:]:%u:%3u%n", call, &nth, &code, &length) != 3 || text[length] != '\0')
         return 0;
-    *nth++ = '\0';
-    *code++ = '\0';
-    if (!parse_size(nth, &count) || !parse_size(code, &result) || count > UINT32_MAX || result > 999)
-        return 0;
-    if (count == 0)
-        cusim_fail_calls(text, (CUresult)result);
+    if (nth == 0)
+        cusim_fail_calls(call, (CUresult)code);
     else
-        cusim_fail_call(text, (unsigned)count, (CUresult)result);
+        cusim_fail_call(call, nth, (CUresult)code);
     return 1;
 }
 
-static int parse_latency(char *text)
+/* CALL:MICROSECONDS */
+static int parse_latency(const char *text)
 {
-    char *microseconds = strchr(text, ':');
-    size_t number;
-    if (microseconds == NULL || !parse_size(microseconds + 1, &number) || number > 10000000)
+    char call[64];
+    unsigned microseconds;
+    int length = 0;
+    if (sscanf(text, "%63[^:]:%8u%n", call, &microseconds, &length) != 2 || text[length] != '\0')
         return 0;
-    *microseconds = '\0';
-    cusim_set_latency(text, (unsigned)number);
+    cusim_set_latency(call, microseconds);
     return 1;
 }
 
@@ -97,23 +95,14 @@ static int parse_setting(const char *key, char *value)
 {
     static const struct {
         const char *key;
-        size_t least, most;
-        unsigned *number; /* or */
-        size_t *bytes;
-    } settings[] = {
-        {"devices", 1, SIM_MAX_DEVICES, &config.devices, NULL},
-        {"memory", SIM_GRANULARITY, SIZE_MAX, NULL, &config.memory},
-        {"reserve", SIM_GRANULARITY, SIZE_MAX, NULL, &config.reserve},
-        {"space", SIM_GRANULARITY, SIZE_MAX, NULL, &config.space},
-        {"reuse", 0, 1, &config.reuses_handles, NULL},
-        {"shareable", 0, 1, &config.is_shareable, NULL},
-        {"strict", 0, 1, &config.is_strict, NULL},
-        {"newer", CUDA_VERSION + 1, 99990, &config.newer, NULL},
-        {"depth", 1, 1000000, &config.depth, NULL},
-        {"slow", 1, 1000000, &config.slow, NULL},
-        {"late_dump", 1, 10000, &config.late_dump, NULL},
-        {"swallow", 1, 60000, &config.swallow, NULL},
-    };
+        size_t least, most, *value;
+    } settings[] = LIST(
+        LIST("devices", 1, SIM_MAX_DEVICES, &config.devices), LIST("memory", SIM_GRANULARITY, SIZE_MAX, &config.memory),
+        LIST("reserve", SIM_GRANULARITY, SIZE_MAX, &config.reserve), LIST("space", SIM_GRANULARITY, SIZE_MAX, &config.space),
+        LIST("reuse", 0, 1, &config.reuses_handles), LIST("shareable", 0, 1, &config.is_shareable),
+        LIST("strict", 0, 1, &config.is_strict), LIST("newer", CUDA_VERSION + 1, 99990, &config.newer),
+        LIST("depth", 1, 1000000, &config.depth), LIST("slow", 1, 1000000, &config.slow),
+        LIST("late_dump", 1, 10000, &config.late_dump), LIST("swallow", 1, 60000, &config.swallow));
     size_t number = 0, i = 0;
     if (strcmp(key, "fail") == 0)
         return parse_failure(value);
@@ -126,10 +115,7 @@ static int parse_setting(const char *key, char *value)
     if (i == sizeof settings / sizeof *settings || !parse_size(value, &number) || number < settings[i].least ||
         number > settings[i].most)
         return 0;
-    if (settings[i].bytes != NULL)
-        *settings[i].bytes = number;
-    else
-        *settings[i].number = (unsigned)number;
+    *settings[i].value = number;
     return 1;
 }
 

@@ -11,21 +11,21 @@
 #define SIM_GRANULARITY ((size_t)2 << 20) /* measured: minimum = recommended = 2 MiB on an H100 */
 
 struct sim_config {
-    unsigned devices;
-    size_t memory;           /* bytes per device */
-    size_t reserve;          /* bytes of address space per process */
-    size_t space;            /* bytes of address space that the first context of a device takes */
-    unsigned reuses_handles; /* of destroyed objects */
-    unsigned is_shareable;   /* memory can be exported as file descriptors */
+    size_t devices;
+    size_t memory;         /* bytes per device */
+    size_t reserve;        /* bytes of address space per process */
+    size_t space;          /* bytes of address space that the first context of a device takes */
+    size_t reuses_handles; /* of destroyed objects */
+    size_t is_shareable;   /* memory can be exported as file descriptors */
     struct {
         unsigned domain, bus, device;
     } pci[SIM_MAX_DEVICES];
-    unsigned is_strict; /* abort on a stale handle */
-    unsigned newer;     /* newer_version() */
-    unsigned depth;     /* pieces of work that a stream's queue has room for */
-    unsigned slow;      /* microseconds by which cufence's kernels may be late */
-    unsigned swallow;   /* milliseconds from a fault to its dump, in which the device stands and all work is said to be done */
-    unsigned late_dump; /* milliseconds from a fault's error to its dump; 0: the dump comes first, and there is no error */
+    size_t is_strict; /* abort on a stale handle */
+    size_t newer;     /* newer_version() */
+    size_t depth;     /* pieces of work that a stream's queue has room for */
+    size_t slow;      /* microseconds by which cufence's kernels may be late */
+    size_t swallow;   /* milliseconds from a fault to its dump, in which the device stands and all work is said to be done */
+    size_t late_dump; /* milliseconds from a fault's error to its dump; 0: the dump comes first, and there is no error */
 };
 
 const struct sim_config *config_get(void);

@@ -158,23 +158,17 @@ static void expand_name(const char *name, char *out, size_t capacity)
     out[used] = '\0';
 }
 
-static double now_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /* Returns a non-blocking descriptor, or -1. For a FIFO, waits for a reader. */
 static int open_file(const char *name)
 {
     struct stat status;
     if (stat(name, &status) != 0 || !S_ISFIFO(status.st_mode))
         return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    double end = now_seconds() + READER_SECONDS;
-    int file;
-    while ((file = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0 && errno == ENXIO && now_seconds() < end)
+    int file = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    for (int waited = 0; file < 0 && errno == ENXIO && waited < READER_SECONDS * 1000; waited++) {
         usleep(1000);
+        file = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    }
     return file;
 }
 

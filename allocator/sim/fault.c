@@ -150,10 +150,10 @@ int fault_report(const struct fault_site *site)
     unsigned earlier = atomic_fetch_add(&context->faults, 1);
     const struct dump_settings *settings = &context->home->dump;
     /* Measured: if several processes fault at once, one of them may get the error before its dump. */
-    unsigned late_ms = config_get()->late_dump;
+    unsigned late_ms = (unsigned)config_get()->late_dump;
     if (settings->is_enabled && config_get()->swallow) {
         stream_stop(context, 1);
-        usleep(config_get()->swallow * 1000);
+        usleep((unsigned)config_get()->swallow * 1000);
         stream_stop(context, 0);
     }
     if (settings->is_enabled) {

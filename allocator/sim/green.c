@@ -48,6 +48,7 @@ DRIVER(cuDevSmResourceSplitByCount, 12040,
     const unsigned known =
         CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
     CALL_REFUSE(nbGroups == NULL || input == NULL || (useFlags & ~known) != 0, INVALID_VALUE);
+    CALL_REFUSE(remaining != NULL, NOT_SUPPORTED);
     CALL_REFUSE(input->type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
     unsigned size = minCount < SM_ALIGNMENT ? SM_ALIGNMENT : (minCount + SM_ALIGNMENT - 1) / SM_ALIGNMENT * SM_ALIGNMENT;
     CALL_REFUSE(size > input->sm.smCount, INVALID_RESOURCE_CONFIGURATION);
@@ -58,9 +59,6 @@ DRIVER(cuDevSmResourceSplitByCount, 12040,
     for (unsigned i = 0; result != NULL && i < groups; i++)
         result[i] = describe(device, size);
     *nbGroups = groups;
-    unsigned rest = input->sm.smCount - groups * size;
-    if (remaining != NULL)
-        *remaining = rest == 0 ? (CUdevResource){0} : describe(device, rest);
     return CUDA_SUCCESS;
 }
 

@@ -66,32 +66,27 @@ static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const
 }
 
 DRIVER_TWIN(cuLaunchKernel, ptsz, 4000,
-            (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
-             unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams,
-             void **extra),
-            (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra))
+            (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+             CUstream stream, void **params, void **extra),
+            (f, gx, gy, gz, bx, by, bz, shared, stream, params, extra))
 {
-    return launch_kernel(f, (const uint32_t[3]){gridDimX, gridDimY, gridDimZ},
-                         (const uint32_t[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream, kernelParams, extra);
-}
-
-DRIVER_TWIN(cuLaunchKernelEx, ptsz, 11060, (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),
-            (config, f, kernelParams, extra))
-{
-    CALL_REFUSE(config == NULL || (config->numAttrs != 0 && config->attrs == NULL), INVALID_VALUE);
-    return launch_kernel(f, (const uint32_t[3]){config->gridDimX, config->gridDimY, config->gridDimZ},
-                         (const uint32_t[3]){config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes,
-                         config->hStream, kernelParams, extra);
+    return launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, extra);
 }
 
 DRIVER_TWIN(cuLaunchCooperativeKernel, ptsz, 9000,
-            (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
-             unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-             void **kernelParams),
-            (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams))
+            (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+             CUstream stream, void **params),
+            (f, gx, gy, gz, bx, by, bz, shared, stream, params))
 {
-    return launch_kernel(f, (const uint32_t[3]){gridDimX, gridDimY, gridDimZ},
-                         (const uint32_t[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream, kernelParams, NULL);
+    return launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, NULL);
+}
+
+DRIVER_TWIN(cuLaunchKernelEx, ptsz, 11060, (const CUlaunchConfig *c, CUfunction f, void **params, void **extra),
+            (c, f, params, extra))
+{
+    CALL_REFUSE(c == NULL || (c->numAttrs != 0 && c->attrs == NULL), INVALID_VALUE);
+    return launch_kernel(f, (uint32_t[]){c->gridDimX, c->gridDimY, c->gridDimZ},
+                         (uint32_t[]){c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, c->hStream, params, extra);
 }
 
 DRIVER_TWIN(cuLaunchHostFunc, ptsz, 10000, (CUstream hStream, CUhostFn fn, void *userData), (hStream, fn, userData))
