@@ -8,12 +8,7 @@
 #include "capture.h"
 #include "host.h"
 
-static struct block *blocks; /* under space_lock */
-
-struct block *block_next_locked(const struct block *block)
-{
-    return block == NULL ? blocks : block->next;
-}
+struct block *blocks;
 
 static void count(uint64_t *sum, uint64_t *high, uint64_t bytes)
 {

@@ -7,11 +7,7 @@
 #define SPIN_SECONDS 10
 
 /* Keeps sanitizers from reporting accesses that are meant to fault. */
-#if defined(__clang__) || defined(__GNUC__)
 #define NOT_SANITIZED __attribute__((no_sanitize("address", "undefined")))
-#else
-#define NOT_SANITIZED
-#endif
 
 NOT_SANITIZED static void poison(const cusim_thread *thread, void *const *arguments)
 {

@@ -160,7 +160,9 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
     CUstream stream;
     CALL_REFUSE((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED, INVALID_VALUE);
     HOLD(&queue_lock);
-    CALL_TRY(stream_find_alone_locked(handle, &stream));
+    CALL_TRY(stream_find_locked(handle, &stream));
+    stream_await_submitters_locked(stream->context);
+    CALL_TRY(stream_find_locked(handle, &stream));
     CALL_REFUSE(stream == stream->context->legacy, STREAM_CAPTURE_UNSUPPORTED);
     CALL_REFUSE(stream->capture != NULL, ILLEGAL_STATE);
     struct capture *capture = memory_new(sizeof *capture);

@@ -36,6 +36,6 @@ CUresult device_check(CUdevice device, const void *out);
 /* Reads CUFENCE_SIM, and makes the configuration final. Errors: INVALID_VALUE, with a message on stderr. */
 CUresult config_load(void);
 
-/* newer.c: the driver version that newer= says, as cuDriverGetVersion counts; 0: not newer. Reads the environment, because
+/* symbols.c: the driver version that newer= says, as cuDriverGetVersion counts; 0: not newer. Reads the environment, because
  * programs look functions up before cuInit(). */
 int newer_version(void);

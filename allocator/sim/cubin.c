@@ -32,9 +32,7 @@ struct code cubin_code(const struct CUfunc_st *function)
 
 uint32_t cubin_access_bytes(const struct CUfunc_st *function)
 {
-    uint32_t bytes = function->kernel.access_bytes;
-    int is_width = bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16;
-    return is_width ? bytes : 4;
+    return function->kernel.access_bytes != 0 ? function->kernel.access_bytes : 4;
 }
 
 static struct instruction encode(const struct CUfunc_st *function, int is_write)
@@ -71,7 +69,6 @@ static unsigned add_variable(struct elf_writer *writer, uint64_t address)
 
 static void add_symbols(struct elf_writer *writer, const struct CUfunc_st *function, unsigned text, uint64_t size)
 {
-    const struct kernel_variable *variable = kernel_variable();
     Elf64_Sym symbols[4] = {{0}};
     symbols[1].st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION);
     symbols[1].st_shndx = (uint16_t)text;
@@ -83,14 +80,14 @@ static void add_symbols(struct elf_writer *writer, const struct CUfunc_st *funct
     symbols[2].st_value = function->entry;
     symbols[2].st_size = size;
     size_t count = VARIABLE_SYMBOL;
-    if (variable->name != NULL)
-        symbols[count++] = (Elf64_Sym){.st_name = elf_string(writer, variable->name),
+    if (kernel_variable.name != NULL)
+        symbols[count++] = (Elf64_Sym){.st_name = elf_string(writer, kernel_variable.name),
                                        .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
-                                       .st_shndx = (uint16_t)add_variable(writer, variable->address),
-                                       .st_value = variable->address,
+                                       .st_shndx = (uint16_t)add_variable(writer, kernel_variable.address),
+                                       .st_value = kernel_variable.address,
                                        .st_size = VARIABLE_BYTES};
-    Elf64_Shdr header = {.sh_type = SHT_SYMTAB, .sh_info = 2, .sh_entsize = sizeof symbols[0]};
-    elf_link_strings(writer, elf_add(writer, ".symtab", header, symbols, count * sizeof symbols[0]));
+    Elf64_Shdr header = {.sh_type = SHT_SYMTAB, .sh_link = ELF_STRINGS, .sh_info = 2, .sh_entsize = sizeof symbols[0]};
+    elf_add(writer, ".symtab", header, symbols, count * sizeof symbols[0]);
 }
 
 /* As nvcc -lineinfo writes it: version 2, opcode base 10. No special opcodes are used, so line base and range don't matter. */
@@ -163,7 +160,7 @@ unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size
     struct instruction made_up[PADDED];
     for (size_t i = 0; i < PADDED; i++)
         made_up[i] = nop;
-    if (kernel_variable()->name != NULL)
+    if (kernel_variable.name != NULL)
         made_up[0] = load_address;
     made_up[ACCESS] = encode(function, is_write);
     made_up[LEAVE] = leave;

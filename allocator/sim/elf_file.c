@@ -45,11 +45,6 @@ unsigned elf_add(struct elf_writer *writer, const char *name, Elf64_Shdr header,
     return add(writer, elf_string(writer, name), header, data, size);
 }
 
-void elf_link_strings(struct elf_writer *writer, unsigned section)
-{
-    writer->headers[section].sh_link = UINT32_MAX; /* until the table's index is known */
-}
-
 unsigned char *elf_finish(struct elf_writer *writer, uint16_t type, unsigned char os_abi, uint32_t flags, size_t *size)
 {
     uint32_t name = elf_string(writer, ".strtab");
@@ -58,7 +53,7 @@ unsigned char *elf_finish(struct elf_writer *writer, uint16_t type, unsigned cha
     unsigned table = add(writer, name, strings, writer->names, writer->names_size);
     free(writer->names);
     for (unsigned i = 0; i < writer->count; i++) {
-        if (writer->headers[i].sh_link == UINT32_MAX)
+        if (writer->headers[i].sh_link == ELF_STRINGS)
             writer->headers[i].sh_link = table;
     }
     Elf64_Ehdr header = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT, os_abi},

@@ -10,6 +10,7 @@
 
 #define ELF_MACHINE_CUDA 0xbe
 #define ELF_MAX_SECTIONS 128
+#define ELF_STRINGS UINT32_MAX /* sh_link of a section with names in .strtab, the last section */
 
 struct elf_writer {
     Elf64_Shdr headers[ELF_MAX_SECTIONS];
@@ -25,7 +26,5 @@ uint32_t elf_string(struct elf_writer *writer, const char *text);
 /* `header` supplies type, flags, link, info, entsize and alignment; name, offset and size are filled in. Returns the section's
  * index. */
 unsigned elf_add(struct elf_writer *writer, const char *name, Elf64_Shdr header, const void *data, size_t size);
-/* Links a section to the string table, which is the last section. */
-void elf_link_strings(struct elf_writer *writer, unsigned section);
 /* Frees the writer's buffers. Returns a malloc'ed file. */
 unsigned char *elf_finish(struct elf_writer *writer, uint16_t type, unsigned char os_abi, uint32_t flags, size_t *size);

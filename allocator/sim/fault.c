@@ -39,16 +39,13 @@ static int is_write_access(const ucontext_t *context)
 {
 #if defined(__x86_64__)
     return (context->uc_mcontext.gregs[REG_ERR] & 2) != 0; /* page fault error code, bit 1: write */
-#elif defined(__aarch64__)
+#else
     const struct _aarch64_ctx *record = (const struct _aarch64_ctx *)context->uc_mcontext.__reserved;
     for (; record->magic != 0; record = (const struct _aarch64_ctx *)((const char *)record + record->size)) {
         if (record->magic == ESR_MAGIC)
             return (((const struct esr_context *)record)->esr & 0x40) != 0; /* ISS bit 6, WnR */
     }
     return is_store(*(const uint32_t *)(uintptr_t)context->uc_mcontext.pc); /* qemu gives no ESR */
-#else
-    (void)context;
-    return 0;
 #endif
 }
 
@@ -68,11 +65,8 @@ static void resume_at_leave(ucontext_t *context)
     /* Below the red zone of 128 bytes, and aligned as at function entry. */
     registers[REG_RSP] = ((registers[REG_RSP] - 128) & ~(greg_t)15) - 8;
     registers[REG_RIP] = (greg_t)(uintptr_t)leave;
-#elif defined(__aarch64__)
-    context->uc_mcontext.pc = (uintptr_t)leave;
 #else
-    (void)context;
-    leave();
+    context->uc_mcontext.pc = (uintptr_t)leave;
 #endif
 }
 

@@ -175,7 +175,7 @@ DRIVER_TWIN(cuGraphLaunch, ptsz, 10000, (CUgraphExec hGraphExec, CUstream hStrea
     struct operation *operation = operation_create(OPERATION_GRAPH);
     operation->graph.recording = recording_retain(hGraphExec->recording);
     operation->graph.frees_first = hGraphExec->frees_first;
-    return stream_submit_behind(hStream, operation, &hGraphExec->last);
+    return stream_submit_behind(hStream, operation, SUBMIT_ASYNC, &hGraphExec->last);
 }
 
 DRIVER(cuGraphCreate, 10000, (CUgraph * phGraph, unsigned int flags), (phGraph, flags))

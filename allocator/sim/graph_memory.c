@@ -43,16 +43,6 @@ CUresult graph_memory_free_node(struct operation **node, const struct recording 
     return CUDA_SUCCESS;
 }
 
-CUdeviceptr graph_memory_address(const struct block *address)
-{
-    return address->start;
-}
-
-size_t graph_memory_size(const struct block *address)
-{
-    return address->requested;
-}
-
 void graph_memory_release_locked(struct block *address)
 {
     if (--address->references == 0)
@@ -170,7 +160,7 @@ CUresult graph_memory_launch(struct operation *launch, CUstream stream)
 void graph_memory_unbind_locked(const struct block *backing)
 {
     const struct physical *physical = space_mapping_locked(backing->start)->physical;
-    for (struct block *block = block_next_locked(NULL); block != NULL; block = block->next) {
+    for (struct block *block = blocks; block != NULL; block = block->next) {
         struct mapping *mapping = block->references == 0 ? NULL : space_mapping_locked(block->start);
         if (mapping != NULL && mapping->physical == physical)
             space_unmap_locked(mapping);

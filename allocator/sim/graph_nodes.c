@@ -1,7 +1,7 @@
 /* Graphs that are built node by node. A node's handle is the address of its operation. */
 #include "capture.h"
 #include "handle.h"
-#include "space.h"
+#include "space_locked.h"
 
 static CUresult check(const CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count)
 {
@@ -128,8 +128,7 @@ DRIVER(cuGraphMemAllocNodeGetParams, 11040, (CUgraphNode hNode, CUDA_MEM_ALLOC_N
 {
     const struct operation *operation = (const struct operation *)hNode;
     CALL_REFUSE(operation == NULL || params_out == NULL || operation->kind != OPERATION_ALLOCATE, INVALID_VALUE);
-    *params_out = (CUDA_MEM_ALLOC_NODE_PARAMS){.dptr = graph_memory_address(operation->block),
-                                               .bytesize = graph_memory_size(operation->block)};
+    *params_out = (CUDA_MEM_ALLOC_NODE_PARAMS){.dptr = operation->block->start, .bytesize = operation->block->requested};
     return CUDA_SUCCESS;
 }
 
@@ -137,7 +136,7 @@ DRIVER(cuGraphMemFreeNodeGetParams, 11040, (CUgraphNode hNode, CUdeviceptr *dptr
 {
     const struct operation *operation = (const struct operation *)hNode;
     CALL_REFUSE(operation == NULL || dptr_out == NULL || operation->kind != OPERATION_RELEASE, INVALID_VALUE);
-    *dptr_out = graph_memory_address(operation->block);
+    *dptr_out = operation->block->start;
     return CUDA_SUCCESS;
 }
 

@@ -79,11 +79,6 @@ void *handle_find(enum handle_kind kind, const void *value)
     return handle == NULL ? NULL : handle->object;
 }
 
-int handle_is_valid(enum handle_kind kind, const void *object)
-{
-    return handle_find(kind, object) != NULL;
-}
-
 void *handle_open(enum handle_kind kind, void *object, const void *owner)
 {
     pthread_mutex_lock(&handles_lock);

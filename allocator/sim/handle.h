@@ -24,7 +24,6 @@ enum handle_kind {
 /* Returns a zeroed object, whose address is its handle. `owner` is the context that the handle ends
  * with, NULL for none. */
 void *handle_create(enum handle_kind kind, size_t size, const void *owner);
-int handle_is_valid(enum handle_kind kind, const void *object);
 /* Returns whether it was valid. If two threads remove the same handle, only one gets 1. */
 int handle_remove(enum handle_kind kind, const void *object);
 
@@ -33,6 +32,7 @@ int handle_remove(enum handle_kind kind, const void *object);
 void *handle_open(enum handle_kind kind, void *object, const void *owner);
 /* Returns the object, NULL if the handle is not valid. */
 void *handle_find(enum handle_kind kind, const void *handle);
+#define handle_is_valid(kind, handle) (handle_find(kind, handle) != NULL)
 void handle_close(enum handle_kind kind, void *handle);
 
 /* Frees the memory of an object whose address was its handle. With reuse=0 keeps it, so that the address is not reused. */

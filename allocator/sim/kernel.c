@@ -174,29 +174,24 @@ static CUresult load(CUmodule *module, const void *image, CUcontext context)
     return CUDA_SUCCESS;
 }
 
-static struct kernel_variable variable; /* under kernels_lock until it has an address */
+struct kernel_variable kernel_variable;
 
 SIM_API void cusim_declare_variable(const char *name)
 {
-    variable.name = name;
-}
-
-const struct kernel_variable *kernel_variable(void)
-{
-    return &variable;
+    kernel_variable.name = name;
 }
 
 SIM_API void *cusim_variable(void)
 {
-    return (void *)(uintptr_t)variable.address;
+    return (void *)(uintptr_t)kernel_variable.address;
 }
 
 static CUresult make_variable(CUcontext context)
 {
     HOLD(&kernels_lock);
-    if (variable.name == NULL || variable.address != 0)
+    if (kernel_variable.name == NULL || kernel_variable.address != 0)
         return CUDA_SUCCESS;
-    CALL_TRY(space_allocate(&variable.address, sizeof(uint64_t), context->home, context->device));
+    CALL_TRY(space_allocate(&kernel_variable.address, sizeof(uint64_t), context->home, context->device));
     memset(cusim_variable(), 0, sizeof(uint64_t));
     return CUDA_SUCCESS;
 }
@@ -237,9 +232,9 @@ DRIVER(cuModuleGetGlobal, 3020, (CUdeviceptr * dptr, size_t *bytes, CUmodule hmo
 {
     CALL_REFUSE(name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_MODULE, hmod), INVALID_HANDLE);
-    CALL_REFUSE(variable.name == NULL || strcmp(variable.name, name) != 0, NOT_FOUND);
+    CALL_REFUSE(kernel_variable.name == NULL || strcmp(kernel_variable.name, name) != 0, NOT_FOUND);
     if (dptr != NULL)
-        *dptr = variable.address;
+        *dptr = kernel_variable.address;
     if (bytes != NULL)
         *bytes = sizeof(uint64_t);
     return CUDA_SUCCESS;

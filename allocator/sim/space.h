@@ -80,8 +80,6 @@ int space_is_accessible(CUdeviceptr address, size_t size, int is_write, int devi
  * or one that excludes it, frees the memory already), OUT_OF_MEMORY. */
 CUresult graph_memory_allocate_node(struct operation **node, CUdeviceptr *address, size_t size, int device);
 CUresult graph_memory_free_node(struct operation **node, const struct recording *recording, CUdeviceptr address);
-CUdeviceptr graph_memory_address(const struct block *address);
-size_t graph_memory_size(const struct block *address);
 void graph_memory_release(struct block *address); /* a node's reference */
 
 /* Allocates and frees what the nodes of a graph's launch do, as calls see it; with `frees_first`, frees first what has not been

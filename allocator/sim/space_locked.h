@@ -88,7 +88,7 @@ CUresult block_reserve_locked(struct block **out, size_t requested, int device);
 CUresult block_map_locked(struct block *block, struct physical *physical); /* open to all devices */
 void block_drop_locked(struct block *block);                               /* also what is mapped there */
 size_t space_free_bytes_locked(int device);                                /* space.c */
-struct block *block_next_locked(const struct block *block);                /* NULL: the first one */
+extern struct block *blocks;
 /* As space_allocate_ordered(). */
 CUresult block_take_locked(struct block **out, size_t size, struct space_pool *pool, int device, CUstream stream,
                            struct ticket *after);

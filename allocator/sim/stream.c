@@ -5,8 +5,8 @@
 #include "space.h"
 
 pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* work was completed, or a dump was written */
-static uint64_t last_serial;                               /* under queue_lock */
+pthread_cond_t queue_progress = PTHREAD_COND_INITIALIZER;
+static uint64_t last_serial; /* under queue_lock */
 static atomic_ullong next_stream_id = 1;
 static atomic_ulong next_thread_number = 1;
 static __thread unsigned long own_thread_number;
@@ -19,16 +19,6 @@ void queue_sleep_locked(pthread_cond_t *until)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     pthread_cond_wait(until, &queue_lock);
     pthread_setcancelstate(state, NULL);
-}
-
-void queue_await_progress_locked(void)
-{
-    queue_sleep_locked(&progress);
-}
-
-void queue_progressed_locked(void)
-{
-    pthread_cond_broadcast(&progress);
 }
 
 unsigned long thread_number(void)
@@ -99,19 +89,13 @@ void ticket_wait_locked(const struct ticket *ticket)
         return;
     stream_retain_locked(held.stream);
     while (!ticket_is_done_locked(&held) || held.stream->context->home->dumps_in_progress != 0)
-        queue_await_progress_locked();
+        queue_sleep_locked(&queue_progress);
     stream_release_locked(held.stream);
 }
 
 static int is_blocking(const struct CUstream_st *stream)
 {
     return (stream->flags & CU_STREAM_NON_BLOCKING) == 0;
-}
-
-/* Whether the stream belongs to the context or to one of its green contexts. */
-static int is_within(CUcontext context, const struct CUstream_st *stream)
-{
-    return stream->context == context || stream->context->home == context;
 }
 
 /* Whether the rules of the legacy stream order the two. */
@@ -124,7 +108,7 @@ static int is_ordered(const struct CUstream_st *legacy, const struct CUstream_st
 static int is_waited_for(CUcontext context, const struct CUstream_st *stream, const struct CUstream_st *other)
 {
     if (stream == NULL)
-        return is_within(context, other);
+        return other->context == context || other->context->home == context; /* or its green ones' */
     return stream == other || is_ordered(stream, other);
 }
 
@@ -156,7 +140,7 @@ static void wait_locked(CUcontext context, const struct CUstream_st *stream)
 {
     uint64_t serial = last_serial;
     while (!is_idle_up_to(stream == NULL ? context : stream->context, stream, serial)) /* it may be detached meanwhile */
-        queue_await_progress_locked();
+        queue_sleep_locked(&queue_progress);
 }
 
 void context_wait_locked(CUcontext context)
@@ -202,14 +186,14 @@ void stream_stop(CUcontext context, int is_stopped)
 {
     HOLD(&queue_lock);
     context->home->stopped = is_stopped ? last_serial : 0;
-    queue_progressed_locked();
+    pthread_cond_broadcast(&queue_progress);
 }
 
 void stream_count_dumps(CUcontext context, int change)
 {
     HOLD(&queue_lock);
     context->home->dumps_in_progress += change;
-    queue_progressed_locked();
+    pthread_cond_broadcast(&queue_progress);
 }
 
 static void add_ticket(struct work *work, struct ticket ticket)
@@ -298,20 +282,13 @@ void stream_await_submitters_locked(CUcontext context)
 {
     uint64_t before = context->home->admissions;
     while (context->home->submitters != 0 && context->home->admissions == before)
-        queue_await_progress_locked();
+        queue_sleep_locked(&queue_progress);
 }
 
 void stream_await_submitters(CUcontext context)
 {
     HOLD(&queue_lock);
     stream_await_submitters_locked(context);
-}
-
-CUresult stream_find_alone_locked(CUstream handle, CUstream *stream)
-{
-    CALL_TRY(stream_find_locked(handle, stream));
-    stream_await_submitters_locked((*stream)->context);
-    return stream_find_locked(handle, stream);
 }
 
 static int is_full(const struct CUstream_st *stream)
@@ -326,12 +303,12 @@ static void await_room_locked(CUstream stream)
     stream->submitters++;
     home->submitters++;
     while (is_full(stream))
-        queue_await_progress_locked();
+        queue_sleep_locked(&queue_progress);
     home->submitters--;
     home->admissions++;
     stream->submitters--;
     stream_release_locked(stream);
-    queue_progressed_locked();
+    pthread_cond_broadcast(&queue_progress);
 }
 
 CUresult stream_find_ready_locked(CUstream handle, CUstream *stream)
@@ -384,22 +361,11 @@ void ticket_drop_locked(struct ticket *ticket)
     *ticket = (struct ticket){0};
 }
 
-/* Consumes the caller's reference, behind the lock. */
-static CUresult submit(CUstream handle, struct operation *consumed, enum submit_mode mode, struct ticket *last)
+CUresult stream_submit_behind(CUstream handle, struct operation *consumed, enum submit_mode mode, struct ticket *last)
 {
     OPERATION(operation, consumed);
     HOLD(&queue_lock);
     return submit_locked(handle, operation, mode, last);
-}
-
-CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode)
-{
-    return submit(handle, operation, mode, NULL);
-}
-
-CUresult stream_submit_behind(CUstream handle, struct operation *operation, struct ticket *last)
-{
-    return submit(handle, operation, SUBMIT_ASYNC, last);
 }
 
 DRIVER(cuStreamCreate, 2000, (CUstream * out, unsigned flags), (out, flags))

@@ -32,6 +32,7 @@ struct CUstream_st {
 };
 
 extern pthread_mutex_t queue_lock;
+extern pthread_cond_t queue_progress; /* work was completed, or a dump was written */
 
 /* Returns a small number for the calling thread, from 1, never reused. */
 unsigned long thread_number(void);
@@ -52,9 +53,8 @@ void stream_release_locked(struct CUstream_st *stream);
 CUresult stream_find_locked(CUstream handle, CUstream *stream);
 /* Likewise, and waits until the stream's queue has room for more work, unless it is capturing. */
 CUresult stream_find_ready_locked(CUstream handle, CUstream *stream);
-/* Likewise, and waits until a thread that waits for room in the context has had its turn, if there is one. Measured: the driver
- * holds a lock of the context meanwhile, which creating and destroying streams and events take, and allocating memory. */
-CUresult stream_find_alone_locked(CUstream handle, CUstream *stream);
+/* Waits until a thread that waits for room in the context has had its turn, if there is one. Measured: the driver holds a lock
+ * of the context meanwhile, which creating and destroying streams and events take, and allocating memory. */
 void stream_await_submitters_locked(CUcontext context);
 void stream_await_submitters(CUcontext context);
 
@@ -76,16 +76,14 @@ int stream_start_worker_locked(CUstream stream);
 /* Takes the stream off its home's list. */
 void stream_unlink_locked(CUstream stream);
 void queue_sleep_locked(pthread_cond_t *until);
-void queue_await_progress_locked(void); /* until work was completed or a dump was written */
-void queue_progressed_locked(void);
 
 enum submit_mode { SUBMIT_ASYNC, SUBMIT_AND_WAIT };
 
 /* Used by most calls: resolves the handle in the current context, and records the operation if the stream is capturing, else
  * enqueues it. Consumes the caller's reference. */
-CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode);
-/* Likewise, without a wait; the work is also behind *last, which becomes its own ticket with a reference to its stream. */
-CUresult stream_submit_behind(CUstream handle, struct operation *operation, struct ticket *last);
+#define stream_submit(handle, operation, mode) stream_submit_behind(handle, operation, mode, NULL)
+/* The work is also behind *last, which becomes its own ticket with a reference to its stream. */
+CUresult stream_submit_behind(CUstream handle, struct operation *operation, enum submit_mode mode, struct ticket *last);
 
 /* Gives up a ticket that holds a reference, if it is one. */
 void ticket_drop_locked(struct ticket *ticket);
