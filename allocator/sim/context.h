@@ -49,8 +49,7 @@ struct CUctx_st {
     uint64_t stopped;            /* the last work that was submitted when the device stopped (swallow=); 0: it runs */
     unsigned submitters;         /* of a home: threads that wait for room in a queue; under the queue lock */
     uint64_t admissions;         /* of a home: how many have had their turn; under the queue lock */
-    /* Of a home, under contexts_lock: ids of those whose memory its device may access; the last ones, also if they have ended.
-     */
+    /* Of a home, under contexts_lock: ids of the last ones whose memory its device may access, also if they have ended. */
     unsigned long long peers[CONTEXT_PEERS];
     unsigned peer_count;
 };

@@ -1,5 +1,4 @@
-/* The memory of graphs: space.h says how it lives. A block with references is an address; what it is bound to is its backing.
- */
+/* The memory of graphs: see space.h. A block with references is an address; what it is bound to is its backing. */
 #include "space_locked.h"
 #include "capture.h"
 

@@ -21,8 +21,7 @@ enum handle_kind {
     HANDLE_TEXTURE /* or surface */
 };
 
-/* Returns a zeroed object, whose address is its handle. `owner` is the context that the handle ends
- * with, NULL for none. */
+/* Returns a zeroed object, whose address is its handle. `owner` is the context that the handle ends with, or NULL. */
 void *handle_create(enum handle_kind kind, size_t size, const void *owner);
 /* Returns whether it was valid. If two threads remove the same handle, only one gets 1. */
 int handle_remove(enum handle_kind kind, const void *object);

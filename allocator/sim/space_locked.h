@@ -39,8 +39,7 @@ struct use {
     struct ticket last; /* the last of them; holds no reference */
 };
 
-/* An allocation of cuMemAlloc or of a pool; or the address of an allocation of a graph, to which launches bind one of a pool.
- */
+/* An allocation of cuMemAlloc or of a pool; or the address of one of a graph, to which launches bind one of a pool. */
 struct block {
     struct block *prev, *next;
     uint64_t start;
