@@ -144,7 +144,7 @@ static void add_lines(struct elf_writer *writer, const struct CUfunc_st *functio
     fwrite(start, sizeof start, 1, out);
     if (slash != NULL) /* "/a.cu" is in the folder "/" */
         fprintf(out, "%.*s%c", slash == file ? 1 : (int)(slash - file), file, 0);
-    fprintf(out, "%c%s%c%c%c%c%c", 0, slash == NULL ? file : slash + 1, 0, slash != NULL, 0, 0,
+    fprintf(out, "%c%s%c%c%c%c%c", 0, slash == NULL ? file : slash + 1, 0, slash != NULL ? 1 : 0, 0, 0,
             0); /* of the folder; no time, no size */
     lengths.header_bytes = (uint32_t)((size_t)ftell(out) - sizeof lengths);
     put_program(out, function);

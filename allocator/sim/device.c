@@ -79,14 +79,14 @@ DRIVER(cuDeviceGetAttribute, 2000, (int *pi, CUdevice_attribute attrib, CUdevice
     const struct {
         CUdevice_attribute attribute;
         int value;
-    } table[] =
-        LIST(ATTRIBUTE(COMPUTE_CAPABILITY_MAJOR, 9), ATTRIBUTE(MULTIPROCESSOR_COUNT, SIM_MULTIPROCESSORS),
-             ATTRIBUTE(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SIM_SHARED_BYTES_OPTIN), ATTRIBUTE(UNIFIED_ADDRESSING, 1),
-             ATTRIBUTE(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1),
-             ATTRIBUTE(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, config_get()->is_shareable),
-             ATTRIBUTE(MEMORY_POOLS_SUPPORTED, 1), ATTRIBUTE(TEXTURE_ALIGNMENT, 512), ATTRIBUTE(TEXTURE_PITCH_ALIGNMENT, 32),
-             ATTRIBUTE(DMA_BUF_SUPPORTED, config_get()->is_shareable), ATTRIBUTE(PCI_DOMAIN_ID, config_get()->pci[dev].domain),
-             ATTRIBUTE(PCI_BUS_ID, config_get()->pci[dev].bus), ATTRIBUTE(PCI_DEVICE_ID, config_get()->pci[dev].device));
+    } table[] = LIST(
+        ATTRIBUTE(COMPUTE_CAPABILITY_MAJOR, 9), ATTRIBUTE(MULTIPROCESSOR_COUNT, SIM_MULTIPROCESSORS),
+        ATTRIBUTE(MAX_THREADS_PER_MULTIPROCESSOR, 2048), ATTRIBUTE(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SIM_SHARED_BYTES_OPTIN),
+        ATTRIBUTE(UNIFIED_ADDRESSING, 1), ATTRIBUTE(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1),
+        ATTRIBUTE(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, config_get()->is_shareable),
+        ATTRIBUTE(MEMORY_POOLS_SUPPORTED, 1), ATTRIBUTE(TEXTURE_ALIGNMENT, 512), ATTRIBUTE(TEXTURE_PITCH_ALIGNMENT, 32),
+        ATTRIBUTE(DMA_BUF_SUPPORTED, config_get()->is_shareable), ATTRIBUTE(PCI_DOMAIN_ID, config_get()->pci[dev].domain),
+        ATTRIBUTE(PCI_BUS_ID, config_get()->pci[dev].bus), ATTRIBUTE(PCI_DEVICE_ID, config_get()->pci[dev].device));
     *pi = 0;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         if (table[i].attribute == attrib)
