@@ -98,8 +98,8 @@ TEST_WITH(a_report_is_finished_before_the_end, NULL, finish)
 /* Calls of the driver take their time, those of the process that launches the kernel again too. */
 TEST_WITH(the_error_does_not_wait_for_the_second_launch, NULL, finish)
 {
-    expect_run(&by_dlsym, "end_at_once _exit", PRELOAD, "explain=rerun", "latency=cuMemMap:20000,latency=cuMemSetAccess:20000", 7,
-               "context: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_run(&by_dlsym, "end_at_once _exit", PRELOAD, "explain=rerun", "latency=cuMemMap:20000,latency=cuMemSetAccess:20000",
+               7, "context: CUDA_ERROR_ILLEGAL_ADDRESS\n");
     const char *told = strstr(last.err, "it is told of the fault\n");
     if (!told || !strstr(told, "could not be launched again: "))
         complain("the report comes too early", "");
