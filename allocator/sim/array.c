@@ -1,19 +1,16 @@
 /*
- * Arrays, textures and surfaces. An array is memory with rows one after the other, in an order of the simulation's own; a
+ * Arrays, textures and surfaces. An array is memory with rows one after the other, which copies of bytes reach; a
  * texture or surface is a value by which a kernel finds its memory: cusim_texture().
  */
 #include "capture.h"
 #include "handle.h"
 #include "space.h"
 
-#include <stdlib.h>
-
 #define TEXTURE_ALIGNMENT 512 /* CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT and _PITCH_ALIGNMENT of an H200 */
 #define TEXTURE_PITCH_ALIGNMENT 32
 
 struct CUarray_st {
     CUdeviceptr memory;
-    size_t pitch, slice;
     CUcontext context;
 };
 
@@ -33,37 +30,25 @@ static size_t element_bytes(CUarray_format format, unsigned channels)
     return 0;
 }
 
-static size_t at_least_one(size_t extent)
+DRIVER(cuArray3DCreate, 3020, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *wanted), (pHandle, wanted))
 {
-    return extent == 0 ? 1 : extent;
-}
-
-SIM_API CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *wanted)
-{
-    CALL_ENTER("cuArray3DCreate");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(pHandle == NULL || wanted == NULL || wanted->Width == 0, INVALID_VALUE);
     CALL_TRY(capture_check_unsafe());
-    struct CUarray_st made = {.context = context->home};
-    size_t element = element_bytes(wanted->Format, wanted->NumChannels), size;
-    if (element == 0 || __builtin_mul_overflow(wanted->Width, element, &made.pitch) ||
-        __builtin_mul_overflow(made.pitch, at_least_one(wanted->Height), &made.slice) ||
-        __builtin_mul_overflow(made.slice, at_least_one(wanted->Depth), &size))
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_TRY(space_allocate(&made.memory, size, context->home, context->device));
-    CUarray array = handle_create(HANDLE_ARRAY, sizeof *array, context->home);
-    if (array == NULL) {
-        space_free(made.memory);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *array = made;
-    *pHandle = array;
+    size_t size = element_bytes(wanted->Format, wanted->NumChannels);
+    const size_t extents[] = {wanted->Width, wanted->Height, wanted->Depth};
+    CALL_REFUSE(size == 0, INVALID_VALUE);
+    for (size_t i = 0; i < 3; i++)
+        CALL_REFUSE(extents[i] != 0 && __builtin_mul_overflow(size, extents[i], &size), INVALID_VALUE);
+    CUdeviceptr memory;
+    CALL_TRY(space_allocate(&memory, size, context->home, context->device));
+    *pHandle = handle_create(HANDLE_ARRAY, sizeof **pHandle, context->home);
+    **pHandle = (struct CUarray_st){memory, context->home};
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuArrayDestroy(CUarray hArray)
+DRIVER(cuArrayDestroy, 2000, (CUarray hArray), (hArray))
 {
-    CALL_ENTER("cuArrayDestroy");
     CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, hArray), INVALID_HANDLE);
     CALL_TRY(capture_check_unsafe());
     CALL_REFUSE(!handle_remove(HANDLE_ARRAY, hArray), INVALID_HANDLE);
@@ -85,31 +70,24 @@ void array_destroy_all(CUcontext context)
         continue;
 }
 
-CUresult array_end(CUarray array, struct transfer_end *end)
-{
-    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, array), INVALID_HANDLE);
-    *end = (struct transfer_end){.side = SIDE_DEVICE, .address = array->memory, .pitch = array->pitch, .slice = array->slice};
-    return CUDA_SUCCESS;
-}
-
 static CUresult find_place(CUarray array, size_t offset, struct transfer_end *end)
 {
-    CALL_TRY(array_end(array, end));
-    end->address += offset;
+    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, array), INVALID_HANDLE);
+    *end = (struct transfer_end){.side = SIDE_DEVICE, .address = array->memory + offset};
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemcpyDtoA(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
+DRIVER_TWIN(cuMemcpyDtoA, ptds, 3020, (CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount),
+            (dstArray, dstOffset, srcDevice, ByteCount))
 {
-    CALL_ENTER("cuMemcpyDtoA");
     struct transfer_end to;
     CALL_TRY(find_place(dstArray, dstOffset, &to));
     return transfer_copy(&to, &(struct transfer_end){.side = SIDE_DEVICE, .address = srcDevice}, ByteCount, NULL, SUBMIT_ASYNC);
 }
 
-SIM_API CUresult cuMemcpyAtoD(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+DRIVER_TWIN(cuMemcpyAtoD, ptds, 3020, (CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount),
+            (dstDevice, srcArray, srcOffset, ByteCount))
 {
-    CALL_ENTER("cuMemcpyAtoD");
     struct transfer_end from;
     CALL_TRY(find_place(srcArray, srcOffset, &from));
     return transfer_copy(&(struct transfer_end){.side = SIDE_DEVICE, .address = dstDevice}, &from, ByteCount, NULL,
@@ -122,7 +100,7 @@ static CUresult find_memory(const CUDA_RESOURCE_DESC *resource, CUdeviceptr *mem
     const size_t linear = element_bytes(resource->res.linear.format, resource->res.linear.numChannels);
     switch (resource->resType) {
     case CU_RESOURCE_TYPE_ARRAY:
-        CALL_TRY(array_end(resource->res.array.hArray, &end));
+        CALL_TRY(find_place(resource->res.array.hArray, 0, &end));
         *memory = end.address;
         return CUDA_SUCCESS;
     case CU_RESOURCE_TYPE_PITCH2D: /* begins as a linear one */
@@ -145,9 +123,7 @@ static CUresult create(unsigned long long *out, const CUDA_RESOURCE_DESC *resour
     CONTEXT_CURRENT(context);
     CALL_REFUSE(out == NULL || resource == NULL || resource->flags != 0, INVALID_VALUE);
     CALL_TRY(find_memory(resource, &memory));
-    void *handle = handle_open(HANDLE_TEXTURE, (void *)(uintptr_t)memory, context->home);
-    CALL_REFUSE(handle == NULL, OUT_OF_MEMORY);
-    *out = (unsigned long long)(uintptr_t)handle;
+    *out = (uintptr_t)handle_open(HANDLE_TEXTURE, (void *)(uintptr_t)memory, context->home);
     return CUDA_SUCCESS;
 }
 
@@ -159,30 +135,28 @@ static CUresult destroy(unsigned long long object)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc,
-                                   const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
+DRIVER(cuTexObjectCreate, 5000,
+       (CUtexObject * pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc,
+        const CUDA_RESOURCE_VIEW_DESC *pResViewDesc),
+       (pTexObject, pResDesc, pTexDesc, pResViewDesc))
 {
-    CALL_ENTER("cuTexObjectCreate");
     (void)pResViewDesc;
     return pTexDesc == NULL ? CUDA_ERROR_INVALID_VALUE : create(pTexObject, pResDesc);
 }
 
-SIM_API CUresult cuTexObjectDestroy(CUtexObject texObject)
+DRIVER(cuTexObjectDestroy, 5000, (CUtexObject texObject), (texObject))
 {
-    CALL_ENTER("cuTexObjectDestroy");
     return destroy(texObject);
 }
 
-SIM_API CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
+DRIVER(cuSurfObjectCreate, 5000, (CUsurfObject * pSurfObject, const CUDA_RESOURCE_DESC *pResDesc), (pSurfObject, pResDesc))
 {
-    CALL_ENTER("cuSurfObjectCreate");
     CALL_REFUSE(pResDesc == NULL || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY, INVALID_VALUE);
     return create(pSurfObject, pResDesc);
 }
 
-SIM_API CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
+DRIVER(cuSurfObjectDestroy, 5000, (CUsurfObject surfObject), (surfObject))
 {
-    CALL_ENTER("cuSurfObjectDestroy");
     return destroy(surfObject);
 }
 

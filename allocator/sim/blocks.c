@@ -5,19 +5,10 @@
  * again or released: by a synchronisation beyond the pool's threshold, by a trim, or because the device is full.
  */
 #include "space_locked.h"
-#include "call.h"
 #include "capture.h"
 #include "host.h"
-#include "space.h"
 
-#include <stdlib.h>
-
-static struct block *blocks; /* under space_lock */
-
-struct block *block_next_locked(const struct block *block)
-{
-    return block == NULL ? blocks : block->next;
-}
+struct block *blocks;
 
 static void count(uint64_t *sum, uint64_t *high, uint64_t bytes)
 {
@@ -35,18 +26,14 @@ CUresult block_reserve_locked(struct block **out, size_t requested, int device)
 {
     size_t bytes = whole_pages(requested);
     CUdeviceptr start;
-    struct block *block = calloc(1, sizeof *block);
-    CALL_REFUSE(block == NULL, OUT_OF_MEMORY);
+    struct block *block = memory_new(sizeof *block);
     CUresult result = space_reserve_locked(&start, bytes + SIM_GRANULARITY, SIM_GRANULARITY, 0, block);
     if (result != CUDA_SUCCESS) {
         free(block);
         return result;
     }
-    *block = (struct block){
-        .next = blocks, .start = start, .bytes = bytes, .requested = requested, .device = device, .id = space_new_id()};
-    if (blocks != NULL)
-        blocks->previous = block;
-    blocks = block;
+    *block = (struct block){.start = start, .bytes = bytes, .requested = requested, .device = device, .id = space_new_id()};
+    DL_PREPEND(blocks, block);
     *out = block;
     return CUDA_SUCCESS;
 }
@@ -67,12 +54,7 @@ void block_drop_locked(struct block *block)
     if (mapping != NULL)
         space_unmap_locked(mapping);
     space_unreserve_locked(block->start, block->bytes + SIM_GRANULARITY);
-    if (block->next != NULL)
-        block->next->previous = block->previous;
-    if (block->previous != NULL)
-        block->previous->next = block->next;
-    else
-        blocks = block->next;
+    DL_DELETE(blocks, block);
     free(block);
 }
 
@@ -156,7 +138,7 @@ static struct block *find_freed_locked(const struct space_pool *pool, size_t siz
         if (block->pool != pool || block->is_live || (is_short ? block->bytes < bytes : block->bytes != bytes))
             continue;
         int is_ours = is_idle(block) || block->use.last.stream == stream;
-        if ((is_ours || (is_short && pool->depends)) && (found == NULL || block->bytes < found->bytes))
+        if ((is_ours || is_short) && (found == NULL || block->bytes < found->bytes))
             found = block;
     }
     return found;
@@ -297,10 +279,10 @@ void space_release_context(CUcontext context)
     }
 }
 
-SIM_API CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
-                                               CUmemAllocationGranularity_flags option)
+DRIVER(cuMemGetAllocationGranularity, 10020,
+       (size_t * granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option),
+       (granularity, prop, option))
 {
-    CALL_ENTER("cuMemGetAllocationGranularity");
     CALL_REFUSE(granularity == NULL || prop == NULL || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, INVALID_VALUE);
     CALL_REFUSE(prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !config_has_device(prop->location.id), INVALID_DEVICE);
     *granularity = SIM_GRANULARITY;
@@ -316,16 +298,15 @@ static CUresult allocate(CUdeviceptr *address, size_t size)
     return space_allocate(address, size, context->home, context->device);
 }
 
-SIM_API CUresult cuMemAlloc(CUdeviceptr *dptr, size_t bytesize)
+DRIVER(cuMemAlloc, 3020, (CUdeviceptr * dptr, size_t bytesize), (dptr, bytesize))
 {
-    CALL_ENTER("cuMemAlloc");
     return allocate(dptr, bytesize);
 }
 
-SIM_API CUresult cuMemAllocPitch(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
-                                 unsigned int ElementSizeBytes)
+DRIVER(cuMemAllocPitch, 3020,
+       (CUdeviceptr * dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes),
+       (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes))
 {
-    CALL_ENTER("cuMemAllocPitch");
     size_t pitch, size;
     CONTEXT_CURRENT(context);
     if (pPitch == NULL || (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) ||
@@ -346,9 +327,8 @@ static CUcontext owner_of(CUdeviceptr address)
     return host_find(address, &host) ? host.context : NULL;
 }
 
-SIM_API CUresult cuMemFree(CUdeviceptr dptr)
+DRIVER(cuMemFree, 3020, (CUdeviceptr dptr), (dptr))
 {
-    CALL_ENTER("cuMemFree");
     CALL_TRY(context_check()); /* none need be current */
     CALL_TRY(capture_check_unsafe());
     if (dptr == 0)

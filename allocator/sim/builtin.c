@@ -1,4 +1,3 @@
-#include "call.h"
 #include "config.h"
 #include "fault.h"
 #include "kernel.h"
@@ -8,11 +7,7 @@
 #define SPIN_SECONDS 10
 
 /* Keeps sanitizers from reporting accesses that are meant to fault. */
-#if defined(__clang__) || defined(__GNUC__)
 #define NOT_SANITIZED __attribute__((no_sanitize("address", "undefined")))
-#else
-#define NOT_SANITIZED
-#endif
 
 NOT_SANITIZED static void poison(const cusim_thread *thread, void *const *arguments)
 {
@@ -70,7 +65,7 @@ static void be_late(const cusim_thread *thread)
 {
     static uint32_t launches; /* atomic */
     const uint32_t *flag = __atomic_load_n(&room, __ATOMIC_ACQUIRE);
-    unsigned most = config_get()->slow;
+    unsigned most = (unsigned)config_get()->slow;
     if (thread->block_index[0] || thread->thread_index[0])
         return;
     if (flag)

@@ -1,8 +1,6 @@
 #include "call.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
+#include <search.h>
 #include <time.h>
 
 struct call {
@@ -18,22 +16,39 @@ struct call {
 /* Guards the list and the creation of its elements, which are never freed. */
 static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct call *calls;
-static unsigned vmm_latency; /* for elements created later */
 static atomic_int is_initialized;
 static atomic_int is_forked; /* forked from an initialized process: CUDA does not survive that */
 
 static __thread const char *name_of_call = "a call";
 
-static const char *const vmm_calls[] = {"cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemRelease", "cuMemMap",
-                                        "cuMemUnmap",          "cuMemSetAccess"};
-
-static int is_vmm_call(const char *name)
+void *memory_new(size_t size)
 {
-    for (size_t i = 0; i < sizeof vmm_calls / sizeof vmm_calls[0]; i++) {
-        if (strcmp(vmm_calls[i], name) == 0)
-            return 1;
-    }
-    return 0;
+    void *memory = calloc(1, size + 1);
+    if (memory == NULL)
+        abort();
+    return memory;
+}
+
+void *memory_copy(const void *bytes, size_t size)
+{
+    void *copy = memory_new(size);
+    return size == 0 ? copy : memcpy(copy, bytes, size);
+}
+
+FILE *memory_file(char **bytes, size_t *size)
+{
+    FILE *file = open_memstream(bytes, size);
+    if (file == NULL)
+        abort();
+    return file;
+}
+
+void *tree_add(void *item, void **tree, int (*compare)(const void *, const void *))
+{
+    void **node = tsearch(item, tree, compare);
+    if (node == NULL)
+        abort();
+    return *node;
 }
 
 /* Strips "_ptsz", "_ptds" and "_v2": all forms of a function count as one call. */
@@ -56,9 +71,9 @@ static struct call *find_locked(const char *name)
     struct call *call = calls;
     while (call != NULL && strcmp(call->name, base) != 0)
         call = call->next;
-    if (call == NULL && (call = calloc(1, sizeof *call)) != NULL) {
+    if (call == NULL) {
+        call = memory_new(sizeof *call);
         memcpy(call->name, base, sizeof base);
-        atomic_init(&call->latency, is_vmm_call(base) ? vmm_latency : 0);
         call->next = calls;
         calls = call;
     }
@@ -68,8 +83,7 @@ static struct call *find_locked(const char *name)
 static struct call *find(const char *name)
 {
     HOLD(&call_lock);
-    struct call *call = find_locked(name);
-    return call;
+    return find_locked(name);
 }
 
 static void sleep_microseconds(unsigned microseconds)
@@ -87,7 +101,6 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
     struct call *call = atomic_load_explicit(site, memory_order_acquire);
     if (call == NULL) {
         call = find(name);
-        CALL_REFUSE(call == NULL, OUT_OF_MEMORY);
         atomic_store_explicit(site, call, memory_order_release);
     }
     name_of_call = name;
@@ -130,25 +143,19 @@ int call_is_forked(void)
 SIM_API void cusim_fail_call(const char *function, unsigned nth, CUresult result)
 {
     struct call *call = find(function);
-    if (call == NULL)
-        return;
     atomic_store(&call->fail_result, (unsigned)result);
     atomic_store(&call->fail_at, nth == 0 ? 0 : atomic_load(&call->count) + nth);
 }
 
 SIM_API void cusim_fail_calls(const char *function, CUresult result)
 {
-    struct call *call = find(function);
-    if (call != NULL)
-        atomic_store(&call->fails_always, (unsigned)result);
+    atomic_store(&find(function)->fails_always, (unsigned)result);
 }
 
 SIM_API uint64_t cusim_call_count(const char *function)
 {
-    if (function != NULL) {
-        struct call *call = find(function);
-        return call == NULL ? 0 : atomic_load(&call->count);
-    }
+    if (function != NULL)
+        return atomic_load(&find(function)->count);
     uint64_t all = 0;
     HOLD(&call_lock);
     for (const struct call *call = calls; call != NULL; call = call->next)
@@ -158,79 +165,34 @@ SIM_API uint64_t cusim_call_count(const char *function)
 
 SIM_API void cusim_set_latency(const char *function, unsigned microseconds)
 {
-    HOLD(&call_lock);
-    if (function != NULL) {
-        struct call *call = find_locked(function);
-        if (call != NULL)
-            atomic_store(&call->latency, microseconds);
-    } else {
-        vmm_latency = microseconds;
-        for (struct call *call = calls; call != NULL; call = call->next) {
-            if (is_vmm_call(call->name))
-                atomic_store(&call->latency, microseconds);
-        }
-    }
+    atomic_store(&find(function)->latency, microseconds);
 }
 
 /* ---- the names of the results ---- */
 
-#define NAMED(result)                                                                                                          \
-    {                                                                                                                          \
-        CUDA_##result, "CUDA_" #result                                                                                         \
-    }
+#define NAMED(result) LIST(CUDA_##result, "CUDA_" #result)
 
 static const struct {
     CUresult result;
     const char *name;
-} results[] = {NAMED(SUCCESS),
-               NAMED(ERROR_INVALID_VALUE),
-               NAMED(ERROR_OUT_OF_MEMORY),
-               NAMED(ERROR_NOT_INITIALIZED),
-               NAMED(ERROR_NO_DEVICE),
-               NAMED(ERROR_INVALID_DEVICE),
-               NAMED(ERROR_INVALID_IMAGE),
-               NAMED(ERROR_INVALID_CONTEXT),
-               NAMED(ERROR_UNSUPPORTED_LIMIT),
-               NAMED(ERROR_INVALID_PTX),
-               NAMED(ERROR_FILE_NOT_FOUND),
-               NAMED(ERROR_OPERATING_SYSTEM),
-               NAMED(ERROR_INVALID_HANDLE),
-               NAMED(ERROR_ILLEGAL_STATE),
-               NAMED(ERROR_NOT_FOUND),
-               NAMED(ERROR_NOT_READY),
-               NAMED(ERROR_ILLEGAL_ADDRESS),
-               NAMED(ERROR_LAUNCH_OUT_OF_RESOURCES),
-               NAMED(ERROR_PEER_ACCESS_ALREADY_ENABLED),
-               NAMED(ERROR_PEER_ACCESS_NOT_ENABLED),
-               NAMED(ERROR_CONTEXT_IS_DESTROYED),
-               NAMED(ERROR_ASSERT),
-               NAMED(ERROR_HOST_MEMORY_ALREADY_REGISTERED),
-               NAMED(ERROR_HOST_MEMORY_NOT_REGISTERED),
-               NAMED(ERROR_HARDWARE_STACK_ERROR),
-               NAMED(ERROR_ILLEGAL_INSTRUCTION),
-               NAMED(ERROR_MISALIGNED_ADDRESS),
-               NAMED(ERROR_INVALID_ADDRESS_SPACE),
-               NAMED(ERROR_INVALID_PC),
-               NAMED(ERROR_LAUNCH_FAILED),
-               NAMED(ERROR_NOT_PERMITTED),
-               NAMED(ERROR_NOT_SUPPORTED),
-               NAMED(ERROR_STREAM_CAPTURE_UNSUPPORTED),
-               NAMED(ERROR_STREAM_CAPTURE_INVALIDATED),
-               NAMED(ERROR_STREAM_CAPTURE_MERGE),
-               NAMED(ERROR_STREAM_CAPTURE_UNMATCHED),
-               NAMED(ERROR_STREAM_CAPTURE_UNJOINED),
-               NAMED(ERROR_STREAM_CAPTURE_ISOLATION),
-               NAMED(ERROR_STREAM_CAPTURE_IMPLICIT),
-               NAMED(ERROR_CAPTURED_EVENT),
-               NAMED(ERROR_STREAM_CAPTURE_WRONG_THREAD),
-               NAMED(ERROR_GRAPH_EXEC_UPDATE_FAILURE),
-               NAMED(ERROR_INVALID_RESOURCE_TYPE),
-               NAMED(ERROR_INVALID_RESOURCE_CONFIGURATION),
-               NAMED(ERROR_UNKNOWN)};
+} results[] =
+    LIST(NAMED(SUCCESS), NAMED(ERROR_INVALID_VALUE), NAMED(ERROR_OUT_OF_MEMORY), NAMED(ERROR_NOT_INITIALIZED),
+         NAMED(ERROR_NO_DEVICE), NAMED(ERROR_INVALID_DEVICE), NAMED(ERROR_INVALID_IMAGE), NAMED(ERROR_INVALID_CONTEXT),
+         NAMED(ERROR_UNSUPPORTED_LIMIT), NAMED(ERROR_INVALID_PTX), NAMED(ERROR_FILE_NOT_FOUND), NAMED(ERROR_OPERATING_SYSTEM),
+         NAMED(ERROR_INVALID_HANDLE), NAMED(ERROR_ILLEGAL_STATE), NAMED(ERROR_NOT_FOUND), NAMED(ERROR_NOT_READY),
+         NAMED(ERROR_ILLEGAL_ADDRESS), NAMED(ERROR_LAUNCH_OUT_OF_RESOURCES), NAMED(ERROR_PEER_ACCESS_ALREADY_ENABLED),
+         NAMED(ERROR_PEER_ACCESS_NOT_ENABLED), NAMED(ERROR_CONTEXT_IS_DESTROYED), NAMED(ERROR_ASSERT),
+         NAMED(ERROR_HOST_MEMORY_ALREADY_REGISTERED), NAMED(ERROR_HOST_MEMORY_NOT_REGISTERED),
+         NAMED(ERROR_HARDWARE_STACK_ERROR), NAMED(ERROR_ILLEGAL_INSTRUCTION), NAMED(ERROR_MISALIGNED_ADDRESS),
+         NAMED(ERROR_INVALID_ADDRESS_SPACE), NAMED(ERROR_INVALID_PC), NAMED(ERROR_LAUNCH_FAILED), NAMED(ERROR_NOT_PERMITTED),
+         NAMED(ERROR_NOT_SUPPORTED), NAMED(ERROR_STREAM_CAPTURE_UNSUPPORTED), NAMED(ERROR_STREAM_CAPTURE_INVALIDATED),
+         NAMED(ERROR_STREAM_CAPTURE_MERGE), NAMED(ERROR_STREAM_CAPTURE_UNMATCHED), NAMED(ERROR_STREAM_CAPTURE_UNJOINED),
+         NAMED(ERROR_STREAM_CAPTURE_ISOLATION), NAMED(ERROR_STREAM_CAPTURE_IMPLICIT), NAMED(ERROR_CAPTURED_EVENT),
+         NAMED(ERROR_STREAM_CAPTURE_WRONG_THREAD), NAMED(ERROR_GRAPH_EXEC_UPDATE_FAILURE), NAMED(ERROR_INVALID_RESOURCE_TYPE),
+         NAMED(ERROR_INVALID_RESOURCE_CONFIGURATION), NAMED(ERROR_UNKNOWN));
 
-SIM_API CUresult cuGetErrorName(CUresult error, const char **pStr)
+DRIVER_EARLY(cuGetErrorName, 6000, (CUresult error, const char **pStr), (error, pStr))
 {
-    CALL_ENTER_UNINITIALIZED("cuGetErrorName");
     CALL_REFUSE(pStr == NULL, INVALID_VALUE);
     *pStr = NULL;
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {

@@ -10,15 +10,32 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
 
 #define SIM_API __attribute__((visibility("default")))
 
 struct call;
 
+/* A form of a driver function, for cuGetProcAddress(). */
+struct symbol {
+    const char *name, *abi_name; /* without and with its version, as the library exports it */
+    int since;                   /* the CUDA version that introduced this form, as in cudaTypedefs.h */
+    void (*function)(void);      /* for the legacy default stream */
+    void (*twin)(void);          /* for per-thread default streams, or NULL */
+};
+
+/* Puts a row into the table that symbols.c searches. */
+#define SYMBOL(id, base, abi, since, function, twin)                                                                           \
+    static const struct symbol *const id##_symbol __attribute__((section("sim_symbols"), used)) =                              \
+        &(const struct symbol){base, abi, since, (void (*)(void))(function), (void (*)(void))(twin)};
+
 /* `site` is a static variable of the caller that caches the look-up of the name. */
 CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init);
 
-#define CALL_GATE(name, needs_init)                                                                                            \
+#define CALL_ENTER(name, needs_init)                                                                                           \
     do {                                                                                                                       \
         static struct call *_Atomic call_site;                                                                                 \
         CUresult call_result = call_enter(&call_site, name, needs_init);                                                       \
@@ -26,8 +43,52 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
             return call_result;                                                                                                \
     } while (0)
 
-#define CALL_ENTER(name) CALL_GATE(name, 1)
-#define CALL_ENTER_UNINITIALIZED(name) CALL_GATE(name, 0)
+/*
+ * A function of the driver: DRIVER(cuMemFree, 3020, (CUdeviceptr dptr), (dptr)) { body }. DRIVER_EARLY: may be called before
+ * cuInit(). DRIVER_FORM: `base` names all its forms. DRIVER_TWIN: it has a variant for programs compiled with per-thread
+ * default streams, whose name ends with `suffix`: the same, with a different meaning of the NULL stream while it runs.
+ */
+#define DRIVER(name, since, parameters, arguments) DRIVER_FORM(#name, name, since, parameters, arguments)
+#define DRIVER_FORM(base, name, since, parameters, arguments)                                                                  \
+    CUresult name parameters;                                                                                                  \
+    SYMBOL(name, base, #name, since, name, NULL) DRIVER_BODY(base, name, 1, parameters, arguments)
+#define DRIVER_EARLY(name, since, parameters, arguments) DRIVER_EARLY_FORM(#name, name, since, parameters, arguments)
+#define DRIVER_EARLY_FORM(base, name, since, parameters, arguments)                                                            \
+    SYMBOL(name, base, #name, since, name, NULL) DRIVER_BODY(base, name, 0, parameters, arguments)
+#define DRIVER_TWIN(name, suffix, since, parameters, arguments)                                                                \
+    DRIVER_TWIN_FORM(#name, name, suffix, since, parameters, arguments)
+#define DRIVER_TWIN_FORM(base, name, suffix, since, parameters, arguments)                                                     \
+    TWIN(base, name, suffix, since, parameters, arguments) DRIVER_BODY(base, name, 1, parameters, arguments)
+#define DRIVER_BODY(base, name, needs_init, parameters, arguments)                                                             \
+    static CUresult name##_body parameters;                                                                                    \
+    SIM_API CUresult name parameters                                                                                           \
+    {                                                                                                                          \
+        CALL_ENTER(base, needs_init);                                                                                          \
+        return name##_body arguments;                                                                                          \
+    }                                                                                                                          \
+    static CUresult name##_body parameters
+#define TWIN(base, name, suffix, since, parameters, arguments)                                                                 \
+    CUresult name parameters;                                                                                                  \
+    CUresult name##_##suffix parameters;                                                                                       \
+    SIM_API CUresult name##_##suffix parameters                                                                                \
+    {                                                                                                                          \
+        stream_use_own_default(1);                                                                                             \
+        CUresult result = name arguments;                                                                                      \
+        stream_use_own_default(0);                                                                                             \
+        return result;                                                                                                         \
+    }                                                                                                                          \
+    SYMBOL(name, base, #name, since, name, name##_##suffix)
+
+/* Forms that call another one: they are not counted themselves. */
+#define FORM(base, name, since, parameters)                                                                                    \
+    CUresult name parameters;                                                                                                  \
+    SYMBOL(name, base, #name, since, name, NULL) SIM_API CUresult name parameters
+#define FORM_TWIN(base, name, suffix, since, parameters, arguments)                                                            \
+    TWIN(base, name, suffix, since, parameters, arguments) SIM_API CUresult name parameters
+
+/* stream.c: sets what the NULL stream means to the calling thread: its per-thread default stream, or the legacy one
+ * (initially). */
+void stream_use_own_default(int is_own);
 
 /* Returns `error` from the calling function unless `expression` is CUDA_SUCCESS. */
 #define CALL_TRY(expression)                                                                                                   \
@@ -43,6 +104,19 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
         if (condition)                                                                                                         \
             return CUDA_ERROR_##error;                                                                                         \
     } while (0)
+
+/* An initialiser, of which clang-format puts several into a line. */
+#define LIST(...)                                                                                                              \
+    {                                                                                                                          \
+        __VA_ARGS__                                                                                                            \
+    }
+
+/* Zeroed memory of the host, to be freed. A test can't go on without it: the process ends. */
+void *memory_new(size_t size);
+void *memory_copy(const void *bytes, size_t size); /* with a zero behind it */
+FILE *memory_file(char **bytes, size_t *size);     /* as open_memstream() */
+/* Adds an item to a tree of tsearch(), unless an equal one is there. Returns the one that is there. */
+void *tree_add(void *item, void **tree, int (*compare)(const void *, const void *));
 
 /* Holds a lock until the end of the block. Declares a variable, so it stands among statements. */
 #define HOLD(lock)                                                                                                             \

@@ -1,10 +1,5 @@
 #include "capture.h"
-#include "call.h"
 #include "handle.h"
-
-#include <stdlib.h>
-
-#include <string.h>
 
 static struct capture *active;         /* captures that have not ended; under the queue lock */
 static unsigned long long next_id = 1; /* under the queue lock */
@@ -111,11 +106,11 @@ CUresult capture_append_locked(CUstream stream, struct operation *operation)
 {
     struct capture *capture = stream->capture;
     CALL_REFUSE(capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
-    CALL_REFUSE(recording_append(capture->graph->recording, operation) != 0, OUT_OF_MEMORY);
+    recording_append(capture->graph->recording, operation);
     struct capture_clock *clock = clock_of(stream);
     clock->counts[component_of(stream)]++;
     const struct capture_node node = {operation, *clock, component_of(stream)};
-    CALL_REFUSE(append(&capture->nodes, &capture->node_count, &capture->node_capacity, &node, sizeof node), OUT_OF_MEMORY);
+    append(&capture->nodes, &capture->node_count, &capture->node_capacity, &node, sizeof node);
     return CUDA_SUCCESS;
 }
 
@@ -165,40 +160,33 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
     CUstream stream;
     CALL_REFUSE((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED, INVALID_VALUE);
     HOLD(&queue_lock);
-    CALL_TRY(stream_find_alone_locked(handle, &stream));
+    CALL_TRY(stream_find_locked(handle, &stream));
+    stream_await_submitters_locked(stream->context);
+    CALL_TRY(stream_find_locked(handle, &stream));
     CALL_REFUSE(stream == stream->context->legacy, STREAM_CAPTURE_UNSUPPORTED);
     CALL_REFUSE(stream->capture != NULL, ILLEGAL_STATE);
-    struct capture *capture = calloc(1, sizeof *capture);
-    CUgraph graph = into != NULL ? into : graph_create(NULL);
-    if (capture == NULL || graph == NULL) {
-        free(capture);
-        if (graph != NULL && into == NULL)
-            graph_free(graph); /* it is empty, so holding the queue lock does no harm */
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *capture = (struct capture){.next = active,
-                                .references = 1,
+    struct capture *capture = memory_new(sizeof *capture);
+    *capture = (struct capture){.references = 1,
                                 .id = next_id++,
                                 .mode = mode,
                                 .owner = thread_number(),
-                                .graph = graph,
+                                .graph = into != NULL ? into : graph_create(NULL),
                                 .is_into_graph = into != NULL};
-    active = capture;
+    LL_PREPEND(active, capture);
     return add_stream(capture, stream);
 }
 
-SIM_API CUresult cuStreamBeginCapture(CUstream hStream, CUstreamCaptureMode mode)
+DRIVER_TWIN(cuStreamBeginCapture, ptsz, 10010, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
 {
-    CALL_ENTER("cuStreamBeginCapture");
     return begin(hStream, mode, NULL);
 }
 
 /* Captured work runs behind everything in the graph, whatever the dependencies say. */
-SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
-                                             const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                                             CUstreamCaptureMode mode)
+DRIVER_TWIN(cuStreamBeginCaptureToGraph, ptsz, 12030,
+            (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+             size_t numDependencies, CUstreamCaptureMode mode),
+            (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
 {
-    CALL_ENTER("cuStreamBeginCaptureToGraph");
     (void)dependencyData;
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, hGraph) || (numDependencies != 0 && dependencies == NULL), INVALID_VALUE);
     return begin(hStream, mode, hGraph);
@@ -216,10 +204,7 @@ static int is_joined(const struct capture *capture)
 
 CUgraph capture_end_locked(struct capture *capture)
 {
-    struct capture **link = &active;
-    while (*link != capture)
-        link = &(*link)->next;
-    *link = capture->next;
+    LL_DELETE(active, capture);
     capture->is_ended = 1;
     for (unsigned i = 0; i < capture->stream_count; i++) {
         capture->streams[i]->capture = NULL;
@@ -272,9 +257,8 @@ static CUresult finish(CUstream handle, CUgraph *out)
     return result;
 }
 
-SIM_API CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
+DRIVER_TWIN(cuStreamEndCapture, ptsz, 10000, (CUstream hStream, CUgraph *phGraph), (hStream, phGraph))
 {
-    CALL_ENTER("cuStreamEndCapture");
     CALL_REFUSE(phGraph == NULL, INVALID_VALUE);
     CUgraph graph = NULL;
     CUresult result = finish(hStream, &graph);
@@ -339,10 +323,10 @@ static CUresult set_dependencies_locked(CUstream stream, const struct capture_cl
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode *nodes, const CUgraphEdgeData *edges,
-                                                   size_t count, unsigned int flags)
+DRIVER_TWIN(cuStreamUpdateCaptureDependencies, ptsz, 12030,
+            (CUstream handle, CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, unsigned int flags),
+            (handle, nodes, edges, count, flags))
 {
-    CALL_ENTER("cuStreamUpdateCaptureDependencies");
     (void)edges;
     CUstream stream;
     struct capture_clock clock = {{0}};
@@ -363,10 +347,11 @@ SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode 
 }
 
 /* The dependencies are valid until the capture continues. */
-SIM_API CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                                        const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count)
+DRIVER_TWIN(cuStreamGetCaptureInfo, ptsz, 12030,
+            (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
+             const CUgraphEdgeData **edges, size_t *count),
+            (handle, status, id, graph, dependencies, edges, count))
 {
-    CALL_ENTER("cuStreamGetCaptureInfo");
     CUstream stream;
     CALL_REFUSE(status == NULL, INVALID_VALUE);
     HOLD(&queue_lock);
@@ -392,15 +377,14 @@ SIM_API CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus *
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+DRIVER_TWIN(cuStreamIsCapturing, ptsz, 10000, (CUstream hStream, CUstreamCaptureStatus *captureStatus),
+            (hStream, captureStatus))
 {
-    CALL_ENTER("cuStreamIsCapturing");
     return cuStreamGetCaptureInfo(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL);
 }
 
-SIM_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+DRIVER(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode * mode), (mode))
 {
-    CALL_ENTER("cuThreadExchangeStreamCaptureMode");
     CALL_REFUSE(mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED, INVALID_VALUE);
     CUstreamCaptureMode previous = thread_mode;
     thread_mode = *mode;

@@ -58,7 +58,7 @@ CUresult capture_refuse_locked(CUstream stream);
 /* Likewise for the streams of a context; for a primary context, also of its green ones. */
 CUresult capture_refuse_all_locked(CUcontext context);
 
-/* Records an operation, taking its own reference. Errors: STREAM_CAPTURE_INVALIDATED, OUT_OF_MEMORY. */
+/* Records an operation, taking its own reference. Errors: STREAM_CAPTURE_INVALIDATED. */
 CUresult capture_append_locked(CUstream stream, struct operation *operation);
 
 /* Gets the position of a capturing stream, for an event. */
@@ -97,14 +97,14 @@ struct CUgraphExec_st {
     struct ticket last;       /* of its launches, which do not overlap; reference to its stream held */
 };
 
-/* Its contents are a copy; NULL: it is empty. Returns NULL if out of memory. */
+/* Its contents are a copy; NULL: it is empty. */
 CUgraph graph_create(const struct recording *contents);
 /* Errors: INVALID_VALUE (no graph, or no longer). */
 CUresult graph_free(CUgraph graph);
-/* Appends an item to an array that grows. Returns 0, or -1 if out of memory. */
-int append(void *array, size_t *count, size_t *capacity, const void *item, size_t size);
-int recording_append(struct recording *recording, struct operation *operation);
-struct recording *recording_copy(const struct recording *recording); /* NULL if out of memory */
+/* Appends an item to an array that grows. */
+void append(void *array, size_t *count, size_t *capacity, const void *item, size_t size);
+void recording_append(struct recording *recording, struct operation *operation);
+struct recording *recording_copy(const struct recording *recording);
 void recording_release(struct recording *recording);
 
 /* event.c: events. The queue lock guards the members; the reference count is atomic. */
@@ -119,11 +119,6 @@ struct CUevent_st {
     struct capture_clock clock;
 };
 
-/* event_record_context() records the event behind all work of a context; event_hold_context() makes later work of a context
- * wait for one.
- * Errors: INVALID_HANDLE, STREAM_CAPTURE_UNSUPPORTED (and the captures are invalidated), OUT_OF_MEMORY. */
-CUresult event_record_context(CUevent event, CUcontext context);
-CUresult event_hold_context(CUevent event, CUcontext context);
 /* Called when the stream has reached the record. */
 void event_complete(struct CUevent_st *event, uint64_t generation);
 void event_release(struct CUevent_st *event);

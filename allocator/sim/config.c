@@ -1,39 +1,22 @@
 #include "config.h"
 #include "call.h"
 
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* When address space is reserved, sanitizers touch their shadow of it, which is slow for a large one. It is half as
- * much again as a power of two: who reserves the largest one that there is leaves some to others, as on a GPU. */
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define RESERVE_DEFAULT ((size_t)24 << 30)
-#elif __has_feature(address_sanitizer)
-#define RESERVE_DEFAULT ((size_t)192 << 30)
+/* When address space is reserved, sanitizers touch their shadow of it, which is slow for a large one. It is half as much
+ * again as a power of two: who reserves the largest one that there is leaves some to others, as on a GPU. */
+#ifndef __has_feature
+#define __has_feature(name) 0
 #endif
-#endif
-#ifndef RESERVE_DEFAULT
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
 #define RESERVE_DEFAULT ((size_t)24 << 30)
-#elif defined(__SANITIZE_ADDRESS__)
+#elif defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
 #define RESERVE_DEFAULT ((size_t)192 << 30)
 #else
 #define RESERVE_DEFAULT ((size_t)3 << 39)
 #endif
-#endif
 
-/* Written by cusim_configure() and config_load() only, before cuInit() has returned. */
-static struct sim_config config = {.devices = 1,
-                                   .reuses_handles = 1,
-                                   .is_shareable = 1,
-                                   .has_padding = 1,
-                                   .depth = 1024,
-                                   .memory = (size_t)8 << 30,
-                                   .reserve = RESERVE_DEFAULT};
-static atomic_int is_closed;
+/* Written by config_load() only, before cuInit() has returned. */
+static struct sim_config config = {
+    .devices = 1, .reuses_handles = 1, .is_shareable = 1, .depth = 1024, .memory = (size_t)8 << 30, .reserve = RESERVE_DEFAULT};
 
 const struct sim_config *config_get(void)
 {
@@ -43,18 +26,6 @@ const struct sim_config *config_get(void)
 int config_has_device(int device)
 {
     return device >= 0 && (unsigned)device < config.devices;
-}
-
-SIM_API void cusim_configure(unsigned devices, size_t device_memory_bytes, size_t reserve_bytes)
-{
-    if (atomic_load(&is_closed))
-        return;
-    if (devices != 0 && devices <= SIM_MAX_DEVICES)
-        config.devices = devices;
-    if (device_memory_bytes != 0)
-        config.memory = device_memory_bytes;
-    if (reserve_bytes != 0)
-        config.reserve = reserve_bytes;
 }
 
 /* Parses a number with an optional suffix (powers of 1024). Returns 0 if invalid: no setting may be 0 except latency. */
@@ -78,21 +49,30 @@ static int parse_size(const char *text, size_t *value)
     return 1;
 }
 
-static int parse_failure(char *text)
+/* CALL:NTH:CODE */
+static int parse_failure(const char *text)
 {
-    char *nth = strchr(text, ':');
-    char *code = nth == NULL ? NULL : strchr(nth + 1, ':');
-    size_t count, result;
-    if (code == NULL)
+    char call[64];
+    unsigned nth, code;
+    int length = 0;
+    if (sscanf(text, "%63[^:]:%u:%3u%n", call, &nth, &code, &length) != 3 || text[length] != '\0')
         return 0;
-    *nth++ = '\0';
-    *code++ = '\0';
-    if (!parse_size(nth, &count) || !parse_size(code, &result) || count > UINT32_MAX || result > 999)
-        return 0;
-    if (count == 0)
-        cusim_fail_calls(text, (CUresult)result);
+    if (nth == 0)
+        cusim_fail_calls(call, (CUresult)code);
     else
-        cusim_fail_call(text, (unsigned)count, (CUresult)result);
+        cusim_fail_call(call, nth, (CUresult)code);
+    return 1;
+}
+
+/* CALL:MICROSECONDS */
+static int parse_latency(const char *text)
+{
+    char call[64];
+    unsigned microseconds;
+    int length = 0;
+    if (sscanf(text, "%63[^:]:%8u%n", call, &microseconds, &length) != 2 || text[length] != '\0')
+        return 0;
+    cusim_set_latency(call, microseconds);
     return 1;
 }
 
@@ -115,43 +95,27 @@ static int parse_setting(const char *key, char *value)
 {
     static const struct {
         const char *key;
-        size_t least, most;
-        unsigned *number; /* or */
-        size_t *bytes;
-    } settings[] = {
-        {"devices", 1, SIM_MAX_DEVICES, &config.devices, NULL},
-        {"memory", SIM_GRANULARITY, SIZE_MAX, NULL, &config.memory},
-        {"reserve", SIM_GRANULARITY, SIZE_MAX, NULL, &config.reserve},
-        {"space", SIM_GRANULARITY, SIZE_MAX, NULL, &config.space},
-        {"latency", 0, 10000000, NULL, NULL},
-        {"reuse", 0, 1, &config.reuses_handles, NULL},
-        {"shareable", 0, 1, &config.is_shareable, NULL},
-        {"padding", 0, 1, &config.has_padding, NULL},
-        {"strict", 0, 1, &config.is_strict, NULL},
-        {"depth", 1, 1000000, &config.depth, NULL},
-        {"slow", 1, 1000000, &config.slow, NULL},
-        {"late_dump", 1, 10000, &config.late_dump, NULL},
-        {"swallow", 1, 60000, &config.swallow, NULL},
-    };
+        size_t least, most, *value;
+    } settings[] = LIST(
+        LIST("devices", 1, SIM_MAX_DEVICES, &config.devices), LIST("memory", SIM_GRANULARITY, SIZE_MAX, &config.memory),
+        LIST("reserve", SIM_GRANULARITY, SIZE_MAX, &config.reserve), LIST("space", SIM_GRANULARITY, SIZE_MAX, &config.space),
+        LIST("reuse", 0, 1, &config.reuses_handles), LIST("shareable", 0, 1, &config.is_shareable),
+        LIST("strict", 0, 1, &config.is_strict), LIST("newer", CUDA_VERSION + 1, 99990, &config.newer),
+        LIST("depth", 1, 1000000, &config.depth), LIST("slow", 1, 1000000, &config.slow),
+        LIST("late_dump", 1, 10000, &config.late_dump), LIST("swallow", 1, 60000, &config.swallow));
     size_t number = 0, i = 0;
-    int version;
     if (strcmp(key, "fail") == 0)
         return parse_failure(value);
+    if (strcmp(key, "latency") == 0)
+        return parse_latency(value);
     if (strcmp(key, "pci") == 0)
         return parse_pci(value);
-    if (strcmp(key, "newer") == 0)
-        return newer_parse(value, &version);
     while (i < sizeof settings / sizeof *settings && strcmp(settings[i].key, key) != 0)
         i++;
     if (i == sizeof settings / sizeof *settings || !parse_size(value, &number) || number < settings[i].least ||
         number > settings[i].most)
         return 0;
-    if (settings[i].bytes != NULL)
-        *settings[i].bytes = number;
-    else if (settings[i].number != NULL)
-        *settings[i].number = (unsigned)number;
-    else
-        cusim_set_latency(NULL, (unsigned)number);
+    *settings[i].value = number;
     return 1;
 }
 
@@ -169,20 +133,13 @@ CUresult config_load(void)
         char *value = strchr(item, '=');
         if (value != NULL)
             *value++ = '\0';
-        /* Parsing cuts the fields of `fail` apart, so the message prints the whole variable. */
         if (value == NULL || !parse_setting(item, value)) {
-            fprintf(stderr,
-                    "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
-                    "memory=SIZE, reserve=SIZE, space=SIZE (2M or more), latency=MICROSECONDS, slow=MICROSECONDS, "
-                    "late_dump=MILLISECONDS, swallow=MILLISECONDS, depth=COUNT, reuse=0|1, "
-                    "strict=0|1, shareable=0|1, padding=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
-                    "fail=CALL:NTH:CODE\n",
-                    text, item, SIM_MAX_DEVICES);
+            fprintf(stderr, "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting of sim.h with a value that it allows\n", text,
+                    item);
             result = CUDA_ERROR_INVALID_VALUE;
             break;
         }
     }
     free(copy);
-    atomic_store(&is_closed, 1);
     return result;
 }

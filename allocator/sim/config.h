@@ -11,36 +11,31 @@
 #define SIM_GRANULARITY ((size_t)2 << 20) /* measured: minimum = recommended = 2 MiB on an H100 */
 
 struct sim_config {
-    unsigned devices;
-    size_t memory;           /* bytes per device */
-    size_t reserve;          /* bytes of address space per process */
-    size_t space;            /* bytes of address space that the first context of a device takes */
-    unsigned reuses_handles; /* of destroyed objects */
-    unsigned is_shareable;   /* memory can be exported as file descriptors */
-    unsigned has_padding;    /* kernels end with NOPs */
+    size_t devices;
+    size_t memory;         /* bytes per device */
+    size_t reserve;        /* bytes of address space per process */
+    size_t space;          /* bytes of address space that the first context of a device takes */
+    size_t reuses_handles; /* of destroyed objects */
+    size_t is_shareable;   /* memory can be exported as file descriptors */
     struct {
         unsigned domain, bus, device;
     } pci[SIM_MAX_DEVICES];
-    unsigned is_strict; /* abort on a stale handle */
-    unsigned depth;     /* pieces of work that a stream's queue has room for */
-    unsigned slow;      /* microseconds by which cufence's kernels may be late */
-    unsigned swallow;   /* milliseconds from a fault to its dump, in which the device stands and all work is said to be done */
-    unsigned late_dump; /* milliseconds from a fault's error to its dump; 0: the dump comes first, and there is no error */
+    size_t is_strict; /* abort on a stale handle */
+    size_t newer;     /* newer_version() */
+    size_t depth;     /* pieces of work that a stream's queue has room for */
+    size_t slow;      /* microseconds by which cufence's kernels may be late */
+    size_t swallow;   /* milliseconds from a fault to its dump, in which the device stands and all work is said to be done */
+    size_t late_dump; /* milliseconds from a fault's error to its dump; 0: the dump comes first, and there is no error */
 };
 
 const struct sim_config *config_get(void);
 int config_has_device(int device);
+/* device.c: errors: INVALID_VALUE (`out` is NULL), INVALID_DEVICE. */
+CUresult device_check(CUdevice device, const void *out);
 
 /* Reads CUFENCE_SIM, and makes the configuration final. Errors: INVALID_VALUE, with a message on stderr. */
 CUresult config_load(void);
 
-/*
- * newer.c: simulates a driver newer than the headers, CUFENCE_SIM newer=VERSION. Read from the environment at each call,
- * because programs look functions up before cuInit(). Thread safety: any thread.
- */
-/* Returns the driver version from that setting, as cuDriverGetVersion counts; 0: not newer. */
+/* symbols.c: the driver version that newer= says, as cuDriverGetVersion counts; 0: not newer. Reads the environment, because
+ * programs look functions up before cuInit(). */
 int newer_version(void);
-/* Parses the setting's value, a version above CUDA_VERSION. Returns whether it is valid. */
-int newer_parse(const char *text, int *version);
-/* Finds a form that only the newer driver has. Returns whether there is one for that version. */
-int newer_find(const char *name, int version, int is_twin, void **function);

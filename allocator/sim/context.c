@@ -1,17 +1,10 @@
 #include "context.h"
-#include "call.h"
-#include "config.h"
 #include "capture.h"
 #include "handle.h"
 #include "host.h"
 #include "kernel.h"
 #include "pages.h"
 #include "space.h"
-#include "stream.h"
-
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STACK_DEPTH 32 /* small, because the libraries are dlopened and static thread-local storage is scarce */
 
@@ -46,7 +39,7 @@ CUresult context_current(CUcontext *context)
     CALL_REFUSE(*context == NULL, INVALID_CONTEXT);
     int is_gone = current.stack[current.depth - 1].id != (*context)->id || !atomic_load(&(*context)->is_alive);
     if (is_gone)
-        handle_is_stale("current context", (uint64_t)(uintptr_t)*context);
+        handle_is_stale((uintptr_t)*context);
     return is_gone ? CUDA_ERROR_CONTEXT_IS_DESTROYED : context_error(*context);
 }
 
@@ -60,7 +53,7 @@ CUresult context_check(void)
 static int is_known(CUcontext context)
 {
     HOLD(&contexts_lock);
-    struct CUctx_st *known = contexts;
+    const struct CUctx_st *known = contexts;
     while (known != NULL && known != context)
         known = known->next;
     return known != NULL;
@@ -75,7 +68,7 @@ static CUresult check_alive(CUcontext context)
     else if (!atomic_load(&context->is_alive))
         result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (result != CUDA_SUCCESS)
-        handle_is_stale("context", (uint64_t)(uintptr_t)context);
+        handle_is_stale((uintptr_t)context);
     return result;
 }
 
@@ -85,38 +78,19 @@ CUresult context_validate(CUcontext context)
     return context_error(context);
 }
 
-void context_dump_settings(CUcontext context, struct dump_settings *settings)
-{
-    HOLD(&contexts_lock);
-    *settings = context->home->dump;
-}
-
-void context_set_dump(CUcontext context, const struct dump_settings *settings)
-{
-    HOLD(&contexts_lock);
-    context->home->dump.flags = settings->flags;
-    memcpy(context->home->dump.file, settings->file, sizeof settings->file);
-}
-
 static CUcontext take_locked(void)
 {
     CUcontext context = spent;
     if (context == NULL)
-        return calloc(1, sizeof *context);
+        return memory_new(sizeof *context);
     spent = context->next_spent;
-    struct CUctx_st **link = &contexts;
-    while (*link != NULL && *link != context)
-        link = &(*link)->next;
-    if (*link != NULL)
-        *link = context->next;
+    LL_DELETE(contexts, context);
     /* A thread may still have it as its current context, and check it. */
     atomic_store(&context->error, CUDA_SUCCESS);
     atomic_store(&context->faults, 0);
     context->is_primary = 0;
     context->green = NULL;
     memset(context->peers, 0, sizeof context->peers);
-    context->marker = NULL;
-    context->held_until = 0;
     return context;
 }
 
@@ -137,25 +111,18 @@ static int take_space_locked(int device)
 }
 
 /* `home` is NULL for a context that is its own home. */
-static CUresult create_locked(CUcontext *out, int device, CUcontext home)
+static CUcontext create_locked(int device, CUcontext home)
 {
-    struct CUctx_st *context = take_space_locked(device) ? take_locked() : NULL;
-    CALL_REFUSE(context == NULL, OUT_OF_MEMORY);
+    struct CUctx_st *context = take_locked();
     context->home = home == NULL ? context : home;
     context->references = 1;
     atomic_store(&context->id, next_id++);
     context->device = device;
     coredump_snapshot(&context->dump);
     context->legacy = stream_create(context, CU_STREAM_DEFAULT);
-    if (context->legacy == NULL) {
-        give_back_locked(context);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     atomic_store(&context->is_alive, 1);
-    context->next = contexts;
-    contexts = context;
-    *out = context;
-    return CUDA_SUCCESS;
+    LL_PREPEND(contexts, context);
+    return context;
 }
 
 /* Makes the handle available to the next context. Until then it stays known as a destroyed one. */
@@ -193,18 +160,17 @@ static void destroy(CUcontext context)
 static CUresult retain_primary_locked(CUdevice dev)
 {
     if (primaries[dev] == NULL) {
-        CALL_TRY(create_locked(&primaries[dev], dev, NULL));
+        CALL_REFUSE(!take_space_locked(dev), OUT_OF_MEMORY);
+        primaries[dev] = create_locked(dev, NULL);
         primaries[dev]->is_primary = 1;
     }
     retains[dev]++;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+DRIVER(cuDevicePrimaryCtxRetain, 7000, (CUcontext * pctx, CUdevice dev), (pctx, dev))
 {
-    CALL_ENTER("cuDevicePrimaryCtxRetain");
-    if (pctx == NULL || !config_has_device(dev))
-        return pctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+    CALL_TRY(device_check(dev, pctx));
     HOLD(&contexts_lock);
     CALL_TRY(retain_primary_locked(dev));
     *pctx = primaries[dev];
@@ -230,16 +196,11 @@ static CUresult primary_drop(CUdevice dev, int is_reset)
 
 CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green)
 {
-    pthread_mutex_lock(&contexts_lock);
-    CUresult retained = retain_primary_locked(device), result = retained;
-    if (retained == CUDA_SUCCESS)
-        result = create_locked(out, device, primaries[device]);
-    if (result == CUDA_SUCCESS)
-        (*out)->green = green;
-    pthread_mutex_unlock(&contexts_lock);
-    if (retained == CUDA_SUCCESS && result != CUDA_SUCCESS)
-        primary_drop(device, 0);
-    return result;
+    HOLD(&contexts_lock);
+    CALL_TRY(retain_primary_locked(device));
+    *out = create_locked(device, primaries[device]);
+    (*out)->green = green;
+    return CUDA_SUCCESS;
 }
 
 CUresult context_destroy_green(CUcontext context)
@@ -255,21 +216,18 @@ CUresult context_destroy_green(CUcontext context)
     return primary_drop(device, 0);
 }
 
-SIM_API CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+DRIVER(cuDevicePrimaryCtxRelease, 11000, (CUdevice dev), (dev))
 {
-    CALL_ENTER("cuDevicePrimaryCtxRelease");
     return primary_drop(dev, 0);
 }
 
-SIM_API CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+DRIVER(cuDevicePrimaryCtxReset, 11000, (CUdevice dev), (dev))
 {
-    CALL_ENTER("cuDevicePrimaryCtxReset");
     return primary_drop(dev, 1);
 }
 
-SIM_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+DRIVER(cuDevicePrimaryCtxGetState, 7000, (CUdevice dev, unsigned int *flags, int *active), (dev, flags, active))
 {
-    CALL_ENTER("cuDevicePrimaryCtxGetState");
     CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
     CALL_REFUSE(flags == NULL || active == NULL, INVALID_VALUE);
     HOLD(&contexts_lock);
@@ -286,26 +244,18 @@ static CUresult push(CUcontext context)
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev);
-
-SIM_API CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+DRIVER_FORM("cuCtxCreate", cuCtxCreate_v2, 3020, (CUcontext * pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
 {
-    CALL_ENTER("cuCtxCreate");
-    if (pctx == NULL || !config_has_device(dev))
-        return pctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
-    CUcontext context = NULL;
-    pthread_mutex_lock(&contexts_lock);
-    CUresult result = create_locked(&context, dev, NULL);
-    if (result == CUDA_SUCCESS && (flags & CU_CTX_COREDUMP_ENABLE) != 0)
-        context->dump.is_enabled = 1;
-    pthread_mutex_unlock(&contexts_lock);
-    if (result != CUDA_SUCCESS)
-        return result;
-    *pctx = context;
-    return push(context);
+    CALL_TRY(device_check(dev, pctx));
+    HOLD(&contexts_lock);
+    CALL_REFUSE(!take_space_locked(dev), OUT_OF_MEMORY);
+    *pctx = create_locked(dev, NULL);
+    (*pctx)->dump.is_enabled |= (flags & CU_CTX_COREDUMP_ENABLE) != 0;
+    return push(*pctx);
 }
 
-SIM_API CUresult cuCtxCreate(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
+FORM("cuCtxCreate", cuCtxCreate, 12050,
+     (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev))
 {
     if (ctxCreateParams != NULL && (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL))
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -319,9 +269,8 @@ static void end(CUcontext context)
     destroy(context);
 }
 
-SIM_API CUresult cuCtxDestroy(CUcontext ctx)
+DRIVER(cuCtxDestroy, 4000, (CUcontext ctx), (ctx))
 {
-    CALL_ENTER("cuCtxDestroy");
     CALL_REFUSE(ctx == NULL, INVALID_VALUE);
     CALL_TRY(check_alive(ctx));
     CALL_REFUSE(ctx->is_primary || ctx->green != NULL, INVALID_CONTEXT);
@@ -329,45 +278,42 @@ SIM_API CUresult cuCtxDestroy(CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* these two are */
+DRIVER(cuCtxAttach, 2000, (CUcontext * pctx, unsigned int flags), (pctx, flags))
 {
-    CALL_ENTER("cuCtxAttach");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(pctx == NULL || flags != 0, INVALID_VALUE);
     CALL_REFUSE(context->green != NULL, INVALID_CONTEXT);
     HOLD(&contexts_lock);
-    ++*(context->is_primary ? &retains[context->device] : &context->references);
+    if (context->is_primary)
+        retains[context->device]++;
+    else
+        atomic_fetch_add(&context->references, 1);
     *pctx = context;
     return CUDA_SUCCESS;
 }
 
 /* Measured: also takes a primary context. */
-SIM_API CUresult cuCtxDetach(CUcontext ctx)
+DRIVER(cuCtxDetach, 2000, (CUcontext ctx), (ctx))
 {
-    CALL_ENTER("cuCtxDetach");
     CALL_TRY(check_alive(ctx));
     CALL_REFUSE(ctx != top() || ctx->green != NULL, INVALID_CONTEXT);
     if (ctx->is_primary)
         return primary_drop(ctx->device, 0);
-    pthread_mutex_lock(&contexts_lock);
-    int is_last = --ctx->references == 0;
-    pthread_mutex_unlock(&contexts_lock);
-    if (is_last)
+    if (atomic_fetch_sub(&ctx->references, 1) == 1)
         end(ctx);
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxGetCurrent(CUcontext *pctx)
+DRIVER(cuCtxGetCurrent, 4000, (CUcontext * pctx), (pctx))
 {
-    CALL_ENTER("cuCtxGetCurrent");
     CALL_REFUSE(pctx == NULL, INVALID_VALUE);
     *pctx = top();
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxSetCurrent(CUcontext ctx)
+DRIVER(cuCtxSetCurrent, 4000, (CUcontext ctx), (ctx))
 {
-    CALL_ENTER("cuCtxSetCurrent");
     if (ctx != NULL)
         CALL_TRY(check_alive(ctx));
     if (current.depth != 0)
@@ -375,16 +321,14 @@ SIM_API CUresult cuCtxSetCurrent(CUcontext ctx)
     return ctx == NULL ? CUDA_SUCCESS : push(ctx);
 }
 
-SIM_API CUresult cuCtxPushCurrent(CUcontext ctx)
+DRIVER(cuCtxPushCurrent, 4000, (CUcontext ctx), (ctx))
 {
-    CALL_ENTER("cuCtxPushCurrent");
     CALL_TRY(check_alive(ctx));
     return push(ctx);
 }
 
-SIM_API CUresult cuCtxPopCurrent(CUcontext *pctx)
+DRIVER(cuCtxPopCurrent, 4000, (CUcontext * pctx), (pctx))
 {
-    CALL_ENTER("cuCtxPopCurrent");
     CALL_REFUSE(current.depth == 0, INVALID_CONTEXT);
     current.depth--;
     if (pctx != NULL)
@@ -392,23 +336,21 @@ SIM_API CUresult cuCtxPopCurrent(CUcontext *pctx)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+DRIVER_FORM("cuCtxGetDevice", cuCtxGetDevice_v2, 13000, (CUdevice * device, CUcontext ctx), (device, ctx))
 {
-    CALL_ENTER("cuCtxGetDevice");
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     CALL_REFUSE(device == NULL, INVALID_VALUE);
     *device = ctx->device;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxGetDevice(CUdevice *device)
+FORM("cuCtxGetDevice", cuCtxGetDevice, 2000, (CUdevice * device))
 {
     return cuCtxGetDevice_v2(device, NULL);
 }
 
-SIM_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+DRIVER(cuCtxGetId, 12000, (CUcontext ctx, unsigned long long *ctxId), (ctx, ctxId))
 {
-    CALL_ENTER("cuCtxGetId");
     CALL_REFUSE(ctxId == NULL, INVALID_VALUE);
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     *ctxId = ctx->id;
@@ -430,9 +372,8 @@ int context_reaches(CUcontext context, CUcontext owner)
     return owner == NULL || owner->device == context->device || peer_locked(context, owner->home->id) != NULL;
 }
 
-SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+DRIVER(cuCtxEnablePeerAccess, 4000, (CUcontext peerContext, unsigned int Flags), (peerContext, Flags))
 {
-    CALL_ENTER("cuCtxEnablePeerAccess");
     CONTEXT_CURRENT(context);
     CALL_TRY(context_validate(peerContext));
     CALL_REFUSE(Flags != 0 || context->device == peerContext->device, INVALID_VALUE);
@@ -442,9 +383,8 @@ SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
+DRIVER(cuCtxDisablePeerAccess, 4000, (CUcontext peerContext), (peerContext))
 {
-    CALL_ENTER("cuCtxDisablePeerAccess");
     CONTEXT_CURRENT(context);
     CALL_TRY(context_validate(peerContext));
     HOLD(&contexts_lock);

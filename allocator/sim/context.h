@@ -38,21 +38,18 @@ struct CUctx_st {
     atomic_ullong id;
     int device;
     int is_primary;
-    unsigned references; /* of one that is neither primary nor green, by cuCtxAttach; under contexts_lock */
+    atomic_uint references; /* of one that is neither primary nor green, by cuCtxAttach */
     atomic_int is_alive;
     atomic_int error;            /* the sticky CUresult, CUDA_SUCCESS if none */
     atomic_uint faults;          /* number of faults, survived ones included */
-    struct dump_settings dump;   /* settings for faults; only `file` and `flags` change, under contexts_lock */
+    struct dump_settings dump;   /* for faults; written when it is created */
     struct CUstream_st *legacy;  /* its default stream */
-    struct CUstream_st *marker;  /* for events of the whole context; created on demand, under the queue lock */
-    uint64_t held_until;         /* work of the marker that later work of the context waits for; under the queue lock */
     struct CUstream_st *streams; /* of a home: its own and its green contexts' streams; under the queue lock */
     int dumps_in_progress;       /* of a home, under the queue lock, like the next */
     uint64_t stopped;            /* the last work that was submitted when the device stopped (swallow=); 0: it runs */
     unsigned submitters;         /* of a home: threads that wait for room in a queue; under the queue lock */
     uint64_t admissions;         /* of a home: how many have had their turn; under the queue lock */
-    /* Of a home, under contexts_lock: ids of those whose memory its device may access; the last ones, also if they have ended.
-     */
+    /* Of a home, under contexts_lock: ids of the last ones whose memory its device may access, also if they have ended. */
     unsigned long long peers[CONTEXT_PEERS];
     unsigned peer_count;
 };
@@ -82,11 +79,6 @@ CUresult context_validate(CUcontext context);
 CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green);
 /* Errors: CONTEXT_IS_DESTROYED (it ended with its primary context). */
 CUresult context_destroy_green(CUcontext context);
-
-/* Copies the dump settings that currently apply to a fault in the context. */
-void context_dump_settings(CUcontext context, struct dump_settings *settings);
-/* Changes `file` and `flags`. */
-void context_set_dump(CUcontext context, const struct dump_settings *settings);
 
 /* coredump.c: gets the present process-wide settings. */
 void coredump_snapshot(struct dump_settings *settings);

@@ -1,13 +1,9 @@
-#include "call.h"
 #include "fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,25 +19,6 @@ void coredump_snapshot(struct dump_settings *settings)
 {
     HOLD(&settings_lock);
     *settings = global;
-}
-
-static unsigned flags_from_text(const char *text)
-{
-    static const struct {
-        const char *name;
-        unsigned flag;
-    } table[] = {{"skip_nonrelocated_elf_images", CU_COREDUMP_SKIP_NONRELOCATED_ELF_IMAGES},
-                 {"skip_global_memory", CU_COREDUMP_SKIP_GLOBAL_MEMORY},
-                 {"skip_shared_memory", CU_COREDUMP_SKIP_SHARED_MEMORY},
-                 {"skip_local_memory", CU_COREDUMP_SKIP_LOCAL_MEMORY},
-                 {"skip_abort", CU_COREDUMP_SKIP_ABORT},
-                 {"skip_constbank_memory", CU_COREDUMP_SKIP_CONSTBANK_MEMORY}};
-    unsigned flags = 0;
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        if (strstr(text, table[i].name) != NULL)
-            flags |= table[i].flag;
-    }
-    return flags;
 }
 
 static const char *fixed_by(const char *variable, CUcoredumpSettings attribute)
@@ -73,7 +50,7 @@ void coredump_load_environment(void)
     if (host != NULL && atoi(host) == 0)
         global.flags |= CU_COREDUMP_SKIP_ABORT;
     if (flags != NULL) {
-        global.flags |= flags_from_text(flags);
+        global.flags |= strstr(flags, "skip_abort") != NULL ? CU_COREDUMP_SKIP_ABORT : 0; /* the others change no dump here */
         is_fixed[CU_COREDUMP_LIGHTWEIGHT] = is_fixed[CU_COREDUMP_TRIGGER_HOST] = 1;
     }
 }
@@ -122,95 +99,63 @@ static CUresult get(const struct dump_settings *settings, CUcoredumpSettings num
     return CUDA_SUCCESS;
 }
 
-static CUresult set(struct dump_settings *settings, CUcoredumpSettings number, const void *value, size_t *size)
+static CUresult set_locked(CUcoredumpSettings number, const void *value, size_t *size)
 {
     const struct attribute *attribute;
     CALL_TRY(find_attribute(&attribute, number, value, size));
     if (value == NULL)
         return CUDA_SUCCESS;
     CALL_REFUSE(is_fixed[number], NOT_PERMITTED);
-    char *out = (char *)settings + attribute->offset;
+    char *out = (char *)&global + attribute->offset;
     size_t length = attribute->form == TEXT ? strnlen(value, *size) : form_bytes[attribute->form];
     if (attribute->form == TEXT ? length >= form_bytes[TEXT] : *size < length)
         return CUDA_ERROR_INVALID_VALUE;
-    if (attribute->form != WITH_FLAGS && attribute->form != WITHOUT_FLAGS) {
-        memcpy(out, value, length);
-        if (attribute->form == TEXT)
-            out[length] = '\0';
-    } else {
-        int is_set = (*(const unsigned char *)value != 0) == (attribute->form == WITH_FLAGS);
-        settings->flags = is_set ? settings->flags | attribute->flags : settings->flags & ~attribute->flags;
-    }
+    CALL_REFUSE(attribute->form == WITH_FLAGS || attribute->form == WITHOUT_FLAGS, NOT_SUPPORTED);
+    memcpy(out, value, length);
+    if (attribute->form == TEXT)
+        out[length] = '\0';
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
+DRIVER(cuCoredumpGetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
-    CALL_ENTER("cuCoredumpGetAttributeGlobal");
     struct dump_settings settings;
     coredump_snapshot(&settings);
     return get(&settings, attrib, value, size);
 }
 
-SIM_API CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
+DRIVER(cuCoredumpSetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
-    CALL_ENTER("cuCoredumpSetAttributeGlobal");
     HOLD(&settings_lock);
-    return set(&global, attrib, value, size);
+    return set_locked(attrib, value, size);
 }
 
-SIM_API CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
+DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
-    CALL_ENTER("cuCoredumpGetAttribute");
     CONTEXT_CURRENT(context);
-    struct dump_settings settings;
-    context_dump_settings(context, &settings);
-    return get(&settings, attrib, value, size);
+    return get(&context->home->dump, attrib, value, size);
 }
 
 /* Measured (580.159): a context for which dumps were not on when it was created writes none. */
-SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
+DRIVER(cuCoredumpSetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
-    CALL_ENTER("cuCoredumpSetAttribute");
     CONTEXT_CURRENT(context);
-    CALL_REFUSE(attrib == CU_COREDUMP_ENABLE_USER_TRIGGER || attrib == CU_COREDUMP_PIPE, NOT_SUPPORTED);
-    struct dump_settings settings;
-    context_dump_settings(context, &settings);
-    CALL_TRY(set(&settings, attrib, value, size));
-    context_set_dump(context, &settings);
-    return CUDA_SUCCESS;
+    const struct attribute *attribute;
+    CALL_TRY(find_attribute(&attribute, attrib, value, size));
+    return value == NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Expands %p, %h and %t. Without a name: core_TIME_HOST_PID.nvcudmp in the working folder. */
+/* Expands %p and %t. Without a name: core_TIME_PID.nvcudmp in the working folder. */
 static void expand_name(const char *name, char *out, size_t capacity)
 {
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
     size_t used = 0;
-    for (name = name[0] == '\0' ? "core_%t_%h_%p.nvcudmp" : name; *name != '\0' && used + 1 < capacity; name++) {
-        int added = 0;
-        size_t left = capacity - used;
-        if (name[0] == '%' && name[1] == 'p')
-            added = snprintf(out + used, left, "%d", (int)getpid());
-        else if (name[0] == '%' && name[1] == 'h')
-            added = snprintf(out + used, left, "%s", host);
-        else if (name[0] == '%' && name[1] == 't')
-            added = snprintf(out + used, left, "%lld", (long long)time(NULL));
-        if (added > 0) {
-            used += (size_t)added < left ? (size_t)added : left - 1;
-            name++;
-        } else {
+    for (name = name[0] == '\0' ? "core_%t_%p.nvcudmp" : name; *name != '\0' && used + 24 < capacity; name++) {
+        if (name[0] != '%' || (name[1] != 'p' && name[1] != 't'))
             out[used++] = *name;
-        }
+        else
+            used += (size_t)snprintf(out + used, 24, "%lld", *++name == 'p' ? (long long)getpid() : (long long)time(NULL));
     }
     out[used] = '\0';
-}
-
-static double now_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 /* Returns a non-blocking descriptor, or -1. For a FIFO, waits for a reader. */
@@ -219,10 +164,11 @@ static int open_file(const char *name)
     struct stat status;
     if (stat(name, &status) != 0 || !S_ISFIFO(status.st_mode))
         return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    double end = now_seconds() + READER_SECONDS;
-    int file;
-    while ((file = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0 && errno == ENXIO && now_seconds() < end)
+    int file = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    for (int waited = 0; file < 0 && errno == ENXIO && waited < READER_SECONDS * 1000; waited++) {
         usleep(1000);
+        file = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    }
     return file;
 }
 
@@ -253,7 +199,7 @@ struct written {
 
 static void write_dump(struct written *dump)
 {
-    int file = dump->bytes == NULL ? -1 : open_file(dump->name);
+    int file = open_file(dump->name);
     if (file < 0 || write_all(file, dump->bytes, dump->size) != 0)
         fprintf(stderr, "cufence_sim: the core dump could not be written to '%s': %s\n", dump->name, strerror(errno));
     if (file >= 0)
@@ -273,9 +219,7 @@ static void *write_late(void *argument)
 void coredump_write(const struct fault_site *site, const struct dump_settings *settings, unsigned late_ms)
 {
     pthread_t thread;
-    struct written *dump = calloc(1, sizeof *dump);
-    if (dump == NULL)
-        return;
+    struct written *dump = memory_new(sizeof *dump);
     expand_name(settings->file, dump->name, sizeof dump->name);
     dump->bytes = dump_create(site, &dump->size);
     dump->late_ms = late_ms;

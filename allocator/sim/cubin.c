@@ -1,9 +1,6 @@
 #include "cubin.h"
-#include "config.h"
+#include "call.h"
 #include "elf_file.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define EF_SM_90 0x005a055a /* flags of an sm_90 cubin of CUDA 12 and 13 */
 
@@ -12,7 +9,7 @@ struct instruction {
 };
 
 /* The instructions of a kernel: the access is the last thing that it does. */
-enum { ACCESS = 4, LEAVE = 6, STAY = 7, UNPADDED = 8, PADDED = 16 };
+enum { ACCESS = 4, LEAVE = 6, STAY = 7, PADDED = 16 };
 
 static const struct instruction nop = {UINT64_C(0x7918), UINT64_C(0x000fc00000000000)};
 static const struct instruction leave = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
@@ -30,17 +27,12 @@ struct code cubin_code(const struct CUfunc_st *function)
     if (function->code != NULL)
         return *function->code;
     const uint64_t bytes = sizeof(struct instruction);
-    return (struct code){.size = (config_get()->has_padding ? PADDED : UNPADDED) * bytes,
-                         .fault = ACCESS * bytes,
-                         .origin = ACCESS * bytes,
-                         .resume = LEAVE * bytes};
+    return (struct code){.size = PADDED * bytes, .fault = ACCESS * bytes, .origin = ACCESS * bytes, .resume = LEAVE * bytes};
 }
 
 uint32_t cubin_access_bytes(const struct CUfunc_st *function)
 {
-    uint32_t bytes = function->kernel.access_bytes;
-    int is_width = bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16;
-    return is_width ? bytes : 4;
+    return function->kernel.access_bytes != 0 ? function->kernel.access_bytes : 4;
 }
 
 static struct instruction encode(const struct CUfunc_st *function, int is_write)
@@ -77,7 +69,6 @@ static unsigned add_variable(struct elf_writer *writer, uint64_t address)
 
 static void add_symbols(struct elf_writer *writer, const struct CUfunc_st *function, unsigned text, uint64_t size)
 {
-    const struct kernel_variable *variable = kernel_variable();
     Elf64_Sym symbols[4] = {{0}};
     symbols[1].st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION);
     symbols[1].st_shndx = (uint16_t)text;
@@ -89,122 +80,79 @@ static void add_symbols(struct elf_writer *writer, const struct CUfunc_st *funct
     symbols[2].st_value = function->entry;
     symbols[2].st_size = size;
     size_t count = VARIABLE_SYMBOL;
-    if (variable->name != NULL)
-        symbols[count++] = (Elf64_Sym){.st_name = elf_string(writer, variable->name),
+    if (kernel_variable.name != NULL)
+        symbols[count++] = (Elf64_Sym){.st_name = elf_string(writer, kernel_variable.name),
                                        .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
-                                       .st_shndx = (uint16_t)add_variable(writer, variable->address),
-                                       .st_value = variable->address,
+                                       .st_shndx = (uint16_t)add_variable(writer, kernel_variable.address),
+                                       .st_value = kernel_variable.address,
                                        .st_size = VARIABLE_BYTES};
-    Elf64_Shdr header = {.sh_type = SHT_SYMTAB, .sh_info = 2, .sh_entsize = sizeof symbols[0]};
-    elf_link_strings(writer, elf_add(writer, ".symtab", header, symbols, count * sizeof symbols[0]));
+    Elf64_Shdr header = {.sh_type = SHT_SYMTAB, .sh_link = ELF_STRINGS, .sh_info = 2, .sh_entsize = sizeof symbols[0]};
+    elf_add(writer, ".symtab", header, symbols, count * sizeof symbols[0]);
 }
 
 /* As nvcc -lineinfo writes it: version 2, opcode base 10. No special opcodes are used, so line base and range don't matter. */
-enum {
-    DW_VERSION = 2,
-    DW_LNS_copy = 1,
-    DW_LNS_advance_pc = 2,
-    DW_LNS_advance_line = 3,
-    DW_LNE_end_sequence = 1,
-    DW_LNE_set_address = 2,
-    OPCODE_BASE = 10
-};
+enum { DW_VERSION = 2, DW_LNS_copy = 1, DW_LNS_advance_pc = 2, DW_LNS_advance_line = 3, OPCODE_BASE = 10 };
 
-static void append_byte(struct buffer *out, unsigned byte)
+/* A number in LEB128, signed or not, as long as the longest. */
+static void put_number(FILE *out, uint64_t value)
 {
-    unsigned char value = (unsigned char)byte;
-    buffer_append(out, &value, 1);
+    for (unsigned i = 0; i < 4; i++)
+        fputc((int)(value >> i * 7 & 0x7f) | 0x80, out);
+    fputc((int)(value >> 28 & 0x3f), out);
 }
 
-static void append_uleb(struct buffer *out, uint64_t value)
+static void put_row(FILE *out, uint64_t advance, uint64_t lines)
 {
-    do {
-        unsigned byte = value & 0x7f;
-        value >>= 7;
-        append_byte(out, byte | (value != 0 ? 0x80u : 0));
-    } while (value != 0);
+    fputc(DW_LNS_advance_pc, out);
+    put_number(out, advance);
+    fputc(DW_LNS_advance_line, out);
+    put_number(out, lines);
+    fputc(DW_LNS_copy, out);
 }
 
-static void append_sleb(struct buffer *out, int64_t value)
+/* Rows: the start of the function, one line above; the access; and the rest, one line below. */
+static void put_program(FILE *out, const struct CUfunc_st *function)
 {
-    for (int is_more = 1; is_more;) {
-        unsigned byte = (unsigned)(value & 0x7f);
-        value >>= 7;
-        is_more = !((value == 0 && (byte & 0x40) == 0) || (value == -1 && (byte & 0x40) != 0));
-        append_byte(out, byte | (is_more ? 0x80u : 0));
-    }
-}
-
-static void append_row(struct buffer *out, uint64_t advance, int64_t lines)
-{
-    if (advance != 0) {
-        append_byte(out, DW_LNS_advance_pc);
-        append_uleb(out, advance);
-    }
-    if (lines != 0) {
-        append_byte(out, DW_LNS_advance_line);
-        append_sleb(out, lines);
-    }
-    append_byte(out, DW_LNS_copy);
-}
-
-static void append_program(struct buffer *out, const struct CUfunc_st *function)
-{
-    int64_t line = function->kernel.line;
+    static const char set_address[] = {0, 1 + sizeof function->entry, 2}, end_sequence[] = {0, 1, 1};
+    uint64_t line = (uint64_t)function->kernel.line;
     struct code code = cubin_code(function);
-    append_byte(out, 0);
-    append_uleb(out, 1 + sizeof function->entry);
-    append_byte(out, DW_LNE_set_address);
-    buffer_append(out, &function->entry, sizeof function->entry);
-    /* Rows: the start of the function, one line above; the access; and the rest, one line below. */
-    append_row(out, 0, line > 1 ? line - 2 : 0);
-    append_row(out, code.origin, line > 1 ? 1 : 0);
-    append_row(out, 16, 1);
-    append_byte(out, DW_LNS_advance_pc);
-    append_uleb(out, code.size - code.origin - 16);
-    append_byte(out, 0);
-    append_uleb(out, 1);
-    append_byte(out, DW_LNE_end_sequence);
+    fwrite(set_address, sizeof set_address, 1, out);
+    fwrite(&function->entry, sizeof function->entry, 1, out);
+    put_row(out, 0, line > 1 ? line - 2 : 0);
+    put_row(out, code.origin, line > 1 ? 1 : 0);
+    put_row(out, 16, 1);
+    fputc(DW_LNS_advance_pc, out);
+    put_number(out, code.size - code.origin - 16);
+    fwrite(end_sequence, sizeof end_sequence, 1, out);
 }
 
-/* Appends a DWARF line program that maps the access to the kernel's file and line. */
-static void lines_append(struct buffer *out, const struct CUfunc_st *function)
+/* Adds a DWARF line program that maps the access to the kernel's file and line. */
+static void add_lines(struct elf_writer *writer, const struct CUfunc_st *function)
 {
-    static const unsigned char lengths[OPCODE_BASE - 1] = {0, 1, 1, 1, 1, 0, 0, 0, 1};
-    const char *file = function->kernel.file;
-    const char *slash = strrchr(file, '/');
-
-    struct buffer header = {0};
-    append_byte(&header, 1);   /* minimum instruction length */
-    append_byte(&header, 1);   /* default is_stmt */
-    append_byte(&header, 251); /* line base, -5 */
-    append_byte(&header, 14);  /* line range */
-    append_byte(&header, OPCODE_BASE);
-    buffer_append(&header, lengths, sizeof lengths);
-    if (slash != NULL) { /* "/a.cu" is in the folder "/" */
-        buffer_append(&header, file, slash == file ? 1 : (size_t)(slash - file));
-        append_byte(&header, 0);
-    }
-    append_byte(&header, 0); /* end of folders */
-    buffer_append(&header, slash == NULL ? file : slash + 1, strlen(slash == NULL ? file : slash + 1) + 1);
-    append_uleb(&header, slash == NULL ? 0 : 1);
-    append_uleb(&header, 0); /* modification time */
-    append_uleb(&header, 0); /* file size */
-    append_byte(&header, 0); /* end of files */
-
-    struct buffer program = {0};
-    append_program(&program, function);
-    const uint16_t version = DW_VERSION;
-    const uint32_t header_length = (uint32_t)header.size;
-    const uint32_t unit_length = (uint32_t)(sizeof version + sizeof header_length + header.size + program.size);
-    buffer_append(out, &unit_length, sizeof unit_length);
-    buffer_append(out, &version, sizeof version);
-    buffer_append(out, &header_length, sizeof header_length);
-    buffer_append(out, header.bytes, header.size);
-    buffer_append(out, program.bytes, program.size);
-    out->is_failed |= header.is_failed || program.is_failed;
-    buffer_free(&header);
-    buffer_free(&program);
+    /* Minimum instruction length, default is_stmt, line base -5, line range, and the operands of the opcodes. */
+    static const unsigned char start[] = {1, 1, 251, 14, OPCODE_BASE, 0, 1, 1, 1, 1, 0, 0, 0, 1};
+    const char *file = function->kernel.file, *slash = strrchr(file, '/');
+    char *bytes = NULL;
+    size_t size = 0;
+    struct __attribute__((packed)) {
+        uint32_t unit_bytes;
+        uint16_t version;
+        uint32_t header_bytes;
+    } lengths = {.version = DW_VERSION};
+    FILE *out = memory_file(&bytes, &size);
+    fwrite(&lengths, sizeof lengths, 1, out);
+    fwrite(start, sizeof start, 1, out);
+    if (slash != NULL) /* "/a.cu" is in the folder "/" */
+        fprintf(out, "%.*s%c", slash == file ? 1 : (int)(slash - file), file, 0);
+    fprintf(out, "%c%s%c%c%c%c%c", 0, slash == NULL ? file : slash + 1, 0, slash != NULL ? 1 : 0, 0, 0,
+            0); /* of the folder; no time, no size */
+    lengths.header_bytes = (uint32_t)((size_t)ftell(out) - sizeof lengths);
+    put_program(out, function);
+    fclose(out);
+    lengths.unit_bytes = (uint32_t)(size - sizeof lengths.unit_bytes);
+    memcpy(bytes, &lengths, sizeof lengths);
+    elf_add(writer, ".debug_line", (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_addralign = 1}, bytes, size);
+    free(bytes);
 }
 
 unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size_t *size)
@@ -212,7 +160,7 @@ unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size
     struct instruction made_up[PADDED];
     for (size_t i = 0; i < PADDED; i++)
         made_up[i] = nop;
-    if (kernel_variable()->name != NULL)
+    if (kernel_variable.name != NULL)
         made_up[0] = load_address;
     made_up[ACCESS] = encode(function, is_write);
     made_up[LEAVE] = leave;
@@ -230,12 +178,7 @@ unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size
                               .sh_info = CUBIN_REGISTERS << 24};
     unsigned text = elf_add(&writer, name, text_header, code.bytes != NULL ? (void *)code.bytes : made_up, code.size);
     add_symbols(&writer, function, text, code.size);
-    if (function->kernel.file != NULL && function->kernel.line > 0) {
-        struct buffer lines = {0};
-        lines_append(&lines, function);
-        writer.is_failed |= lines.is_failed;
-        elf_add(&writer, ".debug_line", (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_addralign = 1}, lines.bytes, lines.size);
-        buffer_free(&lines);
-    }
+    if (function->kernel.file != NULL && function->kernel.line > 0)
+        add_lines(&writer, function);
     return elf_finish(&writer, ET_EXEC, 0x33, EF_SM_90, size);
 }

@@ -2,7 +2,7 @@
  * Machine code of simulated kernels: the ELF file for sm_90 that a core dump contains, with one function, one instruction of
  * which is the faulting access; and such files read again, as a program loads them, changed or not.
  *
- * As nvcc ends a kernel, EXIT is followed by a branch to itself and by NOPs, unless the configuration says padding=0.
+ * As nvcc ends a kernel, EXIT is followed by a branch to itself and by NOPs.
  */
 #pragma once
 
@@ -27,14 +27,14 @@ struct code cubin_code(const struct CUfunc_st *function);
 /* Width of the access in bytes: 1, 2, 4, 8 or 16. */
 uint32_t cubin_access_bytes(const struct CUfunc_st *function);
 
-/* Returns a malloc'ed file, or NULL if out of memory. Pure. */
+/* Returns a malloc'ed file. Pure. */
 unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size_t *size);
 
 /* image.c: the kernels of a file. */
 struct image;
 
 /* Copies the kernels of an ELF file for CUDA; what else the bytes may be is not looked at, and *image is NULL: such a module
- * contains every kernel. Like the driver it has to trust the file's own offsets. Errors: INVALID_IMAGE, OUT_OF_MEMORY. */
+ * contains every kernel. Like the driver it has to trust the file's own offsets. Errors: INVALID_IMAGE. */
 CUresult image_read(struct image **image, const void *bytes);
 /* Returns the code of a kernel, which lives as long as the image, or NULL. */
 const struct code *image_find(struct image *image, const char *name);

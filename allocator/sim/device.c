@@ -1,17 +1,9 @@
-#include "call.h"
-#include "config.h"
-#include "context.h"
 #include "fault.h"
 #include "kernel.h"
 #include "space.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-
-SIM_API CUresult cuInit(unsigned int Flags)
+DRIVER_EARLY(cuInit, 2000, (unsigned int Flags), (Flags))
 {
-    CALL_ENTER_UNINITIALIZED("cuInit");
     static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
     static int is_done; /* under init_lock */
     CALL_REFUSE(Flags != 0, INVALID_VALUE);
@@ -28,109 +20,73 @@ SIM_API CUresult cuInit(unsigned int Flags)
     return CUDA_SUCCESS;
 }
 
-/* The function tables that NVIDIA's own libraries request are not public, so there are none here. */
-SIM_API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+DRIVER_EARLY(cuDriverGetVersion, 2020, (int *driverVersion), (driverVersion))
 {
-    CALL_ENTER_UNINITIALIZED("cuGetExportTable");
-    CALL_REFUSE(ppExportTable == NULL || pExportTableId == NULL, INVALID_VALUE);
-    *ppExportTable = NULL;
-    return CUDA_ERROR_NOT_FOUND;
-}
-
-SIM_API CUresult cuDriverGetVersion(int *driverVersion)
-{
-    CALL_ENTER_UNINITIALIZED("cuDriverGetVersion");
     CALL_REFUSE(driverVersion == NULL, INVALID_VALUE);
     *driverVersion = newer_version() != 0 ? newer_version() : CUDA_VERSION;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceGetCount(int *count)
+DRIVER(cuDeviceGetCount, 2000, (int *count), (count))
 {
-    CALL_ENTER("cuDeviceGetCount");
     CALL_REFUSE(count == NULL, INVALID_VALUE);
     *count = (int)config_get()->devices;
     return CUDA_SUCCESS;
 }
 
-static CUresult check_device(CUdevice device, const void *out)
+CUresult device_check(CUdevice device, const void *out)
 {
     CALL_REFUSE(out == NULL, INVALID_VALUE);
     return config_has_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-SIM_API CUresult cuDeviceGet(CUdevice *device, int ordinal)
+DRIVER(cuDeviceGet, 2000, (CUdevice * device, int ordinal), (device, ordinal))
 {
-    CALL_ENTER("cuDeviceGet");
-    CALL_TRY(check_device(ordinal, device));
+    CALL_TRY(device_check(ordinal, device));
     *device = ordinal;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
+DRIVER(cuDeviceGetName, 2000, (char *name, int len, CUdevice dev), (name, len, dev))
 {
-    CALL_ENTER("cuDeviceGetName");
-    CALL_TRY(check_device(dev, name));
+    CALL_TRY(device_check(dev, name));
     CALL_REFUSE(len <= 0, INVALID_VALUE);
     snprintf(name, (size_t)len, "%s", SIM_DEVICE_NAME);
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
+DRIVER(cuDeviceGetUuid, 11040, (CUuuid * uuid, CUdevice dev), (uuid, dev))
 {
-    CALL_ENTER("cuDeviceGetUuid");
-    CALL_TRY(check_device(dev, uuid));
+    CALL_TRY(device_check(dev, uuid));
     memcpy(uuid->bytes, "cufence-sim-gpu", 16);
     uuid->bytes[15] = (char)dev;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceTotalMem(size_t *bytes, CUdevice dev)
+DRIVER(cuDeviceTotalMem, 3020, (size_t * bytes, CUdevice dev), (bytes, dev))
 {
-    CALL_ENTER("cuDeviceTotalMem");
-    CALL_TRY(check_device(dev, bytes));
+    CALL_TRY(device_check(dev, bytes));
     *bytes = config_get()->memory;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
+#define ATTRIBUTE(name, value) LIST(CU_DEVICE_ATTRIBUTE_##name, (int)(value))
+
+DRIVER(cuDeviceGetAttribute, 2000, (int *pi, CUdevice_attribute attrib, CUdevice dev), (pi, attrib, dev))
 {
-    CALL_ENTER("cuDeviceGetAttribute");
-    CALL_TRY(check_device(dev, pi));
+    CALL_TRY(device_check(dev, pi));
     /* Attributes of an H100, except for the number of multiprocessors; others read as 0. */
     const struct {
         CUdevice_attribute attribute;
         int value;
-    } table[] = {
-        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
-        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, SIM_MULTIPROCESSORS},
-        {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
-        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
-        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
-        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
-        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
-        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff},
-        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
-        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
-        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
-        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, SIM_SHARED_BYTES},
-        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SIM_SHARED_BYTES_OPTIN},
-        {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
-        {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
-        {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
-        {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
-        {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
-        {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, (int)config_get()->is_shareable},
-        {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
-        {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
-        {CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, 32},
-        {CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, (int)config_get()->is_shareable},
-        {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0},
-        {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, (int)config_get()->pci[dev].domain},
-        {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, (int)config_get()->pci[dev].bus},
-        {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, (int)config_get()->pci[dev].device},
-    };
+    } table[] = LIST(
+        ATTRIBUTE(COMPUTE_CAPABILITY_MAJOR, 9), ATTRIBUTE(MULTIPROCESSOR_COUNT, SIM_MULTIPROCESSORS),
+        ATTRIBUTE(MAX_THREADS_PER_MULTIPROCESSOR, 2048), ATTRIBUTE(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SIM_SHARED_BYTES_OPTIN),
+        ATTRIBUTE(UNIFIED_ADDRESSING, 1), ATTRIBUTE(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1),
+        ATTRIBUTE(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, config_get()->is_shareable),
+        ATTRIBUTE(MEMORY_POOLS_SUPPORTED, 1), ATTRIBUTE(TEXTURE_ALIGNMENT, 512), ATTRIBUTE(TEXTURE_PITCH_ALIGNMENT, 32),
+        ATTRIBUTE(DMA_BUF_SUPPORTED, config_get()->is_shareable), ATTRIBUTE(PCI_DOMAIN_ID, config_get()->pci[dev].domain),
+        ATTRIBUTE(PCI_BUS_ID, config_get()->pci[dev].bus), ATTRIBUTE(PCI_DEVICE_ID, config_get()->pci[dev].device));
     *pi = 0;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         if (table[i].attribute == attrib)
@@ -139,11 +95,10 @@ SIM_API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
     return attrib < 1 || attrib >= CU_DEVICE_ATTRIBUTE_MAX ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+DRIVER(cuDeviceCanAccessPeer, 4000, (int *canAccessPeer, CUdevice dev, CUdevice peerDev), (canAccessPeer, dev, peerDev))
 {
-    CALL_ENTER("cuDeviceCanAccessPeer");
-    CALL_TRY(check_device(dev, canAccessPeer));
-    CALL_TRY(check_device(peerDev, canAccessPeer));
+    CALL_TRY(device_check(dev, canAccessPeer));
+    CALL_TRY(device_check(peerDev, canAccessPeer));
     *canAccessPeer = dev != peerDev;
     return CUDA_SUCCESS;
 }

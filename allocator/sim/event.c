@@ -1,9 +1,7 @@
 #include "capture.h"
-#include "call.h"
 #include "handle.h"
 #include "space.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 static void forget_locked(struct CUevent_st *event)
@@ -34,15 +32,13 @@ void event_complete(struct CUevent_st *event, uint64_t generation)
         event->completed_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-SIM_API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
+DRIVER(cuEventCreate, 2000, (CUevent * phEvent, unsigned int Flags), (phEvent, Flags))
 {
-    CALL_ENTER("cuEventCreate");
     CONTEXT_CURRENT(context);
     stream_await_submitters(context);
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
     CALL_REFUSE(phEvent == NULL || (Flags & ~known) != 0, INVALID_VALUE);
     CUevent event = handle_create(HANDLE_EVENT, sizeof *event, context->home);
-    CALL_REFUSE(event == NULL, OUT_OF_MEMORY);
     atomic_init(&event->references, 1);
     event->context = context->home;
     event->flags = Flags;
@@ -56,9 +52,8 @@ void event_destroy_all(CUcontext context)
         event_release(event);
 }
 
-SIM_API CUresult cuEventDestroy(CUevent hEvent)
+DRIVER(cuEventDestroy, 4000, (CUevent hEvent), (hEvent))
 {
-    CALL_ENTER("cuEventDestroy");
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     stream_await_submitters(hEvent->context);
     CALL_REFUSE(!handle_remove(HANDLE_EVENT, hEvent), INVALID_HANDLE);
@@ -66,31 +61,13 @@ SIM_API CUresult cuEventDestroy(CUevent hEvent)
     return CUDA_SUCCESS;
 }
 
-static void keep_locked(CUevent event, struct ticket ticket)
+DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent event, CUstream handle), (event, handle))
 {
-    forget_locked(event);
-    event->generation++;
-    event->completed_ns = 0;
-    event->ticket = ticket;
-    stream_retain_locked(ticket.stream);
-}
-
-static struct operation *create_operation(CUevent event)
-{
-    struct operation *operation = operation_create(OPERATION_EVENT);
-    if (operation == NULL)
-        return NULL;
-    atomic_fetch_add(&event->references, 1);
-    operation->event.event = event;
-    return operation;
-}
-
-SIM_API CUresult cuEventRecord(CUevent event, CUstream handle)
-{
-    CALL_ENTER("cuEventRecord");
     CUstream stream;
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
-    OPERATION(operation, create_operation(event));
+    OPERATION(operation, operation_create(OPERATION_EVENT));
+    atomic_fetch_add(&event->references, 1);
+    operation->event.event = event;
     HOLD(&queue_lock);
     CALL_TRY(stream_find_ready_locked(handle, &stream));
     CALL_REFUSE(stream->context->home != event->context, INVALID_HANDLE);
@@ -108,7 +85,11 @@ SIM_API CUresult cuEventRecord(CUevent event, CUstream handle)
     struct ticket ticket;
     operation->event.generation = event->generation + 1;
     CALL_TRY(stream_enqueue_locked(stream, operation, NULL, &ticket));
-    keep_locked(event, ticket);
+    forget_locked(event);
+    event->generation++;
+    event->completed_ns = 0;
+    event->ticket = ticket;
+    stream_retain_locked(ticket.stream);
     return CUDA_SUCCESS;
 }
 
@@ -123,18 +104,16 @@ static CUresult check_observable_locked(CUevent event)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-SIM_API CUresult cuEventQuery(CUevent hEvent)
+DRIVER(cuEventQuery, 2000, (CUevent hEvent), (hEvent))
 {
-    CALL_ENTER("cuEventQuery");
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     HOLD(&queue_lock);
     CALL_TRY(check_observable_locked(hEvent));
     return ticket_is_done_locked(&hEvent->ticket) ? context_error(hEvent->context) : CUDA_ERROR_NOT_READY;
 }
 
-SIM_API CUresult cuEventSynchronize(CUevent hEvent)
+DRIVER(cuEventSynchronize, 2000, (CUevent hEvent), (hEvent))
 {
-    CALL_ENTER("cuEventSynchronize");
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     CUcontext context = hEvent->context;
     HOLD(&queue_lock);
@@ -144,9 +123,8 @@ SIM_API CUresult cuEventSynchronize(CUevent hEvent)
     return context_error(context);
 }
 
-SIM_API CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+DRIVER(cuEventElapsedTime, 12080, (float *pMilliseconds, CUevent hStart, CUevent hEnd), (pMilliseconds, hStart, hEnd))
 {
-    CALL_ENTER("cuEventElapsedTime");
     CALL_REFUSE(pMilliseconds == NULL, INVALID_VALUE);
     if (!handle_is_valid(HANDLE_EVENT, hStart) || !handle_is_valid(HANDLE_EVENT, hEnd) || hStart->context != hEnd->context ||
         ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
@@ -158,9 +136,8 @@ SIM_API CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUeven
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+DRIVER_TWIN(cuStreamWaitEvent, ptsz, 3020, (CUstream hStream, CUevent hEvent, unsigned int Flags), (hStream, hEvent, Flags))
 {
-    CALL_ENTER("cuStreamWaitEvent");
     CUstream stream;
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     CALL_REFUSE(Flags != CU_EVENT_WAIT_DEFAULT, INVALID_VALUE);
@@ -177,30 +154,4 @@ SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     if (ticket_is_done_locked(&hEvent->ticket))
         return CUDA_SUCCESS;
     return stream_enqueue_locked(stream, operation, &hEvent->ticket, NULL);
-}
-
-CUresult event_record_context(CUevent event, CUcontext context)
-{
-    struct ticket ticket;
-    CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event) || event->context != context->home, INVALID_HANDLE);
-    OPERATION(operation, create_operation(event));
-    HOLD(&queue_lock);
-    CALL_TRY(capture_refuse_all_locked(context));
-    operation->event.generation = event->generation + 1;
-    CALL_TRY(stream_mark_context_locked(context, operation, &ticket));
-    keep_locked(event, ticket);
-    return CUDA_SUCCESS;
-}
-
-CUresult event_hold_context(CUevent event, CUcontext context)
-{
-    CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
-    OPERATION(operation, operation_create(OPERATION_NOTHING));
-    HOLD(&queue_lock);
-    CALL_TRY(capture_refuse_all_locked(context));
-    if (event->capture != NULL) {
-        event->capture->is_invalid = 1;
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    return stream_hold_context_locked(context, operation, &event->ticket);
 }

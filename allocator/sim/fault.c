@@ -4,8 +4,6 @@
 
 #include <setjmp.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <ucontext.h>
 
 struct guard {
@@ -41,31 +39,14 @@ static int is_write_access(const ucontext_t *context)
 {
 #if defined(__x86_64__)
     return (context->uc_mcontext.gregs[REG_ERR] & 2) != 0; /* page fault error code, bit 1: write */
-#elif defined(__aarch64__)
+#else
     const struct _aarch64_ctx *record = (const struct _aarch64_ctx *)context->uc_mcontext.__reserved;
     for (; record->magic != 0; record = (const struct _aarch64_ctx *)((const char *)record + record->size)) {
         if (record->magic == ESR_MAGIC)
             return (((const struct esr_context *)record)->esr & 0x40) != 0; /* ISS bit 6, WnR */
     }
     return is_store(*(const uint32_t *)(uintptr_t)context->uc_mcontext.pc); /* qemu gives no ESR */
-#else
-    (void)context;
-    return 0;
 #endif
-}
-
-static void pass_on(int signal, siginfo_t *info, void *context)
-{
-    const struct sigaction *action = &previous[signal == SIGBUS];
-    if ((action->sa_flags & SA_SIGINFO) != 0) {
-        action->sa_sigaction(signal, info, context);
-    } else if (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN) {
-        action->sa_handler(signal);
-    } else {
-        /* When this handler returns, the access is repeated, and then ends the process as it would without us. */
-        struct sigaction standard = {.sa_handler = SIG_DFL};
-        sigaction(signal, &standard, NULL);
-    }
 }
 
 static void leave(void)
@@ -84,19 +65,16 @@ static void resume_at_leave(ucontext_t *context)
     /* Below the red zone of 128 bytes, and aligned as at function entry. */
     registers[REG_RSP] = ((registers[REG_RSP] - 128) & ~(greg_t)15) - 8;
     registers[REG_RIP] = (greg_t)(uintptr_t)leave;
-#elif defined(__aarch64__)
-    context->uc_mcontext.pc = (uintptr_t)leave;
 #else
-    (void)context;
-    leave();
+    context->uc_mcontext.pc = (uintptr_t)leave;
 #endif
 }
 
 static void handle(int signal, siginfo_t *info, void *context)
 {
     struct guard *guard = current;
-    if (guard == NULL) {
-        pass_on(signal, info, context);
+    if (guard == NULL) { /* not ours: the access is repeated, and goes to the handler before */
+        sigaction(signal, &previous[signal == SIGBUS], NULL);
         return;
     }
     guard->fault = (struct fault){(uint64_t)(uintptr_t)info->si_addr, is_write_access(context), EXCEPTION_ILLEGAL_ADDRESS};
@@ -116,8 +94,7 @@ void fault_thread_begin(char memory[FAULT_STACK_BYTES])
     stack_t stack = {.ss_sp = memory, .ss_size = FAULT_STACK_BYTES};
     pthread_once(&install_once, install);
     current = NULL;
-    sigaltstack(&stack,
-                NULL); /* without it the handler runs on the thread's own stack, which works unless that has overflowed */
+    sigaltstack(&stack, NULL);
 }
 
 void fault_thread_end(void)
@@ -165,20 +142,19 @@ int fault_report(const struct fault_site *site)
 {
     CUcontext context = site->context;
     unsigned earlier = atomic_fetch_add(&context->faults, 1);
-    struct dump_settings settings;
-    context_dump_settings(context, &settings);
+    const struct dump_settings *settings = &context->home->dump;
     /* Measured: if several processes fault at once, one of them may get the error before its dump. */
-    unsigned late_ms = config_get()->late_dump;
-    if (settings.is_enabled && config_get()->swallow) {
+    unsigned late_ms = (unsigned)config_get()->late_dump;
+    if (settings->is_enabled && config_get()->swallow) {
         stream_stop(context, 1);
-        usleep(config_get()->swallow * 1000);
+        usleep((unsigned)config_get()->swallow * 1000);
         stream_stop(context, 0);
     }
-    if (settings.is_enabled) {
+    if (settings->is_enabled) {
         stream_count_dumps(context, 1);
-        coredump_write(site, &settings, late_ms);
+        coredump_write(site, settings, late_ms);
         stream_count_dumps(context, -1);
-        if ((settings.flags & CU_COREDUMP_SKIP_ABORT) == 0)
+        if ((settings->flags & CU_COREDUMP_SKIP_ABORT) == 0)
             abort();
         /* Measured: without abort, a context survives its first fault but not its second. */
         if (earlier == 0 && late_ms == 0)

@@ -58,5 +58,5 @@ int fault_report(const struct fault_site *site);
 void coredump_write(const struct fault_site *site, const struct dump_settings *settings, unsigned late_ms);
 
 /* dump.c: creates a GPU core dump of a faulting warp, in the format and with the row sizes of driver 580. Pure. Returns a
- * malloc'ed file, or NULL if out of memory. */
+ * malloc'ed file. */
 unsigned char *dump_create(const struct fault_site *site, size_t *size);

@@ -3,12 +3,9 @@
  * added, which always satisfies their dependencies.
  */
 #include "capture.h"
-#include "call.h"
 #include "handle.h"
 
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct CUuserObject_st {
     atomic_uint references;
@@ -26,7 +23,7 @@ static void release(CUuserObject object, unsigned count)
     free(object);
 }
 
-int append(void *array, size_t *count, size_t *capacity, const void *item, size_t size)
+void append(void *array, size_t *count, size_t *capacity, const void *item, size_t size)
 {
     void *items;
     memcpy(&items, array, sizeof items);
@@ -34,28 +31,24 @@ int append(void *array, size_t *count, size_t *capacity, const void *item, size_
         size_t wanted = *capacity == 0 ? 16 : *capacity * 2;
         items = reallocarray(items, wanted, size);
         if (items == NULL)
-            return -1;
+            abort();
         memcpy(array, &items, sizeof items);
         *capacity = wanted;
     }
     memcpy((char *)items + (*count)++ * size, item, size);
-    return 0;
 }
 
-int recording_append(struct recording *recording, struct operation *operation)
+void recording_append(struct recording *recording, struct operation *operation)
 {
-    int error = append(&recording->operations, &recording->count, &recording->capacity, &operation, sizeof operation);
-    if (error != 0)
-        return error;
+    append(&recording->operations, &recording->count, &recording->capacity, &operation, sizeof operation);
     operation_retain(operation);
     recording->memory_nodes += (size_t)operation_is_of_memory(operation);
-    return 0;
 }
 
 /* Takes over a reference from the caller. */
-static int recording_add_object(struct recording *recording, CUuserObject object)
+static void recording_add_object(struct recording *recording, CUuserObject object)
 {
-    return append(&recording->objects, &recording->object_count, &recording->object_capacity, &object, sizeof object);
+    append(&recording->objects, &recording->object_count, &recording->object_capacity, &object, sizeof object);
 }
 
 static struct recording *recording_retain(struct recording *recording)
@@ -79,9 +72,8 @@ void recording_release(struct recording *recording)
 
 static struct recording *recording_create(void)
 {
-    struct recording *recording = calloc(1, sizeof *recording);
-    if (recording != NULL)
-        atomic_init(&recording->references, 1);
+    struct recording *recording = memory_new(sizeof *recording);
+    atomic_init(&recording->references, 1);
     return recording;
 }
 
@@ -89,27 +81,19 @@ static struct recording *recording_create(void)
 struct recording *recording_copy(const struct recording *recording)
 {
     struct recording *copy = recording_create();
-    int error = copy == NULL;
-    for (size_t i = 0; i < recording->count && !error; i++)
-        error = recording_append(copy, recording->operations[i]);
-    for (size_t i = 0; i < recording->object_count && !error; i++) {
-        error = recording_add_object(copy, recording->objects[i]);
-        if (!error)
-            atomic_fetch_add(&recording->objects[i]->references, 1);
+    for (size_t i = 0; i < recording->count; i++)
+        recording_append(copy, recording->operations[i]);
+    for (size_t i = 0; i < recording->object_count; i++) {
+        recording_add_object(copy, recording->objects[i]);
+        atomic_fetch_add(&recording->objects[i]->references, 1);
     }
-    if (error && copy != NULL)
-        recording_release(copy);
-    return error ? NULL : copy;
+    return copy;
 }
 
 CUgraph graph_create(const struct recording *contents)
 {
-    struct recording *recording = contents == NULL ? recording_create() : recording_copy(contents);
-    CUgraph graph = recording == NULL ? NULL : handle_create(HANDLE_GRAPH, sizeof *graph, NULL);
-    if (graph != NULL)
-        graph->recording = recording;
-    else if (recording != NULL)
-        recording_release(recording);
+    CUgraph graph = handle_create(HANDLE_GRAPH, sizeof *graph, NULL);
+    graph->recording = contents == NULL ? recording_create() : recording_copy(contents);
     return graph;
 }
 
@@ -121,15 +105,13 @@ CUresult graph_free(CUgraph graph)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphDestroy(CUgraph hGraph)
+DRIVER(cuGraphDestroy, 10000, (CUgraph hGraph), (hGraph))
 {
-    CALL_ENTER("cuGraphDestroy");
     return graph_free(hGraph);
 }
 
-SIM_API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
+DRIVER(cuGraphGetNodes, 10000, (CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes), (hGraph, nodes, numNodes))
 {
-    CALL_ENTER("cuGraphGetNodes");
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, hGraph) || numNodes == NULL, INVALID_VALUE);
     for (size_t i = 0; nodes != NULL && i < hGraph->recording->count && i < *numNodes; i++)
         nodes[i] = (CUgraphNode)hGraph->recording->operations[i];
@@ -148,8 +130,7 @@ static CUresult destroy_executable(CUgraphExec executable)
         atomic_store(&executable->source->is_instantiated, 0);
         recording_release(executable->source);
     }
-    if (executable->recording != NULL)
-        recording_release(executable->recording);
+    recording_release(executable->recording);
     handle_free(executable);
     return CUDA_SUCCESS;
 }
@@ -166,17 +147,16 @@ static CUresult claim(CUgraphExec executable, struct recording *source)
 }
 
 /* cuda.h's cuGraphInstantiate is cuGraphInstantiateWithFlags. */
-SIM_API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
+DRIVER(cuGraphInstantiate, 12000, (CUgraphExec * phGraphExec, CUgraph hGraph, unsigned long long flags),
+       (phGraphExec, hGraph, flags))
 {
-    CALL_ENTER("cuGraphInstantiate");
     const unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
                                      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
     CALL_REFUSE(phGraphExec == NULL || !handle_is_valid(HANDLE_GRAPH, hGraph) || (flags & ~known) != 0, INVALID_VALUE);
     CUgraphExec executable = handle_create(HANDLE_GRAPH_EXEC, sizeof *executable, NULL);
-    CALL_REFUSE(executable == NULL, OUT_OF_MEMORY);
     executable->frees_first = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
     executable->recording = recording_copy(hGraph->recording);
-    CUresult result = executable->recording == NULL ? CUDA_ERROR_OUT_OF_MEMORY : claim(executable, hGraph->recording);
+    CUresult result = claim(executable, hGraph->recording);
     if (result != CUDA_SUCCESS)
         destroy_executable(executable);
     else
@@ -184,39 +164,33 @@ SIM_API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, un
     return result;
 }
 
-SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
+DRIVER(cuGraphExecDestroy, 10000, (CUgraphExec hGraphExec), (hGraphExec))
 {
-    CALL_ENTER("cuGraphExecDestroy");
     return destroy_executable(hGraphExec);
 }
 
-SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+DRIVER_TWIN(cuGraphLaunch, ptsz, 10000, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream))
 {
-    CALL_ENTER("cuGraphLaunch");
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_GRAPH);
-    if (operation != NULL) {
-        operation->graph.recording = recording_retain(hGraphExec->recording);
-        operation->graph.frees_first = hGraphExec->frees_first;
-    }
-    return stream_submit_behind(hStream, operation, &hGraphExec->last);
+    operation->graph.recording = recording_retain(hGraphExec->recording);
+    operation->graph.frees_first = hGraphExec->frees_first;
+    return stream_submit_behind(hStream, operation, SUBMIT_ASYNC, &hGraphExec->last);
 }
 
-SIM_API CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+DRIVER(cuGraphCreate, 10000, (CUgraph * phGraph, unsigned int flags), (phGraph, flags))
 {
-    CALL_ENTER("cuGraphCreate");
     CALL_REFUSE(phGraph == NULL || flags != 0, INVALID_VALUE);
     *phGraph = graph_create(NULL);
-    return *phGraph == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
+DRIVER(cuGraphClone, 10000, (CUgraph * phGraphClone, CUgraph originalGraph), (phGraphClone, originalGraph))
 {
-    CALL_ENTER("cuGraphClone");
     CALL_REFUSE(phGraphClone == NULL || !handle_is_valid(HANDLE_GRAPH, originalGraph), INVALID_VALUE);
     CALL_REFUSE(originalGraph->recording->memory_nodes != 0, NOT_SUPPORTED);
     *phGraphClone = graph_create(originalGraph->recording);
-    return *phGraphClone == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 static int is_alike(const struct recording *a, const struct recording *b)
@@ -228,9 +202,9 @@ static int is_alike(const struct recording *a, const struct recording *b)
 }
 
 /* Launches in progress continue with the previous contents of the executable. */
-SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+DRIVER(cuGraphExecUpdate, 12000, (CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo),
+       (hGraphExec, hGraph, resultInfo))
 {
-    CALL_ENTER("cuGraphExecUpdate");
     if (!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec) || !handle_is_valid(HANDLE_GRAPH, hGraph) || resultInfo == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     struct recording *previous = hGraphExec->recording;
@@ -241,18 +215,17 @@ SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgra
         why = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     *resultInfo = (CUgraphExecUpdateResultInfo){.result = why};
     CALL_REFUSE(why != CU_GRAPH_EXEC_UPDATE_SUCCESS, GRAPH_EXEC_UPDATE_FAILURE);
-    struct recording *copy = recording_copy(hGraph->recording);
-    CALL_REFUSE(copy == NULL, OUT_OF_MEMORY);
-    hGraphExec->recording = copy;
+    hGraphExec->recording = recording_copy(hGraph->recording);
     recording_release(previous);
     return CUDA_SUCCESS;
 }
 
 /* Creates a handle for conditional nodes, which are not simulated. */
-SIM_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx,
-                                                unsigned int defaultLaunchValue, unsigned int flags)
+DRIVER(cuGraphConditionalHandleCreate, 12030,
+       (CUgraphConditionalHandle * pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue,
+        unsigned int flags),
+       (pHandle_out, hGraph, ctx, defaultLaunchValue, flags))
 {
-    CALL_ENTER("cuGraphConditionalHandleCreate");
     static _Atomic CUgraphConditionalHandle next = 1;
     (void)defaultLaunchValue;
     CALL_TRY(context_validate(ctx));
@@ -263,14 +236,13 @@ SIM_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandl
 }
 
 /* A program attaches user objects to graphs, to be told when nothing can launch them any more. */
-SIM_API CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount,
-                                    unsigned int flags)
+DRIVER(cuUserObjectCreate, 11030,
+       (CUuserObject * object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags),
+       (object_out, ptr, destroy, initialRefcount, flags))
 {
-    CALL_ENTER("cuUserObjectCreate");
     CALL_REFUSE(object_out == NULL || destroy == NULL || initialRefcount == 0, INVALID_VALUE);
     CALL_REFUSE(initialRefcount > INT_MAX || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, INVALID_VALUE);
     CUuserObject object = handle_create(HANDLE_USER_OBJECT, sizeof *object, NULL);
-    CALL_REFUSE(object == NULL, OUT_OF_MEMORY);
     atomic_init(&object->references, initialRefcount);
     object->destroy = destroy;
     object->user = ptr;
@@ -278,22 +250,21 @@ SIM_API CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostF
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
+DRIVER(cuUserObjectRelease, 11030, (CUuserObject object, unsigned int count), (object, count))
 {
-    CALL_ENTER("cuUserObjectRelease");
     if (!handle_is_valid(HANDLE_USER_OBJECT, object) || count == 0 || count > atomic_load(&object->references))
         return CUDA_ERROR_INVALID_VALUE;
     release(object, count);
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
+DRIVER(cuGraphRetainUserObject, 11030, (CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags),
+       (graph, object, count, flags))
 {
-    CALL_ENTER("cuGraphRetainUserObject");
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, graph) || !handle_is_valid(HANDLE_USER_OBJECT, object), INVALID_VALUE);
     CALL_REFUSE(count == 0 || count > INT_MAX || (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) != 0, INVALID_VALUE);
     for (unsigned i = 0; i < count; i++) {
-        CALL_REFUSE(recording_add_object(graph->recording, object) != 0, OUT_OF_MEMORY);
+        recording_add_object(graph->recording, object);
         if (flags == 0)
             atomic_fetch_add(&object->references, 1);
     }

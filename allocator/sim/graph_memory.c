@@ -1,9 +1,6 @@
-/* The memory of graphs: space.h says how it lives. A block with references is an address; what it is bound to is its backing.
- */
+/* The memory of graphs: see space.h. A block with references is an address; what it is bound to is its backing. */
 #include "space_locked.h"
 #include "capture.h"
-
-#include <stdlib.h>
 
 /* ---- nodes ---- */
 
@@ -43,16 +40,6 @@ CUresult graph_memory_free_node(struct operation **node, const struct recording 
     operation->block = block;
     *node = operation_retain(operation);
     return CUDA_SUCCESS;
-}
-
-CUdeviceptr graph_memory_address(const struct block *address)
-{
-    return address->start;
-}
-
-size_t graph_memory_size(const struct block *address)
-{
-    return address->requested;
 }
 
 void graph_memory_release_locked(struct block *address)
@@ -152,8 +139,7 @@ static void lose_rest_locked(int device)
 CUresult graph_memory_launch(struct operation *launch, CUstream stream)
 {
     const struct recording *recording = launch->graph.recording;
-    struct block **memory = launch->graph.memory = calloc(recording->memory_nodes, sizeof(struct block *));
-    CALL_REFUSE(memory == NULL, OUT_OF_MEMORY);
+    struct block **memory = launch->graph.memory = memory_new(recording->memory_nodes * sizeof(struct block *));
     HOLD(&space_lock);
     CUresult result = check_locked(recording, launch->graph.frees_first);
     size_t done = 0;
@@ -173,7 +159,7 @@ CUresult graph_memory_launch(struct operation *launch, CUstream stream)
 void graph_memory_unbind_locked(const struct block *backing)
 {
     const struct physical *physical = space_mapping_locked(backing->start)->physical;
-    for (struct block *block = block_next_locked(NULL); block != NULL; block = block->next) {
+    for (struct block *block = blocks; block != NULL; block = block->next) {
         struct mapping *mapping = block->references == 0 ? NULL : space_mapping_locked(block->start);
         if (mapping != NULL && mapping->physical == physical)
             space_unmap_locked(mapping);

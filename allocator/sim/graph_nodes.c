@@ -1,10 +1,7 @@
 /* Graphs that are built node by node. A node's handle is the address of its operation. */
 #include "capture.h"
-#include "call.h"
 #include "handle.h"
-#include "space.h"
-
-#include <string.h>
+#include "space_locked.h"
 
 static CUresult check(const CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count)
 {
@@ -42,10 +39,8 @@ static CUresult create_child(struct operation **out, CUgraph child)
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, child), INVALID_VALUE);
     CALL_REFUSE(child->recording->memory_nodes != 0, NOT_SUPPORTED);
-    OPERATION(operation, operation_create(OPERATION_GRAPH));
-    operation->graph.recording = recording_copy(child->recording);
-    CALL_REFUSE(operation->graph.recording == NULL, OUT_OF_MEMORY);
-    *out = operation_retain(operation);
+    *out = operation_create(OPERATION_GRAPH);
+    (*out)->graph.recording = recording_copy(child->recording);
     return CUDA_SUCCESS;
 }
 
@@ -57,131 +52,96 @@ static CUresult create_allocation(struct operation **operation, CUDA_MEM_ALLOC_N
     return graph_memory_allocate_node(operation, &wanted->dptr, wanted->bytesize, wanted->poolProps.location.id);
 }
 
-/* Adds a node of the operation that `create` makes in `operation`. */
-#define ADD(create)                                                                                                            \
-    do {                                                                                                                       \
+/* A function that adds a node of the operation that `create` makes in `operation`; `last` is its own parameter. */
+#define ADD_NODE(name, since, last, argument, create)                                                                          \
+    DRIVER(name, since, (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count, last),              \
+           (node, graph, dependencies, count, argument))                                                                       \
+    {                                                                                                                          \
         struct operation *operation = NULL;                                                                                    \
-        CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));                                                   \
+        CALL_TRY(check(node, graph, dependencies, count));                                                                     \
         CALL_TRY(create);                                                                                                      \
-        OPERATION(owned, operation);                                                                                           \
-        CALL_REFUSE(recording_append(hGraph->recording, owned) != 0, OUT_OF_MEMORY);                                           \
-        *phGraphNode = (CUgraphNode)owned;                                                                                     \
-        return CUDA_SUCCESS;                                                                                                   \
-    } while (0)
+        return add_node(node, graph, operation);                                                                               \
+    }
 
-SIM_API CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                      size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+static CUresult add_node(CUgraphNode *node, CUgraph graph, struct operation *operation)
 {
-    CALL_ENTER("cuGraphAddKernelNode");
-    ADD(create_kernel(&operation, nodeParams));
+    OPERATION(owned, operation);
+    recording_append(graph->recording, owned);
+    *node = (CUgraphNode)owned;
+    return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                      size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+ADD_NODE(cuGraphAddKernelNode, 12000, const CUDA_KERNEL_NODE_PARAMS *params, params, create_kernel(&operation, params))
+ADD_NODE(cuGraphAddChildGraphNode, 10000, CUgraph child, child, create_child(&operation, child))
+ADD_NODE(cuGraphAddMemAllocNode, 11040, CUDA_MEM_ALLOC_NODE_PARAMS *params, params, create_allocation(&operation, params))
+ADD_NODE(cuGraphAddMemFreeNode, 11040, CUdeviceptr dptr, dptr, graph_memory_free_node(&operation, graph->recording, dptr))
+
+DRIVER(cuGraphAddMemsetNode, 10000,
+       (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count, const CUDA_MEMSET_NODE_PARAMS *params,
+        CUcontext context),
+       (node, graph, dependencies, count, params, context))
 {
-    CALL_ENTER("cuGraphAddMemsetNode");
-    ADD(create_set(&operation, memsetParams, ctx));
+    struct operation *operation;
+    CALL_TRY(check(node, graph, dependencies, count));
+    CALL_TRY(create_set(&operation, params, context));
+    return add_node(node, graph, operation);
 }
 
-SIM_API CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                      size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+DRIVER(cuGraphAddMemcpyNode, 10000,
+       (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count, const CUDA_MEMCPY3D *params,
+        CUcontext context),
+       (node, graph, dependencies, count, params, context))
 {
-    CALL_ENTER("cuGraphAddMemcpyNode");
-    ADD(create_copy(&operation, copyParams, ctx));
+    struct operation *operation;
+    CALL_TRY(check(node, graph, dependencies, count));
+    CALL_TRY(create_copy(&operation, params, context));
+    return add_node(node, graph, operation);
 }
 
-SIM_API CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                          size_t numDependencies, CUgraph childGraph)
-{
-    CALL_ENTER("cuGraphAddChildGraphNode");
-    ADD(create_child(&operation, childGraph));
-}
-
-SIM_API CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                     size_t numDependencies)
-{
-    CALL_ENTER("cuGraphAddEmptyNode");
-    ADD((operation = operation_create(OPERATION_NOTHING)) == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
-}
-
-SIM_API CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                        size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
-{
-    CALL_ENTER("cuGraphAddMemAllocNode");
-    ADD(create_allocation(&operation, nodeParams));
-}
-
-SIM_API CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                       size_t numDependencies, CUdeviceptr dptr)
-{
-    CALL_ENTER("cuGraphAddMemFreeNode");
-    ADD(graph_memory_free_node(&operation, hGraph->recording, dptr));
-}
-
+/* Only the nodes of memory are made this way. */
 static CUresult create_any(struct operation **operation, CUgraph graph, CUgraphNodeParams *params)
 {
-    /* The parameters of the newer function begin as those of the older ones do. */
-    CUDA_KERNEL_NODE_PARAMS kernel;
-    CUDA_MEMSET_NODE_PARAMS set;
-    CUDA_MEM_ALLOC_NODE_PARAMS wanted;
-    CUresult result;
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted; /* the parameters of the newer function begin as these do */
     CALL_REFUSE(params == NULL, INVALID_VALUE);
-    switch (params->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-        memcpy(&kernel, &params->kernel, sizeof kernel);
-        return create_kernel(operation, &kernel);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        memcpy(&set, &params->memset, sizeof set);
-        return create_set(operation, &set, params->memset.ctx);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return create_copy(operation, &params->memcpy.copyParams, params->memcpy.copyCtx);
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-        return create_child(operation, params->graph.graph);
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-        memcpy(&wanted, &params->alloc, sizeof wanted);
-        result = create_allocation(operation, &wanted);
-        params->alloc.dptr = wanted.dptr;
-        return result;
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+    if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
         return graph_memory_free_node(operation, graph->recording, params->free.dptr);
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-        *operation = operation_create(OPERATION_NOTHING);
-        return *operation == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    CALL_REFUSE(params->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC, NOT_SUPPORTED);
+    memcpy(&wanted, &params->alloc, sizeof wanted);
+    CUresult result = create_allocation(operation, &wanted);
+    params->alloc.dptr = wanted.dptr;
+    return result;
 }
 
-SIM_API CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
+DRIVER(cuGraphAddNode, 12030,
+       (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
+        CUgraphNodeParams *params),
+       (node, graph, dependencies, edges, count, params))
 {
-    CALL_ENTER("cuGraphAddNode");
-    (void)dependencyData;
-    ADD(create_any(&operation, hGraph, nodeParams));
+    struct operation *operation;
+    (void)edges;
+    CALL_TRY(check(node, graph, dependencies, count));
+    CALL_TRY(create_any(&operation, graph, params));
+    return add_node(node, graph, operation);
 }
 
-SIM_API CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
+DRIVER(cuGraphMemAllocNodeGetParams, 11040, (CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out), (hNode, params_out))
 {
-    CALL_ENTER("cuGraphMemAllocNodeGetParams");
     const struct operation *operation = (const struct operation *)hNode;
     CALL_REFUSE(operation == NULL || params_out == NULL || operation->kind != OPERATION_ALLOCATE, INVALID_VALUE);
-    *params_out = (CUDA_MEM_ALLOC_NODE_PARAMS){.dptr = graph_memory_address(operation->block),
-                                               .bytesize = graph_memory_size(operation->block)};
+    *params_out = (CUDA_MEM_ALLOC_NODE_PARAMS){.dptr = operation->block->start, .bytesize = operation->block->requested};
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
+DRIVER(cuGraphMemFreeNodeGetParams, 11040, (CUgraphNode hNode, CUdeviceptr *dptr_out), (hNode, dptr_out))
 {
-    CALL_ENTER("cuGraphMemFreeNodeGetParams");
     const struct operation *operation = (const struct operation *)hNode;
     CALL_REFUSE(operation == NULL || dptr_out == NULL || operation->kind != OPERATION_RELEASE, INVALID_VALUE);
-    *dptr_out = graph_memory_address(operation->block);
+    *dptr_out = operation->block->start;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
+DRIVER(cuGraphNodeGetType, 10000, (CUgraphNode hNode, CUgraphNodeType *type), (hNode, type))
 {
-    CALL_ENTER("cuGraphNodeGetType");
     static const CUgraphNodeType types[] = {
         [OPERATION_NOTHING] = CU_GRAPH_NODE_TYPE_EMPTY,      [OPERATION_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
         [OPERATION_COPY] = CU_GRAPH_NODE_TYPE_MEMCPY,        [OPERATION_SET] = CU_GRAPH_NODE_TYPE_MEMSET,
@@ -195,10 +155,9 @@ SIM_API CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 }
 
 /* Launches in progress continue with the previous contents of the executable. */
-SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+DRIVER(cuGraphExecKernelNodeSetParams, 12000,
+       (CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams), (hGraphExec, hNode, nodeParams))
 {
-    CALL_ENTER("cuGraphExecKernelNodeSetParams");
     struct operation *operation;
     size_t at = 0;
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
@@ -207,15 +166,10 @@ SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphN
         at++;
     CALL_REFUSE(at == previous->count || previous->operations[at]->kind != OPERATION_KERNEL, INVALID_VALUE);
     CALL_TRY(create_kernel(&operation, nodeParams));
-    struct recording *copy = recording_copy(previous);
-    if (copy == NULL) {
-        operation_release(operation);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    struct recording *copy = hGraphExec->recording = recording_copy(previous);
     operation->node = hNode;
     operation_release(copy->operations[at]);
     copy->operations[at] = operation;
-    hGraphExec->recording = copy;
     recording_release(previous);
     return CUDA_SUCCESS;
 }

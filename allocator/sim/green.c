@@ -1,12 +1,8 @@
 /* Green contexts, and the device resources that they are made of. context.h says what they share with their home. */
-#include "call.h"
 #include "config.h"
 #include "capture.h"
 #include "fault.h"
 #include "handle.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #define SM_ALIGNMENT 2 /* half of what an H100 requires, because the simulated device is small */
 
@@ -34,9 +30,9 @@ static CUresult check(CUgreenCtx green)
     return context_validate(green->context);
 }
 
-SIM_API CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+DRIVER(cuDeviceGetDevResource, 12040, (CUdevice device, CUdevResource *resource, CUdevResourceType type),
+       (device, resource, type))
 {
-    CALL_ENTER("cuDeviceGetDevResource");
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     CALL_REFUSE(resource == NULL, INVALID_VALUE);
     CALL_REFUSE(type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
@@ -44,13 +40,15 @@ SIM_API CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input,
-                                             CUdevResource *remaining, unsigned int useFlags, unsigned int minCount)
+DRIVER(cuDevSmResourceSplitByCount, 12040,
+       (CUdevResource * result, unsigned int *nbGroups, const CUdevResource *input, CUdevResource *remaining,
+        unsigned int useFlags, unsigned int minCount),
+       (result, nbGroups, input, remaining, useFlags, minCount))
 {
-    CALL_ENTER("cuDevSmResourceSplitByCount");
     const unsigned known =
         CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
     CALL_REFUSE(nbGroups == NULL || input == NULL || (useFlags & ~known) != 0, INVALID_VALUE);
+    CALL_REFUSE(remaining != NULL, NOT_SUPPORTED);
     CALL_REFUSE(input->type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
     unsigned size = minCount < SM_ALIGNMENT ? SM_ALIGNMENT : (minCount + SM_ALIGNMENT - 1) / SM_ALIGNMENT * SM_ALIGNMENT;
     CALL_REFUSE(size > input->sm.smCount, INVALID_RESOURCE_CONFIGURATION);
@@ -61,85 +59,55 @@ SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int
     for (unsigned i = 0; result != NULL && i < groups; i++)
         result[i] = describe(device, size);
     *nbGroups = groups;
-    unsigned rest = input->sm.smCount - groups * size;
-    if (remaining != NULL)
-        *remaining = rest == 0 ? (CUdevResource){0} : describe(device, rest);
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources)
+DRIVER(cuDevResourceGenerateDesc, 12040, (CUdevResourceDesc * phDesc, CUdevResource *resources, unsigned int nbResources),
+       (phDesc, resources, nbResources))
 {
-    CALL_ENTER("cuDevResourceGenerateDesc");
     CALL_REFUSE(phDesc == NULL || resources == NULL || nbResources == 0, INVALID_VALUE);
     for (unsigned i = 0; i < nbResources; i++) {
         CALL_REFUSE(resources[i].type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
         CALL_REFUSE(resources[i]._internal_padding[0] != resources[0]._internal_padding[0], INVALID_RESOURCE_CONFIGURATION);
     }
     CUdevResourceDesc description = handle_create(HANDLE_DESCRIPTION, sizeof *description, NULL);
-    CALL_REFUSE(description == NULL, OUT_OF_MEMORY);
     description->device = resources[0]._internal_padding[0];
     *phDesc = description;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
+DRIVER(cuGreenCtxCreate, 12040, (CUgreenCtx * phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags),
+       (phCtx, desc, dev, flags))
 {
-    CALL_ENTER("cuGreenCtxCreate");
     if (phCtx == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM || !handle_is_valid(HANDLE_DESCRIPTION, desc))
         return CUDA_ERROR_INVALID_VALUE;
     CALL_REFUSE(!config_has_device(dev) || desc->device != dev, INVALID_DEVICE);
-    CUgreenCtx green = handle_create(HANDLE_GREEN, sizeof *green, NULL);
-    CALL_REFUSE(green == NULL, OUT_OF_MEMORY);
-    CUresult result = context_create_green(&green->context, dev, green);
-    if (result == CUDA_SUCCESS) {
-        *phCtx = green;
-    } else {
-        handle_remove(HANDLE_GREEN, green);
-        free(green);
-    }
-    return result;
+    *phCtx = handle_create(HANDLE_GREEN, sizeof **phCtx, NULL);
+    return context_create_green(&(*phCtx)->context, dev, *phCtx);
 }
 
-SIM_API CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
+DRIVER(cuGreenCtxDestroy, 12040, (CUgreenCtx hCtx), (hCtx))
 {
-    CALL_ENTER("cuGreenCtxDestroy");
     CALL_REFUSE(!handle_remove(HANDLE_GREEN, hCtx), INVALID_CONTEXT);
     CUresult result = context_destroy_green(hCtx->context);
     handle_free(hCtx);
     return result;
 }
 
-SIM_API CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+DRIVER(cuCtxFromGreenCtx, 12040, (CUcontext * pContext, CUgreenCtx hCtx), (pContext, hCtx))
 {
-    CALL_ENTER("cuCtxFromGreenCtx");
     CALL_REFUSE(pContext == NULL, INVALID_VALUE);
     CALL_TRY(check(hCtx));
     *pContext = hCtx->context;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
+DRIVER(cuGreenCtxStreamCreate, 12050, (CUstream * phStream, CUgreenCtx greenCtx, unsigned int flags, int priority),
+       (phStream, greenCtx, flags, priority))
 {
-    CALL_ENTER("cuGreenCtxStreamCreate");
     CALL_TRY(check(greenCtx));
     CALL_REFUSE(phStream == NULL || flags != CU_STREAM_NON_BLOCKING, INVALID_VALUE);
     (void)priority;
-    CUstream stream = stream_create(greenCtx->context, flags);
-    CALL_REFUSE(stream == NULL, OUT_OF_MEMORY);
-    *phStream = stream->handle;
+    *phStream = stream_create(greenCtx->context, flags)->handle;
     return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
-{
-    CALL_ENTER("cuGreenCtxRecordEvent");
-    CALL_TRY(check(hCtx));
-    return event_record_context(hEvent, hCtx->context);
-}
-
-SIM_API CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
-{
-    CALL_ENTER("cuGreenCtxWaitEvent");
-    CALL_TRY(check(hCtx));
-    return event_hold_context(hEvent, hCtx->context);
 }

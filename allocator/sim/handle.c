@@ -2,11 +2,8 @@
 #include "call.h"
 #include "config.h"
 
-#include <pthread.h>
 #include <search.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 struct handle {
     uintptr_t value;
@@ -34,15 +31,15 @@ static int compare(const void *a, const void *b)
     return (int)left->kind - (int)right->kind;
 }
 
-void handle_is_stale(const char *kind, uint64_t handle)
+void handle_is_stale(uint64_t handle)
 {
     if (handle == 0)
         return;
     atomic_fetch_add(&stale, 1);
     if (!config_get()->is_strict)
         return;
-    fprintf(stderr, "cufence_sim: %s was given 0x%llx, which is no %s, or no longer\n", call_name(), (unsigned long long)handle,
-            kind);
+    fprintf(stderr, "cufence_sim: %s was given 0x%llx, which is no handle, or no longer\n", call_name(),
+            (unsigned long long)handle);
     abort();
 }
 
@@ -51,60 +48,35 @@ SIM_API uint64_t cusim_stale_handles(void)
     return atomic_load(&stale);
 }
 
-static void note_stale(enum handle_kind kind, const void *handle)
+static void *add(enum handle_kind kind, void *value, void *object, const void *owner)
 {
-    static const char *const names[] = {[HANDLE_STREAM] = "stream",
-                                        [HANDLE_EVENT] = "event",
-                                        [HANDLE_GRAPH] = "graph",
-                                        [HANDLE_GRAPH_EXEC] = "executable graph",
-                                        [HANDLE_MODULE] = "module",
-                                        [HANDLE_LIBRARY] = "library",
-                                        [HANDLE_USER_OBJECT] = "user object",
-                                        [HANDLE_GREEN] = "green context",
-                                        [HANDLE_DESCRIPTION] = "resource descriptor",
-                                        [HANDLE_ARRAY] = "array",
-                                        [HANDLE_TEXTURE] = "texture"};
-    handle_is_stale(names[kind], (uint64_t)(uintptr_t)handle);
-}
-
-static int add(enum handle_kind kind, const void *value, void *object, const void *owner)
-{
-    struct handle *handle = malloc(sizeof *handle);
-    if (handle == NULL)
-        return -1;
+    struct handle *handle = memory_new(sizeof *handle);
     *handle = (struct handle){(uintptr_t)value, kind, owner, object};
-    pthread_mutex_lock(&handles_lock);
-    void *node = tsearch(handle, &handles, compare);
-    pthread_mutex_unlock(&handles_lock);
-    if (node == NULL)
-        free(handle);
-    return node == NULL ? -1 : 0;
+    HOLD(&handles_lock);
+    tree_add(handle, &handles, compare);
+    return value;
 }
 
 void *handle_create(enum handle_kind kind, size_t size, const void *owner)
 {
-    void *object = calloc(1, size);
-    if (object != NULL && add(kind, object, object, owner) == 0)
-        return object;
-    free(object);
-    return NULL;
+    void *object = memory_new(size);
+    return add(kind, object, object, owner);
+}
+
+static struct handle *find_locked(enum handle_kind kind, const void *value)
+{
+    const struct handle key = {.value = (uintptr_t)value, .kind = kind};
+    struct handle *const *node = tfind(&key, &handles, compare);
+    if (node == NULL)
+        handle_is_stale((uintptr_t)value);
+    return node == NULL ? NULL : *node;
 }
 
 void *handle_find(enum handle_kind kind, const void *value)
 {
-    struct handle key = {.value = (uintptr_t)value, .kind = kind};
-    pthread_mutex_lock(&handles_lock);
-    struct handle **node = tfind(&key, &handles, compare);
-    void *object = node == NULL ? NULL : (*node)->object;
-    pthread_mutex_unlock(&handles_lock);
-    if (object == NULL)
-        note_stale(kind, value);
-    return object;
-}
-
-int handle_is_valid(enum handle_kind kind, const void *object)
-{
-    return handle_find(kind, object) != NULL;
+    HOLD(&handles_lock);
+    const struct handle *handle = find_locked(kind, value);
+    return handle == NULL ? NULL : handle->object;
 }
 
 void *handle_open(enum handle_kind kind, void *object, const void *owner)
@@ -114,12 +86,7 @@ void *handle_open(enum handle_kind kind, void *object, const void *owner)
     if (slot != NULL)
         closed = slot->next;
     pthread_mutex_unlock(&handles_lock);
-    if (slot == NULL && (slot = malloc(sizeof *slot)) == NULL)
-        return NULL;
-    if (add(kind, slot, object, owner) == 0)
-        return slot;
-    free(slot);
-    return NULL;
+    return add(kind, slot != NULL ? slot : memory_new(sizeof *slot), object, owner);
 }
 
 static void put(struct slot **list, void *memory)
@@ -146,17 +113,13 @@ void handle_free(void *object)
 
 int handle_remove(enum handle_kind kind, const void *object)
 {
-    struct handle key = {.value = (uintptr_t)object, .kind = kind};
-    pthread_mutex_lock(&handles_lock);
-    struct handle **node = tfind(&key, &handles, compare);
-    struct handle *handle = node == NULL ? NULL : *node;
-    if (handle != NULL)
-        tdelete(&key, &handles, compare);
-    pthread_mutex_unlock(&handles_lock);
+    HOLD(&handles_lock);
+    struct handle *handle = find_locked(kind, object);
     if (handle == NULL)
-        note_stale(kind, object);
+        return 0;
+    tdelete(handle, &handles, compare);
     free(handle);
-    return handle != NULL;
+    return 1;
 }
 
 struct search {
@@ -176,12 +139,12 @@ static void visit(const void *node, VISIT order, void *argument)
 void *handle_remove_owned(enum handle_kind kind, const void *owner)
 {
     struct search search = {.kind = kind, .owner = owner};
-    pthread_mutex_lock(&handles_lock);
+    HOLD(&handles_lock);
     twalk_r(handles, visit, &search);
-    if (search.found != NULL)
-        tdelete(search.found, &handles, compare);
-    pthread_mutex_unlock(&handles_lock);
-    void *object = search.found == NULL ? NULL : search.found->object;
+    if (search.found == NULL)
+        return NULL;
+    void *object = search.found->object;
+    tdelete(search.found, &handles, compare);
     free(search.found);
     return object;
 }

@@ -1,12 +1,9 @@
 #include "host.h"
-#include "call.h"
 #include "capture.h"
 #include "space.h"
 
 #include <search.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <utlist.h>
 
 struct host_block {
     struct host_block *next, *prev;
@@ -71,14 +68,12 @@ void host_release_context(CUcontext context)
 
 static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext context)
 {
-    struct host_block *block = calloc(1, sizeof *block);
-    CALL_REFUSE(block == NULL, OUT_OF_MEMORY);
+    struct host_block *block = memory_new(sizeof *block);
     block->range = (struct host_range){(CUdeviceptr)(uintptr_t)memory, size, kind, context, space_new_id()};
     HOLD(&host_lock);
-    struct host_block *const *node = tsearch(block, &tree, order_of);
-    if (node == NULL || *node != block) {
+    if (tree_add(block, &tree, order_of) != block) {
         free(block);
-        return node == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
     DL_PREPEND(blocks, block);
     return CUDA_SUCCESS;
@@ -93,30 +88,23 @@ static CUresult allocate(void **pointer, size_t size, enum host_kind kind)
     stream_await_submitters(context);
     CALL_REFUSE(pointer == NULL || size == 0, INVALID_VALUE);
     CALL_REFUSE(posix_memalign(&memory, (size_t)sysconf(_SC_PAGESIZE), size) != 0, OUT_OF_MEMORY);
-    CUresult result = add(memory, size, kind, context->home);
-    if (result == CUDA_SUCCESS)
-        *pointer = memory;
-    else
-        free(memory);
-    return result;
+    *pointer = memory;
+    return add(memory, size, kind, context->home); /* memory that is registered is not free */
 }
 
-SIM_API CUresult cuMemAllocHost(void **pp, size_t bytesize)
+DRIVER(cuMemAllocHost, 3020, (void **pp, size_t bytesize), (pp, bytesize))
 {
-    CALL_ENTER("cuMemAllocHost");
     return allocate(pp, bytesize, HOST_PINNED);
 }
 
-SIM_API CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+DRIVER(cuMemHostAlloc, 2020, (void **pp, size_t bytesize, unsigned int Flags), (pp, bytesize, Flags))
 {
-    CALL_ENTER("cuMemHostAlloc");
     const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     return (Flags & ~known) != 0 ? CUDA_ERROR_INVALID_VALUE : allocate(pp, bytesize, HOST_PINNED);
 }
 
-SIM_API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+DRIVER(cuMemAllocManaged, 6000, (CUdeviceptr * dptr, size_t bytesize, unsigned int flags), (dptr, bytesize, flags))
 {
-    CALL_ENTER("cuMemAllocManaged");
     CALL_REFUSE(dptr == NULL || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST), INVALID_VALUE);
     void *memory;
     CALL_TRY(allocate(&memory, bytesize, HOST_MANAGED));
@@ -124,9 +112,8 @@ SIM_API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned 
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+DRIVER(cuMemHostRegister, 6050, (void *p, size_t bytesize, unsigned int Flags), (p, bytesize, Flags))
 {
-    CALL_ENTER("cuMemHostRegister");
     const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
     CUcontext context;
     struct host_range range;
@@ -137,16 +124,14 @@ SIM_API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
     return add(p, bytesize, HOST_REGISTERED, context->home);
 }
 
-SIM_API CUresult cuMemHostUnregister(void *p)
+DRIVER(cuMemHostUnregister, 4000, (void *p), (p))
 {
-    CALL_ENTER("cuMemHostUnregister");
     CUresult result = host_drop((CUdeviceptr)(uintptr_t)p, HOST_REGISTERED);
     return result == CUDA_ERROR_INVALID_VALUE && p != NULL ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : result;
 }
 
-SIM_API CUresult cuMemHostGetDevicePointer(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr * pdptr, void *p, unsigned int Flags), (pdptr, p, Flags))
 {
-    CALL_ENTER("cuMemHostGetDevicePointer");
     struct host_range range;
     if (pdptr == NULL || Flags != 0 || !host_find((CUdeviceptr)(uintptr_t)p, &range) || range.kind == HOST_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
@@ -154,9 +139,8 @@ SIM_API CUresult cuMemHostGetDevicePointer(CUdeviceptr *pdptr, void *p, unsigned
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemFreeHost(void *p)
+DRIVER(cuMemFreeHost, 2000, (void *p), (p))
 {
-    CALL_ENTER("cuMemFreeHost");
     CUcontext context;
     struct host_range range;
     CALL_TRY(context_current(&context));

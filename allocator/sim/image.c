@@ -1,12 +1,7 @@
 /* Reads a cubin that a program loads. Addresses in it may be those of a device or 0, and its code may have been changed. */
-#include "call.h"
 #include "cubin.h"
 #include "elf_file.h"
 #include "context.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define INSTRUCTION_BYTES 16
 #define STO_CUDA_ENTRY 0x10
@@ -90,16 +85,9 @@ static void free_kernel(struct kernel_code *kernel)
 
 static struct kernel_code *create_kernel(const char *name, const unsigned char *bytes, uint64_t size)
 {
-    struct kernel_code *kernel = calloc(1, sizeof *kernel);
-    if (kernel == NULL)
-        return NULL;
-    kernel->name = strdup(name);
-    kernel->code.bytes = malloc(size);
-    if (kernel->name == NULL || kernel->code.bytes == NULL) {
-        free_kernel(kernel);
-        return NULL;
-    }
-    memcpy(kernel->code.bytes, bytes, size);
+    struct kernel_code *kernel = memory_new(sizeof *kernel);
+    kernel->name = memory_copy(name, strlen(name));
+    kernel->code.bytes = memory_copy(bytes, size);
     kernel->code.size = size;
     examine(&kernel->code);
     return kernel;
@@ -133,9 +121,7 @@ static CUresult add_kernel(struct image *image, const struct file *file, const E
     uint64_t offset = symbol->st_value >= text.sh_addr ? symbol->st_value - text.sh_addr : symbol->st_value;
     CALL_REFUSE(offset % INSTRUCTION_BYTES != 0 || offset >= text.sh_size, INVALID_IMAGE);
     const char *name = (const char *)file->bytes + strings->sh_offset + symbol->st_name;
-    struct kernel_code *kernel = create_kernel(name, file->bytes + text.sh_offset + offset, text.sh_size - offset);
-    CALL_REFUSE(kernel == NULL, OUT_OF_MEMORY);
-    image->kernels[image->count++] = kernel;
+    image->kernels[image->count++] = create_kernel(name, file->bytes + text.sh_offset + offset, text.sh_size - offset);
     return CUDA_SUCCESS;
 }
 
@@ -145,8 +131,8 @@ static CUresult add_kernels(struct image **out, const struct file *file, const E
     if (table->sh_entsize != sizeof(Elf64_Sym) || section_at(file, table->sh_link, &strings) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_IMAGE;
     size_t count = table->sh_size / sizeof(Elf64_Sym);
-    struct image *image = calloc(1, sizeof *image + count * sizeof image->kernels[0]);
-    CUresult result = image == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    struct image *image = memory_new(sizeof *image + count * sizeof image->kernels[0]);
+    CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         Elf64_Sym symbol;
         memcpy(&symbol, file->bytes + table->sh_offset + i * sizeof symbol, sizeof symbol);
@@ -212,19 +198,20 @@ struct CUlinkState_st {
     unsigned char cubin[CUBIN_MOST];
 };
 
-SIM_API CUresult cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
+DRIVER(cuLinkCreate, 6050, (unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut),
+       (numOptions, options, optionValues, stateOut))
 {
-    CALL_ENTER("cuLinkCreate");
     CALL_TRY(context_check());
     CALL_REFUSE(stateOut == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)), INVALID_VALUE);
-    *stateOut = calloc(1, sizeof **stateOut);
-    return *stateOut == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    *stateOut = memory_new(sizeof **stateOut);
+    return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
-                               unsigned int numOptions, CUjit_option *options, void **optionValues)
+DRIVER(cuLinkAddData, 6050,
+       (CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions,
+        CUjit_option *options, void **optionValues),
+       (state, type, data, size, name, numOptions, options, optionValues))
 {
-    CALL_ENTER("cuLinkAddData");
     (void)name;
     CALL_REFUSE(state == NULL || data == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)), INVALID_VALUE);
     const char *text = data;
@@ -233,9 +220,8 @@ SIM_API CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void *dat
     return file != NULL && sscanf(file, ".file%*d \"%511[^\"]", state->file) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
 }
 
-SIM_API CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
+DRIVER(cuLinkComplete, 5050, (CUlinkState state, void **cubinOut, size_t *sizeOut), (state, cubinOut, sizeOut))
 {
-    CALL_ENTER("cuLinkComplete");
     CALL_REFUSE(state == NULL || cubinOut == NULL || sizeOut == NULL, INVALID_VALUE);
     FILE *file = fopen(state->file, "rb");
     *cubinOut = state->cubin;
@@ -245,9 +231,8 @@ SIM_API CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *size
     return *sizeOut == 0 ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuLinkDestroy(CUlinkState state)
+DRIVER(cuLinkDestroy, 5050, (CUlinkState state), (state))
 {
-    CALL_ENTER("cuLinkDestroy");
     free(state);
     return CUDA_SUCCESS;
 }

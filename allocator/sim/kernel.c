@@ -1,18 +1,11 @@
 #include "kernel.h"
-#include "call.h"
 #include "capture.h"
-#include "context.h"
 #include "cubin.h"
 #include "fault.h"
 #include "handle.h"
 #include "space.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define CODE_BASE UINT64_C(0x7f0000000000)
 #define CODE_STRIDE UINT64_C(0x10000)
@@ -35,43 +28,23 @@ static size_t natural_alignment(size_t bytes)
     return alignment;
 }
 
-/* What a small kernel compiled for sm_90 has. */
-static void set_attributes(struct CUfunc_st *function)
-{
-    function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
-    function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = CUBIN_REGISTERS;
-    function->attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = 90;
-    function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90;
-    function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = SIM_SHARED_BYTES;
-    function->attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
-}
-
-/* Registered functions are never freed, and a test can't continue without memory for its set-up. */
-static void *copy_or_abort(const void *bytes, size_t size)
-{
-    void *copy = calloc(1, size + 1);
-    if (copy == NULL)
-        abort();
-    return size == 0 ? copy : memcpy(copy, bytes, size);
-}
-
 static struct CUfunc_st *create(const cusim_kernel *kernel)
 {
-    static const struct CUfunc_st empty;
     size_t count = kernel->argument_count, *offsets, end = 0;
-    struct CUfunc_st *function = copy_or_abort(&empty, sizeof empty);
+    struct CUfunc_st *function = memory_new(sizeof *function);
     function->kernel = *kernel;
-    function->kernel.name = copy_or_abort(kernel->name, strlen(kernel->name));
-    function->kernel.file = kernel->file == NULL ? NULL : copy_or_abort(kernel->file, strlen(kernel->file));
-    function->kernel.argument_bytes = copy_or_abort(kernel->argument_bytes, count * sizeof *offsets);
-    function->argument_offsets = offsets = copy_or_abort(kernel->argument_bytes, count * sizeof *offsets);
+    function->kernel.name = memory_copy(kernel->name, strlen(kernel->name));
+    function->kernel.file = kernel->file == NULL ? NULL : memory_copy(kernel->file, strlen(kernel->file));
+    function->kernel.argument_bytes = memory_copy(kernel->argument_bytes, count * sizeof *offsets);
+    function->argument_offsets = offsets = memory_copy(kernel->argument_bytes, count * sizeof *offsets);
     for (size_t i = 0; i < count; i++) {
         size_t alignment = natural_alignment(kernel->argument_bytes[i]);
         offsets[i] = (end + alignment - 1) / alignment * alignment;
         end = offsets[i] + kernel->argument_bytes[i];
     }
     function->parameter_bytes = end;
-    set_attributes(function);
+    function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90;
+    function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = SIM_SHARED_BYTES;
     return function;
 }
 
@@ -126,7 +99,7 @@ CUresult kernel_load_library(void)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Returns the kernel with that code: the same one each time. NULL if out of memory. */
+/* Returns the kernel with that code: the same one each time. */
 static CUfunction with_code(CUfunction kernel, struct image *image, const struct code *code)
 {
     HOLD(&kernels_lock);
@@ -135,8 +108,8 @@ static CUfunction with_code(CUfunction kernel, struct image *image, const struct
     while (function != NULL &&
            (function->kernel_handle != NULL || function->code != code || function->kernel.name != kernel->kernel.name))
         function = function->next;
-    if (function == NULL && (function = malloc(sizeof *function)) != NULL) {
-        *function = *kernel;
+    if (function == NULL) {
+        function = memory_copy(kernel, sizeof *kernel);
         function->code = code;
         image_keep(image, code);
         add_function_locked(function, code->size);
@@ -144,27 +117,25 @@ static CUfunction with_code(CUfunction kernel, struct image *image, const struct
     return function;
 }
 
-/* Finds a kernel in an image; NULL stands for one that contains every kernel. Errors: NOT_FOUND, OUT_OF_MEMORY. */
+/* Finds a kernel in an image; NULL stands for one that contains every kernel. Errors: NOT_FOUND. */
 static CUresult find_in(struct image *image, const char *name, CUfunction *out)
 {
     const struct code *code = image == NULL ? NULL : image_find(image, name);
     CUfunction kernel = kernel_find(name);
     CALL_REFUSE(kernel == NULL || (image != NULL && code == NULL), NOT_FOUND);
-    CUfunction found = code == NULL ? kernel : with_code(kernel, image, code);
-    CALL_REFUSE(found == NULL, OUT_OF_MEMORY);
-    *out = found;
+    *out = code == NULL ? kernel : with_code(kernel, image, code);
     return CUDA_SUCCESS;
 }
 
-/* Returns the CUfunction of a CUkernel in a context that is its own home: the same one each time. NULL if out of memory. */
+/* Returns the CUfunction of a CUkernel in a context that is its own home: the same one each time. */
 static CUfunction kernel_bind(CUfunction kernel, CUcontext context)
 {
     HOLD(&kernels_lock);
     struct CUfunc_st *function = functions;
     while (function != NULL && (function->kernel_handle != kernel || function->context_id != context->id))
         function = function->next;
-    if (function == NULL && (function = malloc(sizeof *function)) != NULL) {
-        *function = *kernel;
+    if (function == NULL) {
+        function = memory_copy(kernel, sizeof *kernel);
         function->kernel_handle = kernel;
         function->context_id = context->id;
         function->next = functions;
@@ -180,7 +151,7 @@ int kernel_is_valid(const void *function)
     while (known != NULL && known != function)
         known = known->next;
     if (known == NULL)
-        handle_is_stale("function", (uint64_t)(uintptr_t)function);
+        handle_is_stale((uintptr_t)function);
     return known != NULL;
 }
 
@@ -197,39 +168,30 @@ static CUresult load(CUmodule *module, const void *image, CUcontext context)
     struct image *read;
     CALL_TRY(image_read(&read, image));
     CUmodule loaded = handle_create(context == NULL ? HANDLE_LIBRARY : HANDLE_MODULE, sizeof *loaded, context);
-    if (loaded == NULL) {
-        image_free(read);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     loaded->context = context;
     loaded->image = read;
     *module = loaded;
     return CUDA_SUCCESS;
 }
 
-static struct kernel_variable variable; /* under kernels_lock until it has an address */
+struct kernel_variable kernel_variable;
 
 SIM_API void cusim_declare_variable(const char *name)
 {
-    variable.name = name;
-}
-
-const struct kernel_variable *kernel_variable(void)
-{
-    return &variable;
+    kernel_variable.name = name;
 }
 
 SIM_API void *cusim_variable(void)
 {
-    return (void *)(uintptr_t)variable.address;
+    return (void *)(uintptr_t)kernel_variable.address;
 }
 
 static CUresult make_variable(CUcontext context)
 {
     HOLD(&kernels_lock);
-    if (variable.name == NULL || variable.address != 0)
+    if (kernel_variable.name == NULL || kernel_variable.address != 0)
         return CUDA_SUCCESS;
-    CALL_TRY(space_allocate(&variable.address, sizeof(uint64_t), context->home, context->device));
+    CALL_TRY(space_allocate(&kernel_variable.address, sizeof(uint64_t), context->home, context->device));
     memset(cusim_variable(), 0, sizeof(uint64_t));
     return CUDA_SUCCESS;
 }
@@ -242,9 +204,8 @@ static CUresult unload(enum handle_kind kind, CUmodule module)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuModuleLoadData(CUmodule *module, const void *image)
+DRIVER(cuModuleLoadData, 2000, (CUmodule * module, const void *image), (module, image))
 {
-    CALL_ENTER("cuModuleLoadData");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(module == NULL || image == NULL, INVALID_VALUE);
     CALL_TRY(capture_check_unsafe());
@@ -262,69 +223,62 @@ void kernel_unload_all(CUcontext context)
     }
 }
 
-SIM_API CUresult cuModuleUnload(CUmodule hmod)
+DRIVER(cuModuleUnload, 2000, (CUmodule hmod), (hmod))
 {
-    CALL_ENTER("cuModuleUnload");
     return unload(HANDLE_MODULE, hmod);
 }
 
-SIM_API CUresult cuModuleGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+DRIVER(cuModuleGetGlobal, 3020, (CUdeviceptr * dptr, size_t *bytes, CUmodule hmod, const char *name), (dptr, bytes, hmod, name))
 {
-    CALL_ENTER("cuModuleGetGlobal");
     CALL_REFUSE(name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_MODULE, hmod), INVALID_HANDLE);
-    CALL_REFUSE(variable.name == NULL || strcmp(variable.name, name) != 0, NOT_FOUND);
+    CALL_REFUSE(kernel_variable.name == NULL || strcmp(kernel_variable.name, name) != 0, NOT_FOUND);
     if (dptr != NULL)
-        *dptr = variable.address;
+        *dptr = kernel_variable.address;
     if (bytes != NULL)
         *bytes = sizeof(uint64_t);
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+DRIVER(cuModuleGetFunction, 2000, (CUfunction * hfunc, CUmodule hmod, const char *name), (hfunc, hmod, name))
 {
-    CALL_ENTER("cuModuleGetFunction");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(hfunc == NULL || name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_MODULE, hmod), INVALID_HANDLE);
     CUfunction kernel;
     CALL_TRY(find_in(hmod->image, name, &kernel));
     CUfunction function = kernel_bind(kernel, hmod->context);
-    CALL_REFUSE(function == NULL, OUT_OF_MEMORY);
     atomic_store(&function->owner, hmod);
     *hfunc = function;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
+DRIVER(cuFuncGetModule, 11000, (CUmodule * hmod, CUfunction hfunc), (hmod, hfunc))
 {
-    CALL_ENTER("cuFuncGetModule");
     if (hmod == NULL || !kernel_is_valid(hfunc) || hfunc->kernel_handle == NULL)
         return hmod == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
     *hmod = (CUmodule)(uintptr_t)atomic_load(&hfunc->owner);
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
-                                   unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
-                                   unsigned int numLibraryOptions)
+DRIVER(cuLibraryLoadData, 12000,
+       (CUlibrary * library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
+        CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions),
+       (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions))
 {
-    CALL_ENTER("cuLibraryLoadData");
     if (library == NULL || code == NULL || (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
         (numLibraryOptions != 0 && (libraryOptions == NULL || libraryOptionValues == NULL)))
         return CUDA_ERROR_INVALID_VALUE;
     return load((CUmodule *)library, code, NULL);
 }
 
-SIM_API CUresult cuLibraryUnload(CUlibrary library)
+DRIVER(cuLibraryUnload, 12000, (CUlibrary library), (library))
 {
-    CALL_ENTER("cuLibraryUnload");
     return unload(HANDLE_LIBRARY, (CUmodule)library);
 }
 
-SIM_API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+DRIVER(cuLibraryGetKernel, 12000, (CUkernel * pKernel, CUlibrary library, const char *name), (pKernel, library, name))
 {
-    CALL_ENTER("cuLibraryGetKernel");
     CALL_REFUSE(pKernel == NULL || name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_LIBRARY, library), INVALID_HANDLE);
     CUfunction kernel;
@@ -334,9 +288,8 @@ SIM_API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const 
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
+DRIVER(cuKernelGetLibrary, 12050, (CUlibrary * pLib, CUkernel kernel), (pLib, kernel))
 {
-    CALL_ENTER("cuKernelGetLibrary");
     CUfunction function = (CUfunction)kernel;
     if (pLib == NULL || !kernel_is_valid(kernel) || function->kernel_handle != NULL)
         return pLib == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
@@ -344,14 +297,13 @@ SIM_API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
+DRIVER(cuKernelGetFunction, 12000, (CUfunction * pFunc, CUkernel kernel), (pFunc, kernel))
 {
-    CALL_ENTER("cuKernelGetFunction");
     CONTEXT_CURRENT(context);
     if (pFunc == NULL || !kernel_is_valid(kernel))
         return pFunc == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
     *pFunc = kernel_bind((CUfunction)kernel, context->home);
-    return *pFunc == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 static CUresult get_name(const char **name, const void *function)
@@ -362,53 +314,31 @@ static CUresult get_name(const char **name, const void *function)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuFuncGetName(const char **name, CUfunction hfunc)
+DRIVER(cuFuncGetName, 12030, (const char **name, CUfunction hfunc), (name, hfunc))
 {
-    CALL_ENTER("cuFuncGetName");
     return get_name(name, hfunc);
 }
 
-SIM_API CUresult cuKernelGetName(const char **name, CUkernel hfunc)
+DRIVER(cuKernelGetName, 12030, (const char **name, CUkernel hfunc), (name, hfunc))
 {
-    CALL_ENTER("cuKernelGetName");
     return get_name(name, hfunc);
 }
 
-SIM_API CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+DRIVER(cuFuncGetAttribute, 2020, (int *pi, CUfunction_attribute attrib, CUfunction hfunc), (pi, attrib, hfunc))
 {
-    CALL_ENTER("cuFuncGetAttribute");
     CALL_REFUSE(pi == NULL || (unsigned)attrib >= CU_FUNC_ATTRIBUTE_MAX, INVALID_VALUE);
     CALL_REFUSE(!kernel_is_valid(hfunc), INVALID_HANDLE);
     *pi = atomic_load(&hfunc->attributes[attrib]);
     return CUDA_SUCCESS;
 }
 
-/* Whether a program may set the attribute to that value. */
-static int is_settable(CUfunction_attribute attribute, int value)
+DRIVER(cuFuncSetAttribute, 9000, (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value))
 {
-    static const struct {
-        CUfunction_attribute attribute;
-        int least, most;
-    } table[] = {{CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 0, SIM_SHARED_BYTES_OPTIN},
-                 {CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -1, 100},
-                 {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 0, INT_MAX},
-                 {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, 0, INT_MAX},
-                 {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, 0, INT_MAX},
-                 {CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 0, 1},
-                 {CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, 0, CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING}};
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        if (table[i].attribute == attribute)
-            return value >= table[i].least && value <= table[i].most;
-    }
-    return 0;
-}
-
-SIM_API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
-{
-    CALL_ENTER("cuFuncSetAttribute");
     CALL_TRY(context_check());
     CALL_REFUSE(!kernel_is_valid(hfunc), INVALID_HANDLE);
-    CALL_REFUSE(!is_settable(attrib, value), INVALID_VALUE);
+    int is_shared = attrib == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    CALL_REFUSE(!is_shared && attrib != CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, INVALID_VALUE);
+    CALL_REFUSE(value < 0 || value > (is_shared ? SIM_SHARED_BYTES_OPTIN : 1), INVALID_VALUE);
     atomic_store(&hfunc->attributes[attrib], value);
     return CUDA_SUCCESS;
 }
@@ -425,14 +355,14 @@ static CUresult get_parameter(const void *handle, size_t index, size_t *offset, 
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+DRIVER(cuFuncGetParamInfo, 12040, (CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize),
+       (func, paramIndex, paramOffset, paramSize))
 {
-    CALL_ENTER("cuFuncGetParamInfo");
     return get_parameter(func, paramIndex, paramOffset, paramSize);
 }
 
-SIM_API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+DRIVER(cuKernelGetParamInfo, 12040, (CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize),
+       (kernel, paramIndex, paramOffset, paramSize))
 {
-    CALL_ENTER("cuKernelGetParamInfo");
     return get_parameter(kernel, paramIndex, paramOffset, paramSize);
 }

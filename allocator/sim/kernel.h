@@ -38,7 +38,7 @@ struct kernel_variable {
     const char *name;    /* NULL: none */
     CUdeviceptr address; /* 0 before the first module is loaded */
 };
-const struct kernel_variable *kernel_variable(void);
+extern struct kernel_variable kernel_variable; /* under the lock of kernel.c until it has an address */
 
 /* Unloads the context's modules. */
 void kernel_unload_all(CUcontext context);

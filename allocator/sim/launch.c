@@ -1,12 +1,7 @@
-#include "call.h"
 #include "fault.h"
 #include "kernel.h"
-#include "operation.h"
 #include "stream.h"
 
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,9 +28,8 @@ static CUresult copy_parameters(struct launch *launch, void **parameters, void *
     const unsigned char *buffer = parameters == NULL ? extra_buffer(extra, function->parameter_bytes) : NULL;
     CALL_REFUSE(count != 0 && parameters == NULL && buffer == NULL, INVALID_VALUE);
     launch->parameter_bytes = function->parameter_bytes;
-    launch->parameters = calloc(1, function->parameter_bytes + 1);
-    launch->arguments = calloc(count + 1, sizeof *launch->arguments);
-    CALL_REFUSE(launch->parameters == NULL || launch->arguments == NULL, OUT_OF_MEMORY);
+    launch->parameters = memory_new(function->parameter_bytes);
+    launch->arguments = memory_new(count * sizeof *launch->arguments);
     for (size_t i = 0; i < count; i++) {
         size_t offset = function->argument_offsets[i];
         launch->arguments[i] = launch->parameters + offset;
@@ -52,19 +46,14 @@ CUresult launch_create(struct operation **out, CUfunction function, const uint32
         (uint64_t)block[0] * block[1] * block[2] > MAX_BLOCK_THREADS ||
         shared_bytes > (uint32_t)atomic_load(&function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]))
         return CUDA_ERROR_INVALID_VALUE;
-    struct operation *operation = operation_create(OPERATION_KERNEL);
-    CALL_REFUSE(operation == NULL, OUT_OF_MEMORY);
+    OPERATION(operation, operation_create(OPERATION_KERNEL));
     struct launch *launch = &operation->launch;
     launch->function = function;
     memcpy(launch->grid, grid, sizeof launch->grid);
     memcpy(launch->block, block, sizeof launch->block);
     launch->host_tid = (uint32_t)syscall(SYS_gettid);
-    CUresult result = copy_parameters(launch, parameters, extra);
-    if (result != CUDA_SUCCESS) {
-        operation_release(operation);
-        return result;
-    }
-    *out = operation;
+    CALL_TRY(copy_parameters(launch, parameters, extra));
+    *out = operation_retain(operation);
     return CUDA_SUCCESS;
 }
 
@@ -76,55 +65,47 @@ static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
-SIM_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+DRIVER_TWIN(cuLaunchKernel, ptsz, 4000,
+            (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+             CUstream stream, void **params, void **extra),
+            (f, gx, gy, gz, bx, by, bz, shared, stream, params, extra))
 {
-    CALL_ENTER("cuLaunchKernel");
-    return launch_kernel(f, (const uint32_t[3]){gridDimX, gridDimY, gridDimZ},
-                         (const uint32_t[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream, kernelParams, extra);
+    return launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, extra);
 }
 
-SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+DRIVER_TWIN(cuLaunchCooperativeKernel, ptsz, 9000,
+            (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+             CUstream stream, void **params),
+            (f, gx, gy, gz, bx, by, bz, shared, stream, params))
 {
-    CALL_ENTER("cuLaunchKernelEx");
-    CALL_REFUSE(config == NULL || (config->numAttrs != 0 && config->attrs == NULL), INVALID_VALUE);
-    return launch_kernel(f, (const uint32_t[3]){config->gridDimX, config->gridDimY, config->gridDimZ},
-                         (const uint32_t[3]){config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes,
-                         config->hStream, kernelParams, extra);
+    return launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, NULL);
 }
 
-SIM_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                           unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                           unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
+DRIVER_TWIN(cuLaunchKernelEx, ptsz, 11060, (const CUlaunchConfig *c, CUfunction f, void **params, void **extra),
+            (c, f, params, extra))
 {
-    CALL_ENTER("cuLaunchCooperativeKernel");
-    return launch_kernel(f, (const uint32_t[3]){gridDimX, gridDimY, gridDimZ},
-                         (const uint32_t[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream, kernelParams, NULL);
+    CALL_REFUSE(c == NULL || (c->numAttrs != 0 && c->attrs == NULL), INVALID_VALUE);
+    return launch_kernel(f, (uint32_t[]){c->gridDimX, c->gridDimY, c->gridDimZ},
+                         (uint32_t[]){c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, c->hStream, params, extra);
 }
 
-SIM_API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+DRIVER_TWIN(cuLaunchHostFunc, ptsz, 10000, (CUstream hStream, CUhostFn fn, void *userData), (hStream, fn, userData))
 {
-    CALL_ENTER("cuLaunchHostFunc");
     CALL_REFUSE(fn == NULL, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_HOST);
-    if (operation != NULL) {
-        operation->host.function = fn;
-        operation->host.user = userData;
-    }
+    operation->host.function = fn;
+    operation->host.user = userData;
     return stream_submit(hStream, operation, SUBMIT_ASYNC);
 }
 
-SIM_API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
+DRIVER_TWIN(cuStreamAddCallback, ptsz, 5000, (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
+            (hStream, callback, userData, flags))
 {
-    CALL_ENTER("cuStreamAddCallback");
     CALL_REFUSE(callback == NULL || flags != 0, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_CALLBACK);
-    if (operation != NULL) {
-        operation->host.callback = callback;
-        operation->host.stream = hStream;
-        operation->host.user = userData;
-    }
+    operation->host.callback = callback;
+    operation->host.stream = hStream;
+    operation->host.user = userData;
     return stream_submit(hStream, operation, SUBMIT_ASYNC);
 }
 

@@ -3,15 +3,11 @@
 #include "fault.h"
 #include "space.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 struct operation *operation_create(enum operation_kind kind)
 {
-    struct operation *operation = calloc(1, sizeof *operation);
-    if (operation == NULL)
-        return NULL;
+    struct operation *operation = memory_new(sizeof *operation);
     atomic_init(&operation->references, 1);
     operation->kind = kind;
     return operation;
@@ -80,25 +76,11 @@ static void set(void *argument)
         set_row(operation, destination + row * operation->set.pitch);
 }
 
-static int has_arrived(uint32_t found, uint32_t value, unsigned flags)
-{
-    switch (flags) {
-    case CU_STREAM_WAIT_VALUE_GEQ:
-        return (int32_t)(found - value) >= 0;
-    case CU_STREAM_WAIT_VALUE_EQ:
-        return found == value;
-    case CU_STREAM_WAIT_VALUE_AND:
-        return (found & value) != 0;
-    default:
-        return ~(found | value) != 0;
-    }
-}
-
 static void await_value(void *argument)
 {
     const struct operation *operation = argument;
     const uint32_t *word = (const uint32_t *)(uintptr_t)operation->wait.address;
-    while (!has_arrived(__atomic_load_n(word, __ATOMIC_ACQUIRE), operation->wait.value, operation->wait.flags))
+    while ((int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - operation->wait.value) < 0)
         nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 

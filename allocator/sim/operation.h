@@ -81,7 +81,6 @@ struct operation {
         struct {
             uint64_t address;
             uint32_t value;
-            unsigned flags;
         } wait;
         struct {
             struct recording *recording;
@@ -101,26 +100,23 @@ static inline int operation_is_of_memory(const struct operation *operation)
     return operation->kind == OPERATION_ALLOCATE || operation->kind == OPERATION_RELEASE;
 }
 
-/* Returns NULL if out of memory. One reference. */
+/* One reference. */
 struct operation *operation_create(enum operation_kind kind);
 struct operation *operation_retain(struct operation *operation);
 void operation_release(struct operation *operation);
 
-/* Declares a variable that gives up its reference at the end of the block. Returns OUT_OF_MEMORY if there is no operation. */
-#define OPERATION(name, value)                                                                                                 \
-    struct operation *const name __attribute__((cleanup(operation_end))) = (value);                                            \
-    CALL_REFUSE((name) == NULL, OUT_OF_MEMORY)
+/* Declares a variable that gives up its reference at the end of the block. */
+#define OPERATION(name, value) struct operation *const name __attribute__((cleanup(operation_end))) = (value)
 
 static inline void operation_end(struct operation *const *operation)
 {
-    if (*operation != NULL)
-        operation_release(*operation);
+    operation_release(*operation);
 }
 
 /* Runs the operation on the calling thread, a stream's worker, without locks. */
 void operation_run(struct operation *operation, CUcontext context);
 
-/* launch.c: creates the operation of a launch, without a stream. Errors: INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY. */
+/* launch.c: creates the operation of a launch, without a stream. Errors: INVALID_HANDLE, INVALID_VALUE. */
 CUresult launch_create(struct operation **out, CUfunction function, const uint32_t grid[3], const uint32_t block[3],
                        uint32_t shared_bytes, void **parameters, void **extra);
 

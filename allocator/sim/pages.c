@@ -25,11 +25,7 @@ static uint64_t map(uint64_t address, size_t size, int protection, int flags, in
 int pages_open(const char *name)
 {
     int file = memfd_create(name, MFD_CLOEXEC);
-    if (file >= 0 && ftruncate(file, FILE_BYTES + NOTES_BYTES) != 0) {
-        close(file);
-        return -1;
-    }
-    return file;
+    return file >= 0 && ftruncate(file, FILE_BYTES + NOTES_BYTES) == 0 ? file : -1;
 }
 
 void pages_unreserve(uint64_t address, size_t size)
@@ -96,10 +92,7 @@ int pages_export(int file, uint64_t offset, const void *note)
     if (pwrite(file, note, PAGES_NOTE_BYTES, note_at(offset)) != PAGES_NOTE_BYTES)
         return -1;
     int opened = open(path, O_RDWR | O_CLOEXEC); /* with a position of its own, unlike dup() */
-    if (opened >= 0 && lseek(opened, (off_t)offset, SEEK_SET) < 0) {
-        close(opened);
-        return -1;
-    }
+    lseek(opened, (off_t)offset, SEEK_SET);
     return opened;
 }
 

@@ -1,103 +1,67 @@
 /* Information about an address: its range, its attributes, and IPC handles. */
-#include "call.h"
 #include "host.h"
 #include "space.h"
 
 #include <stddef.h>
-#include <string.h>
 
 struct facts {
-    CUdeviceptr address, start, mapping_start;
-    size_t size, mapping_size;
-    CUcontext context;
-    CUmemoryPool pool;
+    CUdeviceptr address;
+    struct space_range range;
     CUmemorytype type;
-    int device;
     int is_managed, is_on_host, is_exportable, is_mapped, access;
     int none; /* for attributes that no memory here has */
-    unsigned long long id, no_handles;
+    unsigned long long no_handles;
 };
 
 static int gather(CUdeviceptr address, struct facts *facts)
 {
-    struct space_range range;
     struct host_range host;
-    if (space_find(address, &range) == CUDA_SUCCESS) {
-        *facts = (struct facts){.address = address,
-                                .start = range.start,
-                                .mapping_start = range.mapping_start,
-                                .size = range.size,
-                                .mapping_size = range.mapping_size,
-                                .context = range.context,
-                                .pool = (CUmemoryPool)range.pool,
-                                .type = CU_MEMORYTYPE_DEVICE,
-                                .device = range.device,
-                                .is_exportable = range.context != NULL,
-                                .is_mapped = 1,
-                                .access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE,
-                                .id = range.id};
+    *facts = (struct facts){.address = address, .is_mapped = 1, .access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE};
+    if (space_find(address, &facts->range) == CUDA_SUCCESS) {
+        facts->type = CU_MEMORYTYPE_DEVICE;
+        facts->is_exportable = facts->range.context != NULL;
         return 1;
     }
     if (!host_find(address, &host))
         return 0;
-    *facts = (struct facts){.address = address,
-                            .start = host.start,
-                            .mapping_start = host.start,
-                            .size = host.size,
-                            .mapping_size = host.size,
-                            .context = host.context,
-                            .type = host.kind == HOST_MANAGED ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
-                            .device = host.context->device,
-                            .is_managed = host.kind == HOST_MANAGED,
-                            .is_on_host = 1,
-                            .is_mapped = 1,
-                            .access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE,
-                            .id = host.id};
+    facts->range = (struct space_range){.start = host.start,
+                                        .size = host.size,
+                                        .device = host.context->device,
+                                        .context = host.context,
+                                        .mapping_start = host.start,
+                                        .mapping_size = host.size,
+                                        .id = host.id};
+    facts->is_managed = host.kind == HOST_MANAGED;
+    facts->type = facts->is_managed ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    facts->is_on_host = 1;
     return 1;
 }
 
-SIM_API CUresult cuMemGetAddressRange(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+DRIVER(cuMemGetAddressRange, 3020, (CUdeviceptr * pbase, size_t *psize, CUdeviceptr dptr), (pbase, psize, dptr))
 {
-    CALL_ENTER("cuMemGetAddressRange");
     struct facts facts;
     CUcontext context;
     CALL_REFUSE(context_current(&context) == CUDA_ERROR_INVALID_CONTEXT, INVALID_CONTEXT);
     CALL_REFUSE(!gather(dptr, &facts), NOT_FOUND);
     if (pbase != NULL)
-        *pbase = facts.start;
+        *pbase = facts.range.start;
     if (psize != NULL)
-        *psize = facts.size;
+        *psize = facts.range.size;
     return CUDA_SUCCESS;
 }
 
 #define FACT(attribute, member)                                                                                                \
-    {                                                                                                                          \
-        CU_POINTER_ATTRIBUTE_##attribute, offsetof(struct facts, member), sizeof((struct facts *)0)->member                    \
-    }
+    LIST(CU_POINTER_ATTRIBUTE_##attribute, offsetof(struct facts, member), sizeof((struct facts *)0)->member)
 static const struct attribute {
     CUpointer_attribute attribute;
     size_t offset, size; /* in struct facts */
-} attributes[] = {
-    FACT(CONTEXT, context),
-    FACT(MEMORY_TYPE, type),
-    FACT(DEVICE_POINTER, address),
-    FACT(HOST_POINTER, address),
-    FACT(SYNC_MEMOPS, none),
-    FACT(BUFFER_ID, id),
-    FACT(MEMORY_BLOCK_ID, id),
-    FACT(IS_MANAGED, is_managed),
-    FACT(DEVICE_ORDINAL, device),
-    FACT(IS_LEGACY_CUDA_IPC_CAPABLE, is_exportable),
-    FACT(RANGE_START_ADDR, start),
-    FACT(RANGE_SIZE, size),
-    FACT(MAPPED, is_mapped),
-    FACT(ALLOWED_HANDLE_TYPES, no_handles),
-    FACT(IS_GPU_DIRECT_RDMA_CAPABLE, none),
-    FACT(ACCESS_FLAGS, access),
-    FACT(MEMPOOL_HANDLE, pool),
-    FACT(MAPPING_SIZE, mapping_size),
-    FACT(MAPPING_BASE_ADDR, mapping_start),
-};
+} attributes[] = LIST(FACT(CONTEXT, range.context), FACT(MEMORY_TYPE, type), FACT(DEVICE_POINTER, address),
+                      FACT(HOST_POINTER, address), FACT(SYNC_MEMOPS, none), FACT(BUFFER_ID, range.id),
+                      FACT(MEMORY_BLOCK_ID, range.id), FACT(IS_MANAGED, is_managed), FACT(DEVICE_ORDINAL, range.device),
+                      FACT(IS_LEGACY_CUDA_IPC_CAPABLE, is_exportable), FACT(RANGE_START_ADDR, range.start),
+                      FACT(RANGE_SIZE, range.size), FACT(MAPPED, is_mapped), FACT(ALLOWED_HANDLE_TYPES, no_handles),
+                      FACT(IS_GPU_DIRECT_RDMA_CAPABLE, none), FACT(ACCESS_FLAGS, access), FACT(MEMPOOL_HANDLE, range.pool),
+                      FACT(MAPPING_SIZE, range.mapping_size), FACT(MAPPING_BASE_ADDR, range.mapping_start));
 
 /* Copies an attribute of the memory. Returns 0 if the memory has no such attribute, or the driver doesn't know it. */
 static int give(CUpointer_attribute attribute, const struct facts *facts, void *out)
@@ -111,19 +75,18 @@ static int give(CUpointer_attribute attribute, const struct facts *facts, void *
     return 0;
 }
 
-SIM_API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+DRIVER(cuPointerGetAttribute, 4000, (void *data, CUpointer_attribute attribute, CUdeviceptr ptr), (data, attribute, ptr))
 {
-    CALL_ENTER("cuPointerGetAttribute");
     struct facts facts;
     return data != NULL && gather(ptr, &facts) && give(attribute, &facts, data) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Of an unknown address, and what this memory lacks: 0, CU_DEVICE_INVALID for a device, and the address as the host's. The
  * range is left alone (measured). */
-SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *wanted, void **data, CUdeviceptr ptr)
+DRIVER(cuPointerGetAttributes, 7000, (unsigned int numAttributes, CUpointer_attribute *wanted, void **data, CUdeviceptr ptr),
+       (numAttributes, wanted, data, ptr))
 {
-    CALL_ENTER("cuPointerGetAttributes");
-    struct facts unknown = {.is_on_host = 1, .device = CU_DEVICE_INVALID}, facts;
+    struct facts unknown = {.is_on_host = 1, .range.device = CU_DEVICE_INVALID}, facts;
     CALL_REFUSE(numAttributes == 0 || wanted == NULL || data == NULL, INVALID_VALUE);
     int is_known = gather(ptr, &facts);
     for (unsigned i = 0; i < numAttributes; i++) {
@@ -137,23 +100,22 @@ SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
 }
 
 /* Mapped memory has no such attribute (measured). Copies of the rest are ordered with the host's work as it is. */
-SIM_API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+DRIVER(cuPointerSetAttribute, 6000, (const void *value, CUpointer_attribute attribute, CUdeviceptr ptr),
+       (value, attribute, ptr))
 {
-    CALL_ENTER("cuPointerSetAttribute");
     struct facts facts;
     CALL_REFUSE(value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !gather(ptr, &facts), INVALID_VALUE);
-    CALL_REFUSE(!facts.is_on_host && !facts.context && !facts.pool, NOT_SUPPORTED);
+    CALL_REFUSE(!facts.is_on_host && !facts.range.context && !facts.range.pool, NOT_SUPPORTED);
     return CUDA_SUCCESS;
 }
 
 /* Nothing can open it: the simulated memory of other processes is out of reach. Refuses mapped memory (measured), and pool
  * memory, as cuda.h says. */
-SIM_API CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+DRIVER(cuIpcGetMemHandle, 4010, (CUipcMemHandle * pHandle, CUdeviceptr dptr), (pHandle, dptr))
 {
-    CALL_ENTER("cuIpcGetMemHandle");
     struct facts facts;
     CALL_REFUSE(pHandle == NULL || !gather(dptr, &facts) || !facts.is_exportable, INVALID_VALUE);
     memset(pHandle, 0, sizeof *pHandle);
-    memcpy(pHandle, &facts.id, sizeof facts.id);
+    memcpy(pHandle, &facts.range.id, sizeof facts.range.id);
     return CUDA_SUCCESS;
 }

@@ -1,9 +1,6 @@
-#include "call.h"
 #include "capture.h"
 #include "handle.h"
 #include "space_locked.h"
-
-#include <stdlib.h>
 
 /* A pool is never freed, so that a stale handle gets an error, and memory that outlives the pool can refer to it. */
 struct CUmemPoolHandle_st {
@@ -12,7 +9,6 @@ struct CUmemPoolHandle_st {
     int device;
     int is_destroyed;
     uint64_t max_bytes; /* 0: no limit */
-    int reuse[3];       /* CU_MEMPOOL_ATTR_REUSE_...; only the last one, space_pool's `depends`, matters to the simulation */
 };
 
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after the queue lock and before space.c's */
@@ -24,9 +20,6 @@ static CUmemoryPool pools;                                     /* created by the
 static void set_up(CUmemoryPool pool, int device)
 {
     pool->device = device;
-    for (int i = 0; i < 3; i++)
-        pool->reuse[i] = 1;
-    pool->memory.depends = 1;
     pool->memory.access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
@@ -57,7 +50,7 @@ static int is_pool_locked(CUmemoryPool pool)
         known = known->next;
     int is_known = known != NULL && !known->is_destroyed;
     if (!is_known)
-        handle_is_stale("pool", (uint64_t)(uintptr_t)pool);
+        handle_is_stale((uintptr_t)pool);
     return is_known;
 }
 
@@ -69,28 +62,24 @@ static int is_pool(CUmemoryPool pool)
 
 static CUresult get_pool(CUmemoryPool *pool, int device, CUmemoryPool (*find_locked)(int device))
 {
-    CALL_REFUSE(pool == NULL, INVALID_VALUE);
-    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    CALL_TRY(device_check(device, pool));
     HOLD(&pools_lock);
     *pool = find_locked(device);
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+DRIVER(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool * pool_out, CUdevice dev), (pool_out, dev))
 {
-    CALL_ENTER("cuDeviceGetDefaultMemPool");
     return get_pool(pool_out, dev, default_pool_locked);
 }
 
-SIM_API CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+DRIVER(cuDeviceGetMemPool, 11020, (CUmemoryPool * pool, CUdevice dev), (pool, dev))
 {
-    CALL_ENTER("cuDeviceGetMemPool");
     return get_pool(pool, dev, current_pool_locked);
 }
 
-SIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+DRIVER(cuDeviceSetMemPool, 11020, (CUdevice dev, CUmemoryPool pool), (dev, pool))
 {
-    CALL_ENTER("cuDeviceSetMemPool");
     CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
     HOLD(&pools_lock);
     CALL_REFUSE(!is_pool_locked(pool) || pool->device != dev, INVALID_VALUE);
@@ -98,15 +87,13 @@ SIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+DRIVER(cuMemPoolCreate, 11020, (CUmemoryPool * pool, const CUmemPoolProps *poolProps), (pool, poolProps))
 {
-    CALL_ENTER("cuMemPoolCreate");
     CALL_REFUSE(pool == NULL || poolProps == NULL || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED, INVALID_VALUE);
     if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
     CALL_REFUSE(!config_has_device(poolProps->location.id), INVALID_DEVICE);
-    CUmemoryPool created = calloc(1, sizeof *created);
-    CALL_REFUSE(created == NULL, OUT_OF_MEMORY);
+    CUmemoryPool created = memory_new(sizeof *created);
     set_up(created, poolProps->location.id);
     created->max_bytes = poolProps->maxSize;
     pthread_mutex_lock(&pools_lock);
@@ -117,9 +104,8 @@ SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool)
+DRIVER(cuMemPoolDestroy, 11020, (CUmemoryPool pool), (pool))
 {
-    CALL_ENTER("cuMemPoolDestroy");
     HOLD(&pools_lock);
     CALL_REFUSE(!is_pool_locked(pool) || pool == &defaults[pool->device], INVALID_VALUE);
     pool->is_destroyed = 1;
@@ -171,23 +157,21 @@ static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, C
     return after.stream == NULL ? CUDA_SUCCESS : stream_enqueue_locked(stream, wait, &after, NULL);
 }
 
-SIM_API CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+DRIVER_TWIN(cuMemAllocAsync, ptsz, 11020, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream))
 {
-    CALL_ENTER("cuMemAllocAsync");
     return allocate(dptr, bytesize, NULL, hStream);
 }
 
-SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
+DRIVER_TWIN(cuMemAllocFromPoolAsync, ptsz, 11020, (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+            (dptr, bytesize, pool, hStream))
 {
-    CALL_ENTER("cuMemAllocFromPoolAsync");
     return is_pool(pool) ? allocate(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* A captured free is a node of the graph, and only allowed for memory of a graph: the capture goes on without it. Another free
  * ends captures of other streams (both measured). */
-SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+DRIVER_TWIN(cuMemFreeAsync, ptsz, 11020, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream))
 {
-    CALL_ENTER("cuMemFreeAsync");
     CUstream stream;
     if (dptr == 0)
         return CUDA_SUCCESS;
@@ -206,32 +190,20 @@ SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     return stream_enqueue_locked(stream, operation, NULL, NULL);
 }
 
-SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+DRIVER(cuMemPoolTrimTo, 11020, (CUmemoryPool pool, size_t minBytesToKeep), (pool, minBytesToKeep))
 {
-    CALL_ENTER("cuMemPoolTrimTo");
     CALL_REFUSE(!is_pool(pool), INVALID_VALUE);
     CALL_TRY(capture_check_unsafe());
     space_trim(&pool->memory, minBytesToKeep);
     return CUDA_SUCCESS;
 }
 
-/* One of CU_MEMPOOL_ATTR_REUSE_..., NULL for other attributes. */
-static int *switch_of(CUmemoryPool pool, CUmemPool_attribute attribute)
-{
-    int is_switch = attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
-                    attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
-    return is_switch ? &pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] : NULL;
-}
-
 static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, const void *value)
 {
     HOLD(&space_lock);
     struct space_pool *figures = &pool->memory;
-    int *to = switch_of(pool, attribute), is_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
-    if (to != NULL) {
-        *to = *(const int *)value != 0;
-        figures->depends = pool->reuse[2];
-    } else if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+    int is_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+    if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
         figures->threshold = *(const cuuint64_t *)value;
     } else {
         CALL_REFUSE(!is_used && attribute != CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, INVALID_VALUE);
@@ -241,9 +213,8 @@ static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+DRIVER(cuMemPoolSetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attr, void *value), (pool, attr, value))
 {
-    CALL_ENTER("cuMemPoolSetAttribute");
     HOLD(&pools_lock);
     return value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : set_attribute(pool, attr, value);
 }
@@ -259,7 +230,6 @@ static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
 {
     HOLD(&space_lock);
     const struct space_pool *figures = &pool->memory;
-    const int *from = switch_of(pool, attribute);
     const struct {
         CUmemPool_attribute attribute;
         uint64_t value;
@@ -274,14 +244,11 @@ static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
         *(cuuint64_t *)value = table[i].value;
         return CUDA_SUCCESS;
     }
-    CALL_REFUSE(from == NULL, INVALID_VALUE);
-    *(int *)value = *from;
-    return CUDA_SUCCESS;
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
-SIM_API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+DRIVER(cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attr, void *value), (pool, attr, value))
 {
-    CALL_ENTER("cuMemPoolGetAttribute");
     HOLD(&pools_lock);
     return value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : get_attribute(pool, attr, value);
 }
@@ -297,9 +264,8 @@ static CUresult set_access_locked(CUmemoryPool pool, const CUmemAccessDesc *desc
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+DRIVER(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count), (pool, map, count))
 {
-    CALL_ENTER("cuMemPoolSetAccess");
     HOLD(&pools_lock);
     CALL_REFUSE(map == NULL || !is_pool_locked(pool), INVALID_VALUE);
     for (size_t i = 0; i < count; i++)
@@ -307,22 +273,10 @@ SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *ma
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
-{
-    CALL_ENTER("cuMemPoolGetAccess");
-    if (flags == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !config_has_device(location->id))
-        return CUDA_ERROR_INVALID_VALUE;
-    HOLD(&pools_lock);
-    CALL_REFUSE(!is_pool_locked(memPool), INVALID_VALUE);
-    *flags = memPool->memory.access[location->id];
-    return CUDA_SUCCESS;
-}
-
 /* ---- the memory of graphs ---- */
 
-SIM_API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+DRIVER(cuDeviceGetGraphMemAttribute, 11040, (CUdevice device, CUgraphMem_attribute attr, void *value), (device, attr, value))
 {
-    CALL_ENTER("cuDeviceGetGraphMemAttribute");
     static const CUmemPool_attribute like[] = {[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT] = CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
                                                [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = CU_MEMPOOL_ATTR_USED_MEM_HIGH,
                                                [CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT] = CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
@@ -332,9 +286,8 @@ SIM_API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
     return get_attribute(&of_graphs[device], like[attr], value);
 }
 
-SIM_API CUresult cuDeviceGraphMemTrim(CUdevice device)
+DRIVER(cuDeviceGraphMemTrim, 11040, (CUdevice device), (device))
 {
-    CALL_ENTER("cuDeviceGraphMemTrim");
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     space_trim(pool_of_graphs(device), 0);
     return CUDA_SUCCESS;

@@ -5,12 +5,9 @@
  *
  * Imported memory is not counted against the device: it is counted where it was created.
  */
-#include "call.h"
 #include "space_locked.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,12 +40,10 @@ static struct shared_file *open_locked(int descriptor)
     while (file != NULL && (file->device != status.st_dev || file->inode != status.st_ino))
         file = file->next;
     if (file == NULL) {
-        file = calloc(1, sizeof *file);
-        int kept = file == NULL ? -1 : fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-        if (kept < 0) {
-            free(file);
+        int kept = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+        if (kept < 0)
             return NULL;
-        }
+        file = memory_new(sizeof *file);
         *file = (struct shared_file){shared_files, status.st_dev, status.st_ino, kept, 0};
         shared_files = file;
     }
@@ -60,10 +55,7 @@ void share_close_locked(struct shared_file *file)
 {
     if (--file->handles != 0)
         return;
-    struct shared_file **link = &shared_files;
-    while (*link != file)
-        link = &(*link)->next;
-    *link = file->next;
+    LL_DELETE(shared_files, file);
     close(file->descriptor);
     free(file);
 }
@@ -75,10 +67,11 @@ static CUresult check_type(CUmemAllocationHandleType type)
 }
 
 /* Neither looks at the current context (measured: both work after its sticky error). */
-SIM_API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
-                                              CUmemAllocationHandleType handleType, unsigned long long flags)
+DRIVER(cuMemExportToShareableHandle, 10020,
+       (void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
+        unsigned long long flags),
+       (shareableHandle, handle, handleType, flags))
 {
-    CALL_ENTER("cuMemExportToShareableHandle");
     CALL_REFUSE(shareableHandle == NULL || flags != 0, INVALID_VALUE);
     CALL_TRY(check_type(handleType));
     HOLD(&space_lock);
@@ -94,10 +87,10 @@ SIM_API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGeneri
 }
 
 /* The descriptor stays the caller's. */
-SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
-                                                CUmemAllocationHandleType shHandleType)
+DRIVER(cuMemImportFromShareableHandle, 10020,
+       (CUmemGenericAllocationHandle * handle, void *osHandle, CUmemAllocationHandleType shHandleType),
+       (handle, osHandle, shHandleType))
 {
-    CALL_ENTER("cuMemImportFromShareableHandle");
     uint64_t offset;
     struct note note;
     CALL_REFUSE(handle == NULL, INVALID_VALUE);
@@ -116,20 +109,15 @@ SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
                                     .descriptor = file->descriptor,
                                     .shared = file,
                                     .properties = note.properties};
-    struct physical *physical = space_add_locked(&values);
-    if (physical == NULL) {
-        share_close_locked(file);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *handle = physical->handle;
+    *handle = space_add_locked(&values)->handle;
     return CUDA_SUCCESS;
 }
 
 /* The descriptor is that of the memory's file, at the memory's place; nothing here can map it. */
-SIM_API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
-                                               unsigned long long flags)
+DRIVER(cuMemGetHandleForAddressRange, 11070,
+       (void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags),
+       (handle, dptr, size, handleType, flags))
 {
-    CALL_ENTER("cuMemGetHandleForAddressRange");
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     CALL_REFUSE(handle == NULL || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0, INVALID_VALUE);
     CALL_REFUSE(!config_get()->is_shareable, NOT_SUPPORTED);

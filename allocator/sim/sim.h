@@ -6,81 +6,53 @@
  * Kernels are host functions. Accessing device address space that is not mapped (or not with that access), or any other address
  * that the host has not mapped, is a GPU fault. It is caught on the stream's thread.
  *
- * Configuration, read by cuInit() from the environment, e.g. CUFENCE_SIM="devices=2,memory=8G,reserve=1T"
+ * Configuration, read by cuInit() from the environment, e.g. CUFENCE_SIM="devices=2,memory=8G,reserve=1T". For a bad value it
+ * prints a message to stderr and returns CUDA_ERROR_INVALID_VALUE.
  *   devices=N           1 to 8, default 1
  *   memory=SIZE         physical memory of each device, default 8G; suffixes K, M, G, T
- *   reserve=SIZE        limit of the address space from cuMemAddressReserve, default 1536G (256G under AddressSanitizer,
- *                       16G under ThreadSanitizer)
- *   space=SIZE          address space that the first context of each device takes for good, which counts against `ulimit -v`;
- *                       default none. 13G is what an H100's takes (driver 580.159)
- *   latency=US          microseconds added to every call of the virtual memory API
- *   reuse=0|1           1 (default): the handle of a destroyed stream or context is reused by the next one at once, and
- *                       that of an event or graph may be, as with the driver. 0: handles are never reused
- *   strict=0|1          1: a call with a handle that is not or no longer valid prints its name to stderr and aborts.
- *                       0 (default): it returns its error, and is counted in cusim_stale_handles()
- *   shareable=0|1       1 (default): memory can be exported as a file descriptor, if it was created for that. 0: not supported
- *   padding=0|1         1 (default): the code of a kernel, as in core dumps, ends with NOPs. 0: without, like code that
- *                       happens to fill its section
+ *   reserve=SIZE        limit of the address space from cuMemAddressReserve, default 1536G (less under sanitizers)
+ *   space=SIZE          address space that the first context of each device takes for good, default none. 13G as on an H100
+ *   latency=CALL:US     microseconds added to every call of a driver function; may be given several times
+ *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; with NTH 0 every call does. Likewise
+ *   reuse=0|1           0: handles are never reused. 1 (default): at once those of streams and contexts, maybe others
+ *   strict=0|1          1: a call with a handle that is not or no longer valid aborts. 0 (default): it is counted
+ *   shareable=0|1       0: memory cannot be exported as a file descriptor
  *   newer=VERSION       the driver has this version, above that of the headers (13020 for CUDA 13.2). For programs of that
- *                       version, cuGetProcAddress returns invented forms with other parameters than today's; flags are 0:
- *                         cuMemAlloc(size_t bytes, unsigned flags, CUdeviceptr *out)
- *                         cuMemFree(unsigned flags, CUdeviceptr address)
- *                         cuStreamSynchronize(unsigned flags, CUstream stream), and for per-thread default streams
- *   pci=D:B:D           domain, bus and device of the next GPU, in hexadecimal; once per GPU. Default 0:10:0, 0:11:0, ...
- *                       Virtual machines have it like pci=1:0:0,pci=2:0:0. Core dumps only contain bus and device
+ *                       version, cuGetProcAddress returns invented forms with other parameters than today's (symbols.c)
+ *   pci=D:B:D           domain, bus and device of the next GPU, in hexadecimal. Default 0:10:0, 0:11:0, ...
  *   depth=COUNT         how many launches, copies and so on a stream's queue has room for, default 1024 as on an H200. A call
  *                       that submits more waits for room. So do the calls that wait for it on an H200: cuStreamQuery() of that
  *                       stream, and in its context cuMemAlloc() of 2 MiB or more, cuMemHostAlloc(), cuStreamBeginCapture(), and
  *                       whatever creates or destroys streams and events
- *   slow=US             some of cufence's own kernels begin up to so many microseconds late, as on a GPU that the program
- *                       keeps full
- *   swallow=MS          a fault's dump begins this many milliseconds later. Meanwhile the device runs nothing, and whoever
- *                       asks for work that was submitted before hears that it is done, as on a busy GPU (driver 580.159)
- *   late_dump=MS        a fault's error is set at once, and its dump begins this many milliseconds later
- *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; with NTH 0 every call does. May be
- *                       given several times
- * For a bad value cuInit() prints a message to stderr and returns CUDA_ERROR_INVALID_VALUE. The environment overrides the
- * setters below.
+ *   slow=US             some of cufence's own kernels begin up to so many microseconds late, as on a full GPU
+ *   swallow=MS          a fault's dump begins this much later. Meanwhile the device runs nothing, and whoever asks for work
+ *                       that was submitted before hears that it is done, as on a busy GPU (driver 580.159)
+ *   late_dump=MS        a fault's error is set at once, and its dump begins this much later
  *
- * CUSIM_KERNELS=PATH names a shared library that cuInit() opens, so that a process has kernels that it does not register
- * itself. The library's constructor calls cusim_register_kernel(), and nothing else of the driver. A program may also export
- * `void cusim_program_kernels(void (*add)(const cusim_kernel *))`: cuInit() calls it, and it adds its kernels.
+ * CUSIM_KERNELS=PATH names a library that cuInit() opens, whose constructor calls cusim_register_kernel(), and nothing else of
+ * the driver. A program may also export `void cusim_program_kernels(void (*add)(const cusim_kernel *))`: cuInit() calls it.
  *
  * Modules: an image that is no ELF file contains every kernel. A cubin, such as a core dump of this device contains, has the
  * kernels of its symbol table, whatever its addresses are, and a fault in one of them is found at the access in the loaded
  * code. If each EXIT in that code has a MEMBAR at most five instructions before it, the faulting warp is still alive in the
  * dump, exits_at_fault or not.
  *
- * Address space reserved without a wanted address begins at 32 TiB in every process, so that another process can reserve the
- * same range (unless a sanitizer uses it).
+ * Reservations without a wanted address begin at 32 TiB in every process, so that another process can reserve the same range.
  *
- * Several devices: each context has its own default stream, which is not ordered with other contexts, and each thread has a
- * per-thread stream in each context. A stream belongs to the context it was created in, whatever is current: a launch runs
- * there and needs a CUfunction of that context or a CUkernel; cuMemAllocAsync allocates memory of that device. An event is
- * recorded on streams of its own context, and any stream may wait for it. cuMemFree waits for the context that owns the memory;
- * memory of pools and graphs belongs to no context, and is freed at once. Copies reach all memory of cuMemAlloc, sets that of
- * their own device and of peers. Mapped memory needs access rights of the device that executes, or with cuMemcpyPeer of each
- * side's.
+ * Several devices: a stream belongs to the context it was created in, whatever is current: a launch runs there and needs a
+ * CUfunction of that context or a CUkernel. An event is recorded on streams of its own context. cuMemFree waits for the context
+ * that owns the memory; memory of pools and graphs belongs to none, and is freed at once. Copies reach all memory of
+ * cuMemAlloc, sets that of their own device and of peers; mapped memory needs access rights of the device that executes.
  *
  * Pools: a freed allocation stays in its pool until the next synchronisation, or for good up to the pool's threshold, unless
  * any allocation finds no room without it. It is allocated again whole: to its own stream at once, to another behind its free
- * if there is no room otherwise.
+ * if there is no room otherwise. Graphs: memory has an address from the capture or node on, and physical memory from a launch
+ * to its free; then it serves other graphs in the order of the stream, or any allocation that finds no room.
  *
- * Graphs: memory has an address from the capture or node on, and physical memory from a launch to its free; then it serves
- * other graphs in the order of the stream, or any allocation that finds no room.
- *
- * Green contexts: cuCtxFromGreenCtx gives each a CUcontext with its own id and default stream. Memory, modules, events and
- * errors are those of its device's primary context; synchronising that one waits for all of its green contexts too. A green
- * context has no per-thread default stream. Destroying it waits for nothing: queued work continues, and calls on its remaining
- * streams return CUDA_ERROR_CONTEXT_IS_DESTROYED.
- *
- * Limits: a process can have about 30,000 mappings (the kernel's vm.max_map_count); a kernel may touch what any device may,
- * whatever its own has access to; memory mapped by the host itself does not fault when a kernel touches it; the branches of a
- * graph run one after the other, and conditional nodes don't exist; cuCtxDestroy waits for the context's work; each allocation
- * has pages of its own, 2 MiB at least; IPC handles cannot be opened, and the descriptor of a dma_buf cannot be mapped; other
- * processes have devices of their own, and memory that was exported as a file descriptor goes back to the host when the
- * processes that have it end; a texture or surface is a value by which a kernel finds memory (cusim_texture), nothing fetches
- * from it, and arrays have no mipmaps.
+ * Limits: a process can have about 30,000 mappings (the kernel's vm.max_map_count); a kernel may touch what any device may, and
+ * what the host has mapped; the branches of a graph run one after the other, and conditional nodes don't exist; each allocation
+ * has pages of its own, 2 MiB at least; IPC handles cannot be opened, nor a dma_buf mapped; other processes have devices of
+ * their own; a texture or surface is a value by which a kernel finds memory (cusim_texture), nothing fetches from it.
  *
  * Thread safety: every function may be called from any thread. Function names are given without version or _ptsz suffix
  * ("cuMemAlloc"); names with a suffix mean the same function.
@@ -143,15 +115,12 @@ uint64_t cusim_call_count(const char *function);
  * events, contexts, graphs, modules, functions, pools, memory handles. NULL does not count. */
 uint64_t cusim_stale_handles(void);
 
-/* Makes calls of a driver function take this much longer; NULL: every call of the virtual memory API. */
+/* Makes calls of a driver function take this much longer. */
 void cusim_set_latency(const char *function, unsigned microseconds);
 
 /* Cufence's own kernels begin only once *room is nonzero, or after 10 s, as on a device whose every slot the program's kernels
  * have taken. NULL: at once. */
 void cusim_hold_own(const uint32_t *room);
-
-/* Only before cuInit(), ignored later. 0 leaves a value unchanged. */
-void cusim_configure(unsigned devices, size_t device_memory_bytes, size_t reserve_bytes);
 
 /*
  * Built-in kernels:

@@ -1,12 +1,7 @@
 #include "space_locked.h"
-#include "context.h"
 #include "handle.h"
 
-#include <pthread.h>
 #include <search.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Reservations without a wanted address begin here, in every process: far from where the host puts programs, libraries and
  * stacks, so that another process can reserve the same range. Where it isn't free, the host chooses. */
@@ -71,7 +66,7 @@ struct physical *space_physical_locked(CUmemGenericAllocationHandle handle)
 {
     void **found = tfind(&handle, &physicals, compare_handles);
     if (found == NULL)
-        handle_is_stale("memory handle", handle);
+        handle_is_stale(handle);
     return found == NULL ? NULL : *found;
 }
 
@@ -107,26 +102,16 @@ CUresult space_reserve_locked(CUdeviceptr *address, size_t size, size_t alignmen
 {
     int is_counted = block == NULL;
     CALL_REFUSE(is_counted && (size > config_get()->reserve || reserved > config_get()->reserve - size), OUT_OF_MEMORY);
-    struct reservation *reservation = calloc(1, sizeof *reservation);
     if (hint == 0 && is_counted)
         hint = choose_address_locked(size, alignment);
-    uint64_t start = reservation == NULL ? 0 : pages_reserve(size, alignment, hint);
-    if (start == 0)
-        goto fail_reservation;
-    reservation->range = (struct range){start, start + size};
-    reservation->block = block;
-    if (tsearch(reservation, &reservations, compare_ranges) == NULL)
-        goto fail_pages;
+    uint64_t start = pages_reserve(size, alignment, hint);
+    CALL_REFUSE(start == 0, OUT_OF_MEMORY);
+    const struct reservation reservation = {{start, start + size}, block};
+    tree_add(memory_copy(&reservation, sizeof reservation), &reservations, compare_ranges);
     if (is_counted)
         reserved += size;
     *address = start;
     return CUDA_SUCCESS;
-
-fail_pages:
-    pages_unreserve(start, size);
-fail_reservation:
-    free(reservation);
-    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult space_unreserve_locked(uint64_t address, size_t size)
@@ -145,10 +130,10 @@ CUresult space_unreserve_locked(uint64_t address, size_t size)
 
 /* Measured: this, cuMemMap and cuMemSetAccess work after the context's sticky error. A wish for an address is granted at
  * multiples of 32 MiB, and rounded up to one elsewhere; what is as large starts at one. */
-SIM_API CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint,
-                                     unsigned long long flags)
+DRIVER(cuMemAddressReserve, 10020,
+       (CUdeviceptr * address, size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags),
+       (address, size, alignment, hint, flags))
 {
-    CALL_ENTER("cuMemAddressReserve");
     const size_t unit = (size_t)32 << 20;
     if (alignment < (size < unit ? SIM_GRANULARITY : unit))
         alignment = size < unit ? SIM_GRANULARITY : unit;
@@ -159,9 +144,8 @@ SIM_API CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t a
     return space_reserve_locked(address, size, alignment, hint, NULL);
 }
 
-SIM_API CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
+DRIVER(cuMemAddressFree, 10020, (CUdeviceptr address, size_t size), (address, size))
 {
-    CALL_ENTER("cuMemAddressFree");
     CALL_TRY(context_check());
     HOLD(&space_lock);
     CALL_REFUSE(space_block_locked(address) != NULL, INVALID_VALUE);
@@ -170,18 +154,10 @@ SIM_API CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 
 struct physical *space_add_locked(const struct physical *values)
 {
-    struct physical *physical = malloc(sizeof *physical);
-    if (physical == NULL)
-        return NULL;
-    *physical = *values;
-    physical->handle = next_handle;
+    struct physical *physical = memory_copy(values, sizeof *values);
+    physical->handle = next_handle++;
     physical->references = 1;
-    if (tsearch(physical, &physicals, compare_handles) == NULL) {
-        free(physical);
-        return NULL;
-    }
-    next_handle++;
-    return physical;
+    return tree_add(physical, &physicals, compare_handles);
 }
 
 int space_has_room_locked(int file, size_t size)
@@ -195,11 +171,9 @@ CUresult space_create_locked(struct physical **out, size_t size, int file, const
     CALL_REFUSE(!space_has_room_locked(file, size), OUT_OF_MEMORY);
     const struct physical values = {
         .offset = file_ends[file], .size = size, .file = file, .descriptor = files[file], .properties = *properties};
-    struct physical *physical = space_add_locked(&values);
-    CALL_REFUSE(physical == NULL, OUT_OF_MEMORY);
+    *out = space_add_locked(&values);
     file_ends[file] += size;
     used[file] += size;
-    *out = physical;
     return CUDA_SUCCESS;
 }
 
@@ -219,10 +193,10 @@ void space_drop_locked(struct physical *physical)
     free(physical);
 }
 
-SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties,
-                             unsigned long long flags)
+DRIVER(cuMemCreate, 10020,
+       (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp *properties, unsigned long long flags),
+       (handle, size, properties, flags))
 {
-    CALL_ENTER("cuMemCreate");
     CALL_TRY(context_check());
     CALL_REFUSE(handle == NULL || properties == NULL || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED, INVALID_VALUE);
     CALL_REFUSE(flags != 0 || size == 0 || size % SIM_GRANULARITY != 0, INVALID_VALUE);
@@ -242,9 +216,8 @@ SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, 
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+DRIVER(cuMemRelease, 10020, (CUmemGenericAllocationHandle handle), (handle))
 {
-    CALL_ENTER("cuMemRelease");
     CALL_TRY(context_check());
     HOLD(&space_lock);
     struct physical *physical = space_physical_locked(handle);
@@ -254,9 +227,8 @@ SIM_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+DRIVER(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle * handle, void *address), (handle, address))
 {
-    CALL_ENTER("cuMemRetainAllocationHandle");
     HOLD(&space_lock);
     struct mapping *mapping = space_mapping_locked((uintptr_t)address);
     CALL_REFUSE(handle == NULL || mapping == NULL || mapping->block != NULL, INVALID_VALUE);
@@ -267,31 +239,18 @@ SIM_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
 
 CUresult space_map_locked(struct mapping **out, uint64_t address, size_t size, struct physical *physical)
 {
-    struct mapping *mapping = calloc(1, sizeof *mapping);
-    CALL_REFUSE(mapping == NULL, OUT_OF_MEMORY);
-    mapping->range = (struct range){address, address + size};
-    mapping->physical = physical;
-    mapping->id = space_new_id();
-    if (pages_map(address, size, physical->descriptor, physical->offset) != 0)
-        goto fail_mapping;
-    if (tsearch(mapping, &mappings, compare_ranges) == NULL)
-        goto fail_pages;
+    const struct mapping mapping = {.range = {address, address + size}, .physical = physical, .id = space_new_id()};
+    CALL_REFUSE(pages_map(address, size, physical->descriptor, physical->offset) != 0, OUT_OF_MEMORY);
     physical->mappings++;
-    *out = mapping;
+    *out = tree_add(memory_copy(&mapping, sizeof mapping), &mappings, compare_ranges);
     return CUDA_SUCCESS;
-
-fail_pages:
-    pages_unmap(address, size);
-fail_mapping:
-    free(mapping);
-    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Without access; only a whole handle can be mapped. */
-SIM_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-                          unsigned long long flags)
+DRIVER(cuMemMap, 10020,
+       (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags),
+       (address, size, offset, handle, flags))
 {
-    CALL_ENTER("cuMemMap");
     if (flags != 0 || address % SIM_GRANULARITY != 0 || size == 0 || size % SIM_GRANULARITY != 0 || address + size < address)
         return CUDA_ERROR_INVALID_VALUE;
     HOLD(&space_lock);
@@ -326,9 +285,8 @@ void space_unmap_locked(struct mapping *mapping)
     free(mapping);
 }
 
-SIM_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
+DRIVER(cuMemUnmap, 10020, (CUdeviceptr address, size_t size), (address, size))
 {
-    CALL_ENTER("cuMemUnmap");
     CALL_TRY(context_check());
     uint64_t end;
     CALL_REFUSE(size == 0 || __builtin_add_overflow(address, size, &end), INVALID_VALUE);
@@ -382,9 +340,9 @@ static CUresult set_access(CUdeviceptr address, size_t size, int device, CUmemAc
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *desc, size_t count)
+DRIVER(cuMemSetAccess, 10020, (CUdeviceptr address, size_t size, const CUmemAccessDesc *desc, size_t count),
+       (address, size, desc, count))
 {
-    CALL_ENTER("cuMemSetAccess");
     CALL_REFUSE(desc == NULL || count == 0, INVALID_VALUE);
     for (size_t i = 0; i < count; i++) {
         CALL_REFUSE(desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE, NOT_SUPPORTED);
@@ -393,9 +351,9 @@ SIM_API CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAcc
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemGetAccess(unsigned long long *access, const CUmemLocation *location, CUdeviceptr address)
+DRIVER(cuMemGetAccess, 10020, (unsigned long long *access, const CUmemLocation *location, CUdeviceptr address),
+       (access, location, address))
 {
-    CALL_ENTER("cuMemGetAccess");
     CALL_REFUSE(access == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE, INVALID_VALUE);
     CALL_REFUSE(!config_has_device(location->id), INVALID_DEVICE);
     HOLD(&space_lock);
@@ -470,9 +428,8 @@ size_t space_free_bytes_locked(int device)
     return config_get()->memory - used[device];
 }
 
-SIM_API CUresult cuMemGetInfo(size_t *free_bytes, size_t *total)
+DRIVER(cuMemGetInfo, 3020, (size_t * free_bytes, size_t *total), (free_bytes, total))
 {
-    CALL_ENTER("cuMemGetInfo");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(free_bytes == NULL || total == NULL, INVALID_VALUE);
     HOLD(&space_lock);

@@ -22,7 +22,6 @@ struct space_pool {
     uint64_t used, used_high;         /* bytes as requested */
     uint64_t reserved, reserved_high; /* bytes of physical memory, freed memory included */
     uint64_t threshold;               /* a synchronisation releases freed memory beyond so many reserved bytes */
-    int depends;                      /* memory may be used again behind a free on another stream */
     int is_of_graphs;                 /* what it gives is bound to addresses: graph_memory.c */
     CUmemAccess_flags access[SIM_MAX_DEVICES];
 };
@@ -81,8 +80,6 @@ int space_is_accessible(CUdeviceptr address, size_t size, int is_write, int devi
  * or one that excludes it, frees the memory already), OUT_OF_MEMORY. */
 CUresult graph_memory_allocate_node(struct operation **node, CUdeviceptr *address, size_t size, int device);
 CUresult graph_memory_free_node(struct operation **node, const struct recording *recording, CUdeviceptr address);
-CUdeviceptr graph_memory_address(const struct block *address);
-size_t graph_memory_size(const struct block *address);
 void graph_memory_release(struct block *address); /* a node's reference */
 
 /* Allocates and frees what the nodes of a graph's launch do, as calls see it; with `frees_first`, frees first what has not been

@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "call.h"
 #include "pages.h"
 #include "space.h"
 
@@ -40,10 +39,9 @@ struct use {
     struct ticket last; /* the last of them; holds no reference */
 };
 
-/* An allocation of cuMemAlloc or of a pool; or the address of an allocation of a graph, to which launches bind one of a pool.
- */
+/* An allocation of cuMemAlloc or of a pool; or the address of one of a graph, to which launches bind one of a pool. */
 struct block {
-    struct block *previous, *next;
+    struct block *prev, *next;
     uint64_t start;
     size_t bytes, requested;
     int device;
@@ -73,7 +71,7 @@ CUresult space_reserve_locked(CUdeviceptr *address, size_t size, size_t alignmen
 CUresult space_unreserve_locked(uint64_t address, size_t size);
 int space_has_room_locked(int file, size_t size);
 CUresult space_create_locked(struct physical **out, size_t size, int file, const CUmemAllocationProp *properties);
-/* Gives a copy of `values` a handle and the program's reference. NULL if out of memory. */
+/* Gives a copy of `values` a handle and the program's reference. */
 struct physical *space_add_locked(const struct physical *values);
 /* Frees it once it has neither references nor mappings. */
 void space_drop_locked(struct physical *physical);
@@ -89,7 +87,7 @@ CUresult block_reserve_locked(struct block **out, size_t requested, int device);
 CUresult block_map_locked(struct block *block, struct physical *physical); /* open to all devices */
 void block_drop_locked(struct block *block);                               /* also what is mapped there */
 size_t space_free_bytes_locked(int device);                                /* space.c */
-struct block *block_next_locked(const struct block *block);                /* NULL: the first one */
+extern struct block *blocks;
 /* As space_allocate_ordered(). */
 CUresult block_take_locked(struct block **out, size_t size, struct space_pool *pool, int device, CUstream stream,
                            struct ticket *after);

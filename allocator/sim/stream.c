@@ -1,15 +1,12 @@
 #include "stream.h"
-#include "call.h"
 #include "capture.h"
 #include "handle.h"
 #include "kernel.h"
 #include "space.h"
 
-#include <stdlib.h>
-
 pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* work was completed, or a dump was written */
-static uint64_t last_serial;                               /* under queue_lock */
+pthread_cond_t queue_progress = PTHREAD_COND_INITIALIZER;
+static uint64_t last_serial; /* under queue_lock */
 static atomic_ullong next_stream_id = 1;
 static atomic_ulong next_thread_number = 1;
 static __thread unsigned long own_thread_number;
@@ -24,16 +21,6 @@ void queue_sleep_locked(pthread_cond_t *until)
     pthread_setcancelstate(state, NULL);
 }
 
-void queue_await_progress_locked(void)
-{
-    queue_sleep_locked(&progress);
-}
-
-void queue_progressed_locked(void)
-{
-    pthread_cond_broadcast(&progress);
-}
-
 unsigned long thread_number(void)
 {
     if (own_thread_number == 0)
@@ -43,21 +30,13 @@ unsigned long thread_number(void)
 
 static CUstream create_locked(CUcontext context, unsigned flags)
 {
-    struct CUstream_st *stream = calloc(1, sizeof *stream);
-    if (stream == NULL)
-        return NULL;
+    struct CUstream_st *stream = memory_new(sizeof *stream);
     *stream = (struct CUstream_st){.context = context, .flags = flags, .references = 1};
     stream->id = atomic_fetch_add(&next_stream_id, 1);
     pthread_cond_init(&stream->wake, NULL);
     stream->handle = handle_open(HANDLE_STREAM, stream, context);
-    if (stream->handle == NULL) {
-        pthread_cond_destroy(&stream->wake);
-        free(stream);
-        return NULL;
-    }
     stream->home = context->home;
-    stream->next = stream->home->streams;
-    stream->home->streams = stream;
+    LL_PREPEND(stream->home->streams, stream);
     return stream;
 }
 
@@ -83,10 +62,7 @@ void stream_release_locked(struct CUstream_st *stream)
 
 void stream_unlink_locked(CUstream stream)
 {
-    struct CUstream_st **link = &stream->home->streams;
-    while (*link != stream)
-        link = &(*link)->next;
-    *link = stream->next;
+    LL_DELETE(stream->home->streams, stream);
     stream_release_locked(stream);
 }
 
@@ -113,19 +89,13 @@ void ticket_wait_locked(const struct ticket *ticket)
         return;
     stream_retain_locked(held.stream);
     while (!ticket_is_done_locked(&held) || held.stream->context->home->dumps_in_progress != 0)
-        queue_await_progress_locked();
+        queue_sleep_locked(&queue_progress);
     stream_release_locked(held.stream);
 }
 
 static int is_blocking(const struct CUstream_st *stream)
 {
     return (stream->flags & CU_STREAM_NON_BLOCKING) == 0;
-}
-
-/* Whether the stream belongs to the context or to one of its green contexts. */
-static int is_within(CUcontext context, const struct CUstream_st *stream)
-{
-    return stream->context == context || stream->context->home == context;
 }
 
 /* Whether the rules of the legacy stream order the two. */
@@ -138,7 +108,7 @@ static int is_ordered(const struct CUstream_st *legacy, const struct CUstream_st
 static int is_waited_for(CUcontext context, const struct CUstream_st *stream, const struct CUstream_st *other)
 {
     if (stream == NULL)
-        return is_within(context, other);
+        return other->context == context || other->context->home == context; /* or its green ones' */
     return stream == other || is_ordered(stream, other);
 }
 
@@ -170,7 +140,7 @@ static void wait_locked(CUcontext context, const struct CUstream_st *stream)
 {
     uint64_t serial = last_serial;
     while (!is_idle_up_to(stream == NULL ? context : stream->context, stream, serial)) /* it may be detached meanwhile */
-        queue_await_progress_locked();
+        queue_sleep_locked(&queue_progress);
 }
 
 void context_wait_locked(CUcontext context)
@@ -203,7 +173,7 @@ void stream_detach_all(CUcontext context)
         next = stream->next;
         if (stream->context != context)
             continue;
-        int is_programs = stream != context->legacy && stream != context->marker;
+        int is_programs = stream != context->legacy;
         stream->context = context->home;
         stream->flags |= CU_STREAM_NON_BLOCKING; /* it is not ordered with the home's default stream */
         stream->is_detached = 1;
@@ -216,14 +186,14 @@ void stream_stop(CUcontext context, int is_stopped)
 {
     HOLD(&queue_lock);
     context->home->stopped = is_stopped ? last_serial : 0;
-    queue_progressed_locked();
+    pthread_cond_broadcast(&queue_progress);
 }
 
 void stream_count_dumps(CUcontext context, int change)
 {
     HOLD(&queue_lock);
     context->home->dumps_in_progress += change;
-    queue_progressed_locked();
+    pthread_cond_broadcast(&queue_progress);
 }
 
 static void add_ticket(struct work *work, struct ticket ticket)
@@ -234,34 +204,22 @@ static void add_ticket(struct work *work, struct ticket ticket)
     work->after[work->ticket_count++] = ticket;
 }
 
-/* Adds what the program has made the whole context wait for. */
-static void hold(struct work *work, CUstream stream, CUcontext context)
-{
-    if (context->marker != NULL && context->marker != stream)
-        add_ticket(work, (struct ticket){context->marker, context->held_until});
-}
-
 CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, const struct ticket *after, struct ticket *ticket)
 {
     CUcontext context = stream->context;
-    int waits_for_many = stream == context->legacy || stream == context->marker;
+    int waits_for_many = stream == context->legacy;
     size_t capacity = 4;
     for (struct CUstream_st *other = context->home->streams; waits_for_many && other != NULL; other = other->next)
         capacity++;
-    struct work *work = calloc(1, sizeof *work + capacity * sizeof work->after[0]);
-    if (work == NULL || (!stream->has_worker && stream_start_worker_locked(stream) != 0)) {
-        free(work);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    CALL_REFUSE(!stream->has_worker && stream_start_worker_locked(stream) != 0, OUT_OF_MEMORY);
+    struct work *work = memory_new(sizeof *work + capacity * sizeof work->after[0]);
     work->operation = operation_retain(operation);
     work->serial = ++last_serial;
     if (after != NULL)
         add_ticket(work, *after);
-    hold(work, stream, context);
-    hold(work, stream, context->home);
     if (waits_for_many) {
         for (struct CUstream_st *other = context->home->streams; other != NULL; other = other->next) {
-            if (other != stream && (stream == context->marker ? is_within(context, other) : is_ordered(stream, other)))
+            if (other != stream && is_ordered(stream, other))
                 add_ticket(work, (struct ticket){other, other->submitted});
         }
     } else if (is_blocking(stream)) {
@@ -279,27 +237,6 @@ CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, con
     return CUDA_SUCCESS;
 }
 
-static CUresult find_marker_locked(CUcontext context)
-{
-    if (context->marker == NULL)
-        context->marker = create_locked(context, CU_STREAM_NON_BLOCKING);
-    return context->marker == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-}
-
-CUresult stream_mark_context_locked(CUcontext context, struct operation *operation, struct ticket *ticket)
-{
-    CALL_TRY(find_marker_locked(context));
-    return stream_enqueue_locked(context->marker, operation, NULL, ticket);
-}
-
-CUresult stream_hold_context_locked(CUcontext context, struct operation *operation, const struct ticket *after)
-{
-    CALL_TRY(find_marker_locked(context));
-    CALL_TRY(stream_enqueue_locked(context->marker, operation, after, NULL));
-    context->held_until = context->marker->submitted;
-    return CUDA_SUCCESS;
-}
-
 void stream_use_own_default(int is_own)
 {
     uses_own_default = is_own;
@@ -309,7 +246,7 @@ static CUresult check_attached(const struct CUstream_st *stream)
 {
     if (!stream->is_detached)
         return CUDA_SUCCESS;
-    handle_is_stale("stream of a context", (uint64_t)(uintptr_t)stream->handle);
+    handle_is_stale((uintptr_t)stream->handle);
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
@@ -320,9 +257,10 @@ static CUresult find_own_locked(CUcontext context, CUstream *stream)
     *stream = context->streams;
     while (*stream != NULL && ((*stream)->owner != owner || (*stream)->is_closed))
         *stream = (*stream)->next;
-    if (*stream == NULL && (*stream = create_locked(context, CU_STREAM_DEFAULT)) != NULL)
-        (*stream)->owner = owner;
-    return *stream == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    if (*stream == NULL)
+        *stream = create_locked(context, CU_STREAM_DEFAULT);
+    (*stream)->owner = owner;
+    return CUDA_SUCCESS;
 }
 
 CUresult stream_find_locked(CUstream handle, CUstream *stream)
@@ -344,20 +282,13 @@ void stream_await_submitters_locked(CUcontext context)
 {
     uint64_t before = context->home->admissions;
     while (context->home->submitters != 0 && context->home->admissions == before)
-        queue_await_progress_locked();
+        queue_sleep_locked(&queue_progress);
 }
 
 void stream_await_submitters(CUcontext context)
 {
     HOLD(&queue_lock);
     stream_await_submitters_locked(context);
-}
-
-CUresult stream_find_alone_locked(CUstream handle, CUstream *stream)
-{
-    CALL_TRY(stream_find_locked(handle, stream));
-    stream_await_submitters_locked((*stream)->context);
-    return stream_find_locked(handle, stream);
 }
 
 static int is_full(const struct CUstream_st *stream)
@@ -372,12 +303,12 @@ static void await_room_locked(CUstream stream)
     stream->submitters++;
     home->submitters++;
     while (is_full(stream))
-        queue_await_progress_locked();
+        queue_sleep_locked(&queue_progress);
     home->submitters--;
     home->admissions++;
     stream->submitters--;
     stream_release_locked(stream);
-    queue_progressed_locked();
+    pthread_cond_broadcast(&queue_progress);
 }
 
 CUresult stream_find_ready_locked(CUstream handle, CUstream *stream)
@@ -430,37 +361,23 @@ void ticket_drop_locked(struct ticket *ticket)
     *ticket = (struct ticket){0};
 }
 
-/* Consumes the caller's reference, behind the lock. */
-static CUresult submit(CUstream handle, struct operation *consumed, enum submit_mode mode, struct ticket *last)
+CUresult stream_submit_behind(CUstream handle, struct operation *consumed, enum submit_mode mode, struct ticket *last)
 {
     OPERATION(operation, consumed);
     HOLD(&queue_lock);
     return submit_locked(handle, operation, mode, last);
 }
 
-CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode)
+DRIVER(cuStreamCreate, 2000, (CUstream * out, unsigned flags), (out, flags))
 {
-    return submit(handle, operation, mode, NULL);
-}
-
-CUresult stream_submit_behind(CUstream handle, struct operation *operation, struct ticket *last)
-{
-    return submit(handle, operation, SUBMIT_ASYNC, last);
-}
-
-SIM_API CUresult cuStreamCreate(CUstream *out, unsigned flags)
-{
-    CALL_ENTER("cuStreamCreate");
     CONTEXT_CURRENT(context);
     CALL_REFUSE(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0, INVALID_VALUE);
     stream_await_submitters(context);
-    CUstream stream = stream_create(context, flags);
-    CALL_REFUSE(stream == NULL, OUT_OF_MEMORY);
-    *out = stream->handle;
+    *out = stream_create(context, flags)->handle;
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+FORM("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, (CUstream * phStream, unsigned int flags, int priority))
 {
     (void)priority; /* no work is preferred to other work */
     return cuStreamCreate(phStream, flags);
@@ -483,9 +400,8 @@ static CUresult destroy(CUstream handle, CUgraph *graph)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamDestroy(CUstream hStream)
+DRIVER(cuStreamDestroy, 4000, (CUstream hStream), (hStream))
 {
-    CALL_ENTER("cuStreamDestroy");
     CUgraph graph = NULL;
     CUresult result = destroy(hStream, &graph);
     if (graph != NULL)

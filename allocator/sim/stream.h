@@ -32,11 +32,12 @@ struct CUstream_st {
 };
 
 extern pthread_mutex_t queue_lock;
+extern pthread_cond_t queue_progress; /* work was completed, or a dump was written */
 
 /* Returns a small number for the calling thread, from 1, never reused. */
 unsigned long thread_number(void);
 
-/* Returns NULL if out of memory. The context's list holds it until it is destroyed and idle. */
+/* The context's list holds it until it is destroyed and idle. */
 CUstream stream_create(CUcontext context, unsigned flags);
 /* Waits for all work of the context, then closes its streams. */
 void stream_destroy_all(CUcontext context);
@@ -48,24 +49,18 @@ void stream_release_locked(struct CUstream_st *stream);
 
 /* Resolves a handle. NULL and 1 are the current context's legacy stream, 2 the thread's own there; for another stream no
  * context need be current. Errors: INVALID_HANDLE (a green context has no per-thread stream), INVALID_CONTEXT,
- * CONTEXT_IS_DESTROYED, the sticky error of the stream's context, OUT_OF_MEMORY. */
+ * CONTEXT_IS_DESTROYED, the sticky error of the stream's context. */
 CUresult stream_find_locked(CUstream handle, CUstream *stream);
 /* Likewise, and waits until the stream's queue has room for more work, unless it is capturing. */
 CUresult stream_find_ready_locked(CUstream handle, CUstream *stream);
-/* Likewise, and waits until a thread that waits for room in the context has had its turn, if there is one. Measured: the driver
- * holds a lock of the context meanwhile, which creating and destroying streams and events take, and allocating memory. */
-CUresult stream_find_alone_locked(CUstream handle, CUstream *stream);
+/* Waits until a thread that waits for room in the context has had its turn, if there is one. Measured: the driver holds a lock
+ * of the context meanwhile, which creating and destroying streams and events take, and allocating memory. */
 void stream_await_submitters_locked(CUcontext context);
 void stream_await_submitters(CUcontext context);
 
 /* Appends work behind everything it must wait for: the stream's order, the legacy stream's rules and *after (may be NULL).
  * Takes its own reference. *ticket (may be NULL) receives the work's ticket. Errors: OUT_OF_MEMORY. */
 CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, const struct ticket *after, struct ticket *ticket);
-
-/* Marks the end of all work submitted so far to the context's streams; for a primary context, to its green ones' too. */
-CUresult stream_mark_context_locked(CUcontext context, struct operation *operation, struct ticket *ticket);
-/* Makes all later work of the context wait; for a primary context, of its green ones too. */
-CUresult stream_hold_context_locked(CUcontext context, struct operation *operation, const struct ticket *after);
 
 /* What stream.c shares with the thread that runs a stream's work (stream_worker.c). */
 struct work {
@@ -81,16 +76,14 @@ int stream_start_worker_locked(CUstream stream);
 /* Takes the stream off its home's list. */
 void stream_unlink_locked(CUstream stream);
 void queue_sleep_locked(pthread_cond_t *until);
-void queue_await_progress_locked(void); /* until work was completed or a dump was written */
-void queue_progressed_locked(void);
 
 enum submit_mode { SUBMIT_ASYNC, SUBMIT_AND_WAIT };
 
 /* Used by most calls: resolves the handle in the current context, and records the operation if the stream is capturing, else
- * enqueues it. Consumes the caller's reference; NULL returns CUDA_ERROR_OUT_OF_MEMORY. */
-CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode);
-/* Likewise, without a wait; the work is also behind *last, which becomes its own ticket with a reference to its stream. */
-CUresult stream_submit_behind(CUstream handle, struct operation *operation, struct ticket *last);
+ * enqueues it. Consumes the caller's reference. */
+#define stream_submit(handle, operation, mode) stream_submit_behind(handle, operation, mode, NULL)
+/* The work is also behind *last, which becomes its own ticket with a reference to its stream. */
+CUresult stream_submit_behind(CUstream handle, struct operation *operation, enum submit_mode mode, struct ticket *last);
 
 /* Gives up a ticket that holds a reference, if it is one. */
 void ticket_drop_locked(struct ticket *ticket);
@@ -101,9 +94,6 @@ void ticket_wait_locked(const struct ticket *ticket);
 int stream_is_idle_locked(CUstream stream);
 void stream_wait_locked(CUstream stream);
 void context_wait_locked(CUcontext context);
-
-/* Sets what the NULL stream means to the calling thread: its per-thread default stream, or the legacy one (initially). */
-void stream_use_own_default(int is_own);
 
 /* Until the second call, the device runs nothing more, and says that all work submitted before is done. */
 void stream_stop(CUcontext context, int is_stopped);
@@ -123,5 +113,4 @@ CUresult transfer_copy(const struct transfer_end *to, const struct transfer_end 
                        enum submit_mode mode);
 
 /* array.c */
-CUresult array_end(CUarray array, struct transfer_end *end); /* where it begins. Errors: INVALID_HANDLE */
 void array_destroy_all(CUcontext context);

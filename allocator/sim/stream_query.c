@@ -1,7 +1,5 @@
-#include "call.h"
 #include "capture.h"
 #include "space.h"
-#include "stream.h"
 
 /* Common to all calls about one stream: finds it, and holds the queue lock from then on. */
 #define STREAM_HELD(name, handle)                                                                                              \
@@ -17,9 +15,8 @@ static CUresult check_observable_locked(CUstream stream)
     return capture_check_unsafe_locked();
 }
 
-SIM_API CUresult cuStreamSynchronize(CUstream hStream)
+DRIVER_TWIN(cuStreamSynchronize, ptsz, 2000, (CUstream hStream), (hStream))
 {
-    CALL_ENTER("cuStreamSynchronize");
     STREAM_HELD(stream, hStream);
     CUcontext context = stream->context;
     CALL_TRY(check_observable_locked(stream));
@@ -28,9 +25,8 @@ SIM_API CUresult cuStreamSynchronize(CUstream hStream)
     return context_error(context);
 }
 
-SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx)
+DRIVER_FORM("cuCtxSynchronize", cuCtxSynchronize_v2, 13000, (CUcontext ctx), (ctx))
 {
-    CALL_ENTER("cuCtxSynchronize");
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     HOLD(&queue_lock);
     CALL_TRY(capture_check_unsafe_locked());
@@ -40,14 +36,13 @@ SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx)
     return context_error(ctx);
 }
 
-SIM_API CUresult cuCtxSynchronize(void)
+FORM("cuCtxSynchronize", cuCtxSynchronize, 2000, (void))
 {
     return cuCtxSynchronize_v2(NULL);
 }
 
-SIM_API CUresult cuStreamQuery(CUstream hStream)
+DRIVER_TWIN(cuStreamQuery, ptsz, 2000, (CUstream hStream), (hStream))
 {
-    CALL_ENTER("cuStreamQuery");
     STREAM_HELD(stream, hStream);
     if (stream->submitters != 0) { /* measured: it waits for the thread that waits for room in that stream's queue */
         stream_await_submitters_locked(stream->context);
@@ -58,48 +53,35 @@ SIM_API CUresult cuStreamQuery(CUstream hStream)
 }
 
 /* What a stream tells of itself. */
-#define STREAM_GETTER(symbol, type, field)                                                                                     \
-    SIM_API CUresult symbol(CUstream hStream, type *out)                                                                       \
+#define STREAM_GETTER(symbol, since, type, field)                                                                              \
+    DRIVER_TWIN_FORM(#symbol, symbol, ptsz, since, (CUstream hStream, type * out), (hStream, out))                             \
     {                                                                                                                          \
-        CALL_ENTER(#symbol);                                                                                                   \
         CALL_REFUSE(out == NULL, INVALID_VALUE);                                                                               \
         STREAM_HELD(stream, hStream);                                                                                          \
         *out = stream->field;                                                                                                  \
         return CUDA_SUCCESS;                                                                                                   \
     }
-STREAM_GETTER(cuStreamGetFlags, unsigned int, flags)
-STREAM_GETTER(cuStreamGetId, unsigned long long, id)
-STREAM_GETTER(cuStreamGetCtx, CUcontext, context)
-
-SIM_API CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
-{
-    CALL_ENTER("cuStreamGetCtx");
-    CALL_REFUSE(pCtx == NULL || pGreenCtx == NULL, INVALID_VALUE);
-    STREAM_HELD(stream, hStream);
-    *pCtx = stream->context->home;
-    *pGreenCtx = stream->context->green;
-    return CUDA_SUCCESS;
-}
+STREAM_GETTER(cuStreamGetFlags, 5050, unsigned int, flags)
+STREAM_GETTER(cuStreamGetId, 12000, unsigned long long, id)
+STREAM_GETTER(cuStreamGetCtx, 9020, CUcontext, context)
 
 /* Streams that wait for a word of memory, and write one: for the order between a device and whatever else sees that memory. */
 #define ADDRESS_ALIGNMENT 4
 
-SIM_API CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+DRIVER_TWIN(cuStreamWaitValue32, ptsz, 11070, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
+            (stream, addr, value, flags))
 {
-    CALL_ENTER("cuStreamWaitValue32");
     CALL_REFUSE(addr == 0 || addr % ADDRESS_ALIGNMENT != 0 || flags > CU_STREAM_WAIT_VALUE_NOR, INVALID_VALUE);
+    CALL_REFUSE(flags != CU_STREAM_WAIT_VALUE_GEQ, NOT_SUPPORTED);
     struct operation *operation = operation_create(OPERATION_WAIT);
-    if (operation != NULL) {
-        operation->wait.address = addr;
-        operation->wait.value = value;
-        operation->wait.flags = flags;
-    }
+    operation->wait.address = addr;
+    operation->wait.value = value;
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
-SIM_API CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+DRIVER_TWIN(cuStreamWriteValue32, ptsz, 11070, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
+            (stream, addr, value, flags))
 {
-    CALL_ENTER("cuStreamWriteValue32");
     if (addr % ADDRESS_ALIGNMENT != 0 || (flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     return transfer_set(addr, 0, value, sizeof value, 1, 1, stream);

@@ -3,7 +3,6 @@
 #include "stream.h"
 
 #include <signal.h>
-#include <stdlib.h>
 
 static void free_work_locked(struct work *work)
 {
@@ -26,10 +25,10 @@ static void *worker(void *argument)
             break;
         for (size_t i = 0; i < work->ticket_count; i++) {
             while (!ticket_is_done_locked(&work->after[i]))
-                queue_await_progress_locked();
+                queue_sleep_locked(&queue_progress);
         }
         while (stream->context->home->stopped != 0)
-            queue_await_progress_locked();
+            queue_sleep_locked(&queue_progress);
         pthread_mutex_unlock(&queue_lock);
         operation_run(work->operation, stream->home);
         operation_release(work->operation);
@@ -38,7 +37,7 @@ static void *worker(void *argument)
         if (stream->first == NULL)
             stream->last = NULL;
         stream->completed++;
-        queue_progressed_locked();
+        pthread_cond_broadcast(&queue_progress);
         free_work_locked(work);
     }
     stream->has_worker = 0;

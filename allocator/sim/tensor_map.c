@@ -2,8 +2,6 @@
  * our own. */
 #include "call.h"
 
-#include <string.h>
-
 struct encoded {
     uint64_t base;
     uint32_t rank, type;
@@ -28,35 +26,35 @@ static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t ra
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank,
-                                        void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides,
-                                        const cuuint32_t *boxDim, const cuuint32_t *elementStrides,
-                                        CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
-                                        CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
+DRIVER(cuTensorMapEncodeTiled, 12000,
+       (CUtensorMap * tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress,
+        const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const cuuint32_t *boxDim,
+        const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+        CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill),
+       (tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, boxDim, elementStrides, interleave,
+        swizzle, l2Promotion, oobFill))
 {
-    CALL_ENTER("cuTensorMapEncodeTiled");
     (void)boxDim, (void)elementStrides, (void)interleave, (void)swizzle, (void)l2Promotion, (void)oobFill;
     return encode(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);
 }
 
-SIM_API CUresult cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank,
-                                         void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides,
-                                         const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner,
-                                         cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn,
-                                         const cuuint32_t *elementStrides, CUtensorMapInterleave interleave,
-                                         CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
-                                         CUtensorMapFloatOOBfill oobFill)
+DRIVER(cuTensorMapEncodeIm2col, 12000,
+       (CUtensorMap * tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress,
+        const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner,
+        const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn,
+        const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+        CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill),
+       (tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, pixelBoxLowerCorner,
+        pixelBoxUpperCorner, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, swizzle, l2Promotion, oobFill))
 {
-    CALL_ENTER("cuTensorMapEncodeIm2col");
     (void)pixelBoxLowerCorner, (void)pixelBoxUpperCorner, (void)channelsPerPixel, (void)pixelsPerColumn, (void)elementStrides;
     (void)interleave, (void)swizzle, (void)l2Promotion, (void)oobFill;
     CALL_REFUSE(tensorRank < 3, INVALID_VALUE);
     return encode(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);
 }
 
-SIM_API CUresult cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress)
+DRIVER(cuTensorMapReplaceAddress, 12000, (CUtensorMap * tensorMap, void *globalAddress), (tensorMap, globalAddress))
 {
-    CALL_ENTER("cuTensorMapReplaceAddress");
     uint64_t base = (uint64_t)(uintptr_t)globalAddress;
     CALL_REFUSE(tensorMap == NULL || base % 16 != 0, INVALID_VALUE);
     memcpy(tensorMap, &base, sizeof base);
@@ -69,7 +67,7 @@ SIM_API CUresult set_allocation_class(CUtensorMap *tensorMap, int allocClass,
 
 CUresult set_allocation_class(CUtensorMap *tensorMap, int allocClass, int *outAllocClass)
 {
-    CALL_ENTER("cuTensorMapSetAllocationClass");
+    CALL_ENTER("cuTensorMapSetAllocationClass", 1);
     CALL_REFUSE(tensorMap == NULL, INVALID_VALUE);
     ((char *)tensorMap)[sizeof *tensorMap - 1] = (char)allocClass;
     if (outAllocClass)

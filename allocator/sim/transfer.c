@@ -1,10 +1,6 @@
 #include "capture.h"
 #include "host.h"
 #include "space.h"
-#include "stream.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #define STAGED_BYTES ((size_t)64 << 10) /* up to this size the driver copies pageable memory before it returns */
 
@@ -56,10 +52,8 @@ static CUresult create_copy(struct operation **out, const struct transfer *trans
 {
     CALL_TRY(check_end(transfer, &transfer->to, 1, context));
     CALL_TRY(check_end(transfer, &transfer->from, 0, context));
-    struct operation *operation = operation_create(OPERATION_COPY);
-    CALL_REFUSE(operation == NULL, OUT_OF_MEMORY);
-    operation->copy.transfer = *transfer;
-    *out = operation;
+    *out = operation_create(OPERATION_COPY);
+    (*out)->copy.transfer = *transfer;
     return CUDA_SUCCESS;
 }
 
@@ -97,12 +91,10 @@ static CUresult copy_from_host(CUdeviceptr destination, const void *source, size
     if (!is_staged || place.is_capturing)
         return copy(destination, SIDE_DEVICE, (uintptr_t)source, SIDE_EITHER, bytes, stream, SUBMIT_ASYNC);
     CALL_TRY(check_side(SIDE_DEVICE, destination, bytes, 1, place.context));
-    OPERATION(operation, operation_create(OPERATION_COPY));
+    struct operation *operation = operation_create(OPERATION_COPY);
     operation->copy.transfer = (struct transfer){.to = {.address = destination}, .bytes = bytes, .rows = 1, .slices = 1};
-    operation->copy.staging = malloc(bytes);
-    CALL_REFUSE(operation->copy.staging == NULL, OUT_OF_MEMORY);
-    memcpy(operation->copy.staging, source, bytes);
-    return stream_submit(stream, operation_retain(operation), SUBMIT_ASYNC);
+    operation->copy.staging = memory_copy(source, bytes);
+    return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
 /* Whether a set may write there: unlike a copy it needs peer access, or access to the pool, for another device's memory. */
@@ -123,15 +115,13 @@ CUresult transfer_create_set(struct operation **out, CUdeviceptr destination, si
     CALL_REFUSE(pitch % width != 0 || (rows > 1 && pitch < transfer.bytes), INVALID_VALUE);
     CALL_TRY(check_end(&transfer, &end, 1, context));
     CALL_REFUSE(!is_within_reach(context, destination), INVALID_VALUE);
-    struct operation *operation = operation_create(OPERATION_SET);
-    CALL_REFUSE(operation == NULL, OUT_OF_MEMORY);
+    struct operation *operation = *out = operation_create(OPERATION_SET);
     operation->set.destination = destination;
     operation->set.pitch = pitch;
     operation->set.rows = rows;
     operation->set.value = value;
     operation->set.width = width;
     operation->set.count = count;
-    *out = operation;
     return CUDA_SUCCESS;
 }
 
@@ -159,41 +149,39 @@ static enum submit_mode how_to_host(const void *destination, CUstream stream)
 }
 
 /* Both forms of a copy: on the legacy default stream, and on a given stream. */
-#define COPY(name, to_type, to_side, from_type, from_side, mode)                                                               \
-    SIM_API CUresult name(to_type to, from_type from, size_t ByteCount)                                                        \
+#define COPY(name, since, to_type, to_side, from_type, from_side, mode)                                                        \
+    DRIVER_TWIN_FORM(#name, name, ptds, since, (to_type to, from_type from, size_t ByteCount), (to, from, ByteCount))          \
     {                                                                                                                          \
-        CALL_ENTER(#name);                                                                                                     \
         return copy((uintptr_t)to, to_side, (uintptr_t)from, from_side, ByteCount, NULL, mode);                                \
     }                                                                                                                          \
-    SIM_API CUresult name##Async(to_type to, from_type from, size_t ByteCount, CUstream hStream)                               \
+    DRIVER_TWIN_FORM(#name "Async", name##Async, ptsz, since,                                                                  \
+                     (to_type to, from_type from, size_t ByteCount, CUstream hStream), (to, from, ByteCount, hStream))         \
     {                                                                                                                          \
-        CALL_ENTER(#name "Async");                                                                                             \
         return copy((uintptr_t)to, to_side, (uintptr_t)from, from_side, ByteCount, hStream, SUBMIT_ASYNC);                     \
     }
-COPY(cuMemcpy, CUdeviceptr, SIDE_EITHER, CUdeviceptr, SIDE_EITHER, SUBMIT_AND_WAIT)
-COPY(cuMemcpyDtoD, CUdeviceptr, SIDE_DEVICE, CUdeviceptr, SIDE_DEVICE, SUBMIT_ASYNC)
+COPY(cuMemcpy, 4000, CUdeviceptr, SIDE_EITHER, CUdeviceptr, SIDE_EITHER, SUBMIT_AND_WAIT)
+COPY(cuMemcpyDtoD, 3020, CUdeviceptr, SIDE_DEVICE, CUdeviceptr, SIDE_DEVICE, SUBMIT_ASYNC)
 
-SIM_API CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+DRIVER_TWIN(cuMemcpyDtoH, ptds, 3020, (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount), (dstHost, srcDevice, ByteCount))
 {
-    CALL_ENTER("cuMemcpyDtoH");
     return copy((uintptr_t)dstHost, SIDE_EITHER, srcDevice, SIDE_DEVICE, ByteCount, NULL, SUBMIT_AND_WAIT);
 }
 
-SIM_API CUresult cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
+DRIVER_TWIN(cuMemcpyDtoHAsync, ptsz, 3020, (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
+            (dstHost, srcDevice, ByteCount, hStream))
 {
-    CALL_ENTER("cuMemcpyDtoHAsync");
     return copy((uintptr_t)dstHost, SIDE_EITHER, srcDevice, SIDE_DEVICE, ByteCount, hStream, how_to_host(dstHost, hStream));
 }
 
-SIM_API CUresult cuMemcpyHtoD(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+DRIVER_TWIN(cuMemcpyHtoD, ptds, 3020, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),
+            (dstDevice, srcHost, ByteCount))
 {
-    CALL_ENTER("cuMemcpyHtoD");
     return copy(dstDevice, SIDE_DEVICE, (uintptr_t)srcHost, SIDE_EITHER, ByteCount, NULL, SUBMIT_AND_WAIT);
 }
 
-SIM_API CUresult cuMemcpyHtoDAsync(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
+DRIVER_TWIN(cuMemcpyHtoDAsync, ptsz, 3020, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream),
+            (dstDevice, srcHost, ByteCount, hStream))
 {
-    CALL_ENTER("cuMemcpyHtoDAsync");
     return copy_from_host(dstDevice, srcHost, ByteCount, hStream);
 }
 
@@ -225,9 +213,8 @@ static CUresult make_end(struct transfer_end *end, const struct shape *shape, co
         end->address = (uint64_t)(uintptr_t)shape->host;
     } else if (shape->type == CU_MEMORYTYPE_UNIFIED) {
         end->side = SIDE_EITHER;
-    } else if (shape->type == CU_MEMORYTYPE_ARRAY) {
-        CALL_TRY(array_end(shape->array, end));
     }
+    CALL_REFUSE(shape->type == CU_MEMORYTYPE_ARRAY, NOT_SUPPORTED);
     if (shape->lod != 0 || (transfer->rows > 1 && end->pitch < shape->x + transfer->bytes) ||
         (transfer->slices > 1 && end->slice < end->pitch * transfer->rows))
         return CUDA_ERROR_INVALID_VALUE;
@@ -282,23 +269,20 @@ CUresult transfer_create_copy(struct operation **out, const CUDA_MEMCPY3D *copy,
 }
 
 /* Both forms of such a copy. */
-#define COPY_ROWS(name, type, copy)                                                                                            \
-    SIM_API CUresult name(const type *pCopy)                                                                                   \
+#define COPY_ROWS(name, since, type, copy)                                                                                     \
+    DRIVER_TWIN_FORM(#name, name, ptds, since, (const type *pCopy), (pCopy))                                                   \
     {                                                                                                                          \
-        CALL_ENTER(#name);                                                                                                     \
         return copy(pCopy, NULL, SUBMIT_AND_WAIT);                                                                             \
     }                                                                                                                          \
-    SIM_API CUresult name##Async(const type *pCopy, CUstream hStream)                                                          \
+    DRIVER_TWIN_FORM(#name "Async", name##Async, ptsz, since, (const type *pCopy, CUstream hStream), (pCopy, hStream))         \
     {                                                                                                                          \
-        CALL_ENTER(#name "Async");                                                                                             \
         return copy(pCopy, hStream, SUBMIT_ASYNC);                                                                             \
     }
-COPY_ROWS(cuMemcpy2D, CUDA_MEMCPY2D, copy_2d)
-COPY_ROWS(cuMemcpy3D, CUDA_MEMCPY3D, copy_3d)
+COPY_ROWS(cuMemcpy2D, 3020, CUDA_MEMCPY2D, copy_2d)
+COPY_ROWS(cuMemcpy3D, 3020, CUDA_MEMCPY3D, copy_3d)
 
-SIM_API CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D *pCopy)
+DRIVER_TWIN(cuMemcpy2DUnaligned, ptds, 3020, (const CUDA_MEMCPY2D *pCopy), (pCopy))
 {
-    CALL_ENTER("cuMemcpy2DUnaligned");
     return copy_2d(pCopy, NULL, SUBMIT_AND_WAIT);
 }
 
@@ -314,17 +298,18 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
                          SUBMIT_ASYNC);
 }
 
-SIM_API CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                              size_t ByteCount)
+DRIVER_TWIN(cuMemcpyPeer, ptds, 4000,
+            (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount),
+            (dstDevice, dstContext, srcDevice, srcContext, ByteCount))
 {
-    CALL_ENTER("cuMemcpyPeer");
     return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL);
 }
 
-SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                                   size_t ByteCount, CUstream hStream)
+DRIVER_TWIN(cuMemcpyPeerAsync, ptsz, 4000,
+            (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
+             CUstream hStream),
+            (dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream))
 {
-    CALL_ENTER("cuMemcpyPeerAsync");
     return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
 }
 
@@ -337,14 +322,15 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *copy, CUstream stream, en
     return copy_all(&transfer, stream, mode);
 }
 
-COPY_ROWS(cuMemcpy3DPeer, CUDA_MEMCPY3D_PEER, copy_3d_peer)
+COPY_ROWS(cuMemcpy3DPeer, 4000, CUDA_MEMCPY3D_PEER, copy_3d_peer)
 
 /* ---- many at once. The order of access and the hints make no difference here ---- */
 
-SIM_API CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                                    CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
+DRIVER_TWIN(cuMemcpyBatchAsync, ptsz, 13000,
+            (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs,
+             size_t numAttrs, CUstream hStream),
+            (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream))
 {
-    CALL_ENTER("cuMemcpyBatchAsync");
     CALL_REFUSE(dsts == NULL || srcs == NULL || sizes == NULL || count == 0, INVALID_VALUE);
     CALL_REFUSE(attrs == NULL || attrsIdxs == NULL || numAttrs == 0 || numAttrs > count || attrsIdxs[0] != 0, INVALID_VALUE);
     for (size_t i = 0; i < count; i++)
@@ -362,9 +348,10 @@ static CUresult make_operand(struct transfer_end *end, const CUmemcpy3DOperand *
     return make_end(end, &shape, transfer);
 }
 
-SIM_API CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
+DRIVER_TWIN(cuMemcpy3DBatchAsync, ptsz, 13000,
+            (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream),
+            (numOps, opList, flags, hStream))
 {
-    CALL_ENTER("cuMemcpy3DBatchAsync");
     CALL_REFUSE(numOps == 0 || opList == NULL || flags != 0, INVALID_VALUE);
     for (size_t i = 0; i < numOps; i++) {
         const CUextent3D *extent = &opList[i].extent;
@@ -377,23 +364,32 @@ SIM_API CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opL
     return CUDA_SUCCESS;
 }
 
-/* Both forms of a set, of bytes in a row and of rows: on the legacy default stream, and on a given stream. */
-#define SET(name, at, ...)                                                                                                     \
-    SIM_API CUresult name(CUdeviceptr to, __VA_ARGS__)                                                                         \
+/* Both forms of a set, on the legacy default stream and on a given stream: of a row, and of rows. */
+#define SET(name, type)                                                                                                        \
+    DRIVER_TWIN_FORM(#name, name, ptds, 3020, (CUdeviceptr to, type value, size_t count), (to, value, count))                  \
     {                                                                                                                          \
-        CALL_ENTER(#name);                                                                                                     \
-        return transfer_set(to, at, NULL);                                                                                     \
+        return transfer_set(to, 0, value, sizeof value, count, 1, NULL);                                                       \
     }                                                                                                                          \
-    SIM_API CUresult name##Async(CUdeviceptr to, __VA_ARGS__, CUstream hStream)                                                \
+    DRIVER_TWIN_FORM(#name "Async", name##Async, ptsz, 3020, (CUdeviceptr to, type value, size_t count, CUstream stream),      \
+                     (to, value, count, stream))                                                                               \
     {                                                                                                                          \
-        CALL_ENTER(#name "Async");                                                                                             \
-        return transfer_set(to, at, hStream);                                                                                  \
+        return transfer_set(to, 0, value, sizeof value, count, 1, stream);                                                     \
     }
-#define IN_ROW 0, value, sizeof value, N, 1
-#define IN_ROWS pitch, value, sizeof value, width, height
-SET(cuMemsetD8, IN_ROW, unsigned char value, size_t N)
-SET(cuMemsetD16, IN_ROW, unsigned short value, size_t N)
-SET(cuMemsetD32, IN_ROW, unsigned int value, size_t N)
-SET(cuMemsetD2D8, IN_ROWS, size_t pitch, unsigned char value, size_t width, size_t height)
-SET(cuMemsetD2D16, IN_ROWS, size_t pitch, unsigned short value, size_t width, size_t height)
-SET(cuMemsetD2D32, IN_ROWS, size_t pitch, unsigned int value, size_t width, size_t height)
+#define SET_ROWS(name, type)                                                                                                   \
+    DRIVER_TWIN_FORM(#name, name, ptds, 3020, (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),         \
+                     (to, pitch, value, width, height))                                                                        \
+    {                                                                                                                          \
+        return transfer_set(to, pitch, value, sizeof value, width, height, NULL);                                              \
+    }                                                                                                                          \
+    DRIVER_TWIN_FORM(#name "Async", name##Async, ptsz, 3020,                                                                   \
+                     (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, CUstream stream),                 \
+                     (to, pitch, value, width, height, stream))                                                                \
+    {                                                                                                                          \
+        return transfer_set(to, pitch, value, sizeof value, width, height, stream);                                            \
+    }
+SET(cuMemsetD8, unsigned char)
+SET(cuMemsetD16, unsigned short)
+SET(cuMemsetD32, unsigned int)
+SET_ROWS(cuMemsetD2D8, unsigned char)
+SET_ROWS(cuMemsetD2D16, unsigned short)
+SET_ROWS(cuMemsetD2D32, unsigned int)

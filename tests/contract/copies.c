@@ -12,72 +12,45 @@ struct pair {
     CUstream stream;
 };
 
-static CUresult plain(const struct pair *pair)
-{
-    return cuMemcpy(pair->to, pair->from, BYTES);
-}
+#define FORM(name, call)                                                                                                       \
+    static CUresult name(const struct pair *pair)                                                                              \
+    {                                                                                                                          \
+        return call;                                                                                                           \
+    }
+FORM(plain, cuMemcpy(pair->to, pair->from, BYTES))
+FORM(async, cuMemcpyAsync(pair->to, pair->from, BYTES, pair->stream))
+FORM(d_to_d, cuMemcpyDtoD(pair->to, pair->from, BYTES))
+FORM(d_to_d_async, cuMemcpyDtoDAsync(pair->to, pair->from, BYTES, pair->stream))
+FORM(peer, cuMemcpyPeer(pair->to, pair->to_context, pair->from, pair->from_context, BYTES))
+FORM(peer_async, cuMemcpyPeerAsync(pair->to, pair->to_context, pair->from, pair->from_context, BYTES, pair->stream))
 
-static CUresult async(const struct pair *pair)
+static CUDA_MEMCPY2D rows(const struct pair *pair, CUmemorytype type)
 {
-    return cuMemcpyAsync(pair->to, pair->from, BYTES, pair->stream);
-}
-
-static CUresult d_to_d(const struct pair *pair)
-{
-    return cuMemcpyDtoD(pair->to, pair->from, BYTES);
-}
-
-static CUresult d_to_d_async(const struct pair *pair)
-{
-    return cuMemcpyDtoDAsync(pair->to, pair->from, BYTES, pair->stream);
-}
-
-static CUresult peer(const struct pair *pair)
-{
-    return cuMemcpyPeer(pair->to, pair->to_context, pair->from, pair->from_context, BYTES);
-}
-
-static CUresult peer_async(const struct pair *pair)
-{
-    return cuMemcpyPeerAsync(pair->to, pair->to_context, pair->from, pair->from_context, BYTES, pair->stream);
+    return (CUDA_MEMCPY2D){.srcMemoryType = type,
+                           .srcDevice = pair->from,
+                           .srcPitch = BYTES / 4,
+                           .dstMemoryType = type,
+                           .dstDevice = pair->to,
+                           .dstPitch = BYTES / 4,
+                           .WidthInBytes = BYTES / 4,
+                           .Height = 4};
 }
 
 static CUresult two_d(const struct pair *pair)
 {
-    const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                                .srcDevice = pair->from,
-                                .srcPitch = BYTES / 4,
-                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                .dstDevice = pair->to,
-                                .dstPitch = BYTES / 4,
-                                .WidthInBytes = BYTES / 4,
-                                .Height = 4};
+    const CUDA_MEMCPY2D copy = rows(pair, CU_MEMORYTYPE_DEVICE);
     return cuMemcpy2D(&copy);
 }
 
 static CUresult two_d_unified(const struct pair *pair)
 {
-    const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-                                .srcDevice = pair->from,
-                                .srcPitch = BYTES / 4,
-                                .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-                                .dstDevice = pair->to,
-                                .dstPitch = BYTES / 4,
-                                .WidthInBytes = BYTES / 4,
-                                .Height = 4};
+    const CUDA_MEMCPY2D copy = rows(pair, CU_MEMORYTYPE_UNIFIED);
     return cuMemcpy2DAsync(&copy, pair->stream);
 }
 
 static CUresult two_d_unaligned(const struct pair *pair)
 {
-    const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                                .srcDevice = pair->from,
-                                .srcPitch = BYTES / 4,
-                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                .dstDevice = pair->to,
-                                .dstPitch = BYTES / 4,
-                                .WidthInBytes = BYTES / 4,
-                                .Height = 4};
+    const CUDA_MEMCPY2D copy = rows(pair, CU_MEMORYTYPE_DEVICE);
     return cuMemcpy2DUnaligned(&copy);
 }
 

@@ -43,39 +43,6 @@ TEST_WITH(libraries_get_the_alignment_that_they_count_on, NULL, finish)
     expect_out(aligned);
 }
 
-TEST_WITH(pools_tell_what_is_used, NULL, finish)
-{
-    expect_the_same("statistics", NULL, 0,
-                    "first USED_MEM_CURRENT 0\n"
-                    "first RESERVED_MEM_CURRENT 0\n"
-                    "both USED_MEM_CURRENT 6292456\n"
-                    "both RESERVED_MEM_CURRENT 33554432\n"
-                    "small USED_MEM_CURRENT 1000\n"
-                    "small USED_MEM_HIGH 6292456\n"
-                    "small RESERVED_MEM_HIGH 33554432\n"
-                    "after-reset USED_MEM_HIGH 1000\n"
-                    "trimmed USED_MEM_CURRENT 0\n"
-                    "trimmed RESERVED_MEM_CURRENT 0\n"
-                    "set RELEASE_THRESHOLD 10485760\n");
-}
-
-TEST_WITH(free_memory_is_what_can_be_allocated, NULL, finish)
-{
-    expect_the_same("memory_info", NULL, 0, "taken 32 given back 32 total 4096\n");
-}
-
-TEST_WITH(addresses_belong_to_their_buffer, NULL, finish)
-{
-    expect_the_same("ranges", NULL, 0,
-                    "range begins at 0, has 1000\n"
-                    "attribute begins at 0, has 1000\n"
-                    "context none type 2 pointer +1 managed 0 device 0 size 1000 pool default\n"
-                    "range of a host address: CUDA_ERROR_NOT_FOUND\n"
-                    "host address: context none type 0\n"
-                    "range of freed memory: CUDA_ERROR_NOT_FOUND\n"
-                    "attribute of freed memory: CUDA_ERROR_INVALID_VALUE\n");
-}
-
 TEST_WITH(other_memory_passes_through, NULL, finish)
 {
     expect_the_same("foreign", NULL, 0,
@@ -129,31 +96,6 @@ TEST_WITH(the_end_tells_what_was_guarded, NULL, finish)
     if (!end || !strstr(end, "== SUMMARY: cufence: overrun at kernels.cu:12 in store: "
                              "write, 0 bytes past the end of buffer #1\n"))
         complain("the summary is not last", "");
-}
-
-TEST_WITH(a_pool_of_the_program_is_guarded, NULL, finish)
-{
-    static const char rest[] = "own pool used 5000\n"
-                               "default pool used 0\n"
-                               "pool of the buffer: own\n"
-                               "more than it may have: CUDA_ERROR_OUT_OF_MEMORY\n"
-                               "as the device's pool used 5100\n"
-                               "after its end: usable\n"
-                               "from a destroyed pool: CUDA_ERROR_INVALID_VALUE\n";
-    char wanted[1024];
-    snprintf(wanted, sizeof wanted, "own pool: usable, ends within a mapping\n%s", rest);
-    expect_alike("own_pool", NO_PRELOAD, NULL, 0, wanted);
-    snprintf(wanted, sizeof wanted, "own pool: usable, ends with a mapping\n%s", rest);
-    expect_alike("own_pool", PRELOAD, NULL, 0, wanted);
-}
-
-TEST_WITH(out_of_memory_is_an_answer_and_no_end, NULL, finish)
-{
-    expect_the_same("out_of_memory", "memory=128M", 0,
-                    "held 8\n"
-                    "one more: CUDA_ERROR_OUT_OF_MEMORY\n"
-                    "a larger one afterwards: CUDA_SUCCESS\n"
-                    "its use: CUDA_SUCCESS\n");
 }
 
 TEST_WITH(freeing_twice_is_refused_and_reported, NULL, finish)

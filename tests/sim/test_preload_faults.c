@@ -46,34 +46,27 @@ TEST_WITH(a_program_that_never_synchronises_hears_of_it, NULL, finish)
     }
 }
 
+/* `how` the driver is late with its dump. */
+static void expect_waited_for(const char *how)
+{
+    expect_run(&by_dlsym, "overrun plain context", PRELOAD, NULL, how, 1, "context: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_overrun_report();
+    expect_run(&by_dlsym, "overrun plain stream", PRELOAD, NULL, how, 1, "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_overrun_report();
+    expect_run(&by_dlsym, "overrun plain none", PRELOAD, NULL, how, FAULTED, "none: CUDA_SUCCESS\n");
+    expect_overrun_report();
+}
+
 /* The error comes before the driver begins its dump. */
 TEST_WITH(a_late_dump_is_waited_for, NULL, finish)
 {
-    const struct {
-        const char *story, *out;
-        int status;
-    } ends[] = {{"overrun plain context", "context: CUDA_ERROR_ILLEGAL_ADDRESS\n", 1},
-                {"overrun plain stream", "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n", 1},
-                {"overrun plain none", "none: CUDA_SUCCESS\n", FAULTED}};
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        expect_run(&by_dlsym, ends[i].story, PRELOAD, NULL, "late_dump=300", ends[i].status, ends[i].out);
-        expect_overrun_report();
-    }
+    expect_waited_for("late_dump=300");
 }
 
 /* The driver calls all work done, and begins its dump when the program may be long gone. */
 TEST_WITH(a_fault_that_the_driver_swallows_is_waited_for, NULL, finish)
 {
-    const struct {
-        const char *story, *out;
-        int status;
-    } ends[] = {{"overrun plain context", "context: CUDA_ERROR_ILLEGAL_ADDRESS\n", 1},
-                {"overrun plain stream", "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n", 1},
-                {"overrun plain none", "none: CUDA_SUCCESS\n", FAULTED}};
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        expect_run(&by_dlsym, ends[i].story, PRELOAD, NULL, "swallow=2500", ends[i].status, ends[i].out);
-        expect_overrun_report();
-    }
+    expect_waited_for("swallow=2500");
 }
 
 /* What `cufence explain` prints of a folder. */
@@ -105,8 +98,8 @@ TEST_WITH(a_report_is_finished_before_the_end, NULL, finish)
 /* Calls of the driver take their time, those of the process that launches the kernel again too. */
 TEST_WITH(the_error_does_not_wait_for_the_second_launch, NULL, finish)
 {
-    expect_run(&by_dlsym, "end_at_once _exit", PRELOAD, "explain=rerun", "latency=20000", 7,
-               "context: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_run(&by_dlsym, "end_at_once _exit", PRELOAD, "explain=rerun", "latency=cuMemMap:20000,latency=cuMemSetAccess:20000",
+               7, "context: CUDA_ERROR_ILLEGAL_ADDRESS\n");
     const char *told = strstr(last.err, "it is told of the fault\n");
     if (!told || !strstr(told, "could not be launched again: "))
         complain("the report comes too early", "");

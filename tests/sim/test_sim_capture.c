@@ -124,102 +124,6 @@ TEST(waiting_on_the_host_invalidates)
     assert_ends_invalid(stream);
 }
 
-static CUresult unsafe_alloc(void)
-{
-    CUdeviceptr memory;
-    CUresult result = cuMemAlloc(&memory, 16);
-    if (result == CUDA_SUCCESS)
-        cuMemFree(memory);
-    return result;
-}
-
-static CUresult unsafe_query(void)
-{
-    CUevent event;
-    cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-    CUresult result = cuEventQuery(event);
-    cuEventDestroy(event);
-    return result;
-}
-
-static CUresult unsafe_alloc_async(void)
-{
-    CUdeviceptr memory;
-    CUresult result = cuMemAllocAsync(&memory, 16, other);
-    return result == CUDA_SUCCESS ? cuMemFreeAsync(memory, other) : result;
-}
-
-static void *call_on_thread(void *argument)
-{
-    CUresult (**call)(void) = argument;
-    CUresult *result = (CUresult *)(call + 1);
-    cuCtxSetCurrent(context);
-    *result = (*call)();
-    return NULL;
-}
-
-static CUresult on_another_thread(CUresult (*call)(void))
-{
-    struct {
-        CUresult (*call)(void);
-        CUresult result;
-    } both = {call, CUDA_ERROR_UNKNOWN};
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, call_on_thread, &both), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    return both.result;
-}
-
-/* The promises capture_forbids_... of tests/contract have more calls. */
-TEST(unsafe_calls_are_refused_by_mode)
-{
-    CUresult (*const calls[])(void) = {unsafe_alloc, unsafe_query, unsafe_alloc_async};
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        CUgraph graph;
-        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-        assert_result(calls[i](), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        assert_ends_invalid(stream);
-        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-        assert_result(on_another_thread(calls[i]), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        assert_ends_invalid(stream);
-        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-        assert_result(on_another_thread(calls[i]), CUDA_SUCCESS);
-        assert_result(calls[i](), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        assert_ends_invalid(stream);
-        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-        OK(cuThreadExchangeStreamCaptureMode(&mode));
-        assert_int_equal(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
-        OK(calls[i]());
-        OK(cuThreadExchangeStreamCaptureMode(&mode));
-        assert_int_equal(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
-        OK(cuStreamEndCapture(stream, &graph));
-        OK(cuGraphDestroy(graph));
-    }
-}
-
-TEST(memory_can_be_mapped_during_a_capture)
-{
-    CUdeviceptr address, pooled;
-    CUgraph graph;
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    assert_true((address = map_granule(1)) != 0);
-    OK(cuMemsetD32Async(address, 6, 1, stream));
-    OK(cuMemAllocAsync(&pooled, 64, stream));
-    OK(cuMemcpyDtoDAsync(pooled, address, 4, stream));
-    OK(cuMemcpyDtoDAsync(counter, pooled, 4, stream));
-    OK(cuMemFreeAsync(pooled, stream));
-    OK(cuStreamEndCapture(stream, &graph));
-    CUgraphExec executable;
-    OK(cuGraphInstantiate(&executable, graph, 0));
-    OK(cuGraphDestroy(graph));
-    OK(cuGraphLaunch(executable, stream));
-    OK(cuGraphLaunch(executable, stream));
-    assert_int_equal(counted(), 6);
-    OK(cuGraphExecDestroy(executable));
-    assert_result(cuMemGetAddressRange(NULL, NULL, pooled), CUDA_ERROR_NOT_FOUND);
-}
-
 TEST(the_legacy_stream_cannot_depend_on_a_capture)
 {
     CUstreamCaptureStatus status;
@@ -290,7 +194,7 @@ TEST(an_update_takes_the_objects_of_its_graph)
 TEST(user_objects_are_checked)
 {
     CUuserObject object;
-    CUgraph graph, clone;
+    CUgraph graph;
     const unsigned no_sync = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC;
     OK(cuGraphCreate(&graph, 0));
     assert_result(cuUserObjectCreate(&object, &destroyed, destroy, 0, no_sync), CUDA_ERROR_INVALID_VALUE);
@@ -305,15 +209,6 @@ TEST(user_objects_are_checked)
     assert_int_equal(destroyed, 1);
     assert_result(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuGraphRetainUserObject(graph, object, 1, 0), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuGraphClone(&clone, graph), CUDA_ERROR_INVALID_VALUE);
-
-    /* Memory of its own has one address, and cannot be in two graphs (measured: NOT_SUPPORTED). */
-    CUdeviceptr memory;
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    OK(cuMemAllocAsync(&memory, 64, stream));
-    OK(cuMemFreeAsync(memory, stream));
-    OK(cuStreamEndCapture(stream, &graph));
-    assert_result(cuGraphClone(&clone, graph), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 static size_t dependencies_of(CUstream captured, CUgraphNode out[4])

@@ -29,16 +29,6 @@ NOT_SANITIZED static void store_kernel(const cusim_thread *thread, void *const *
         *(volatile uint32_t *)&out[index] = index + 1;
 }
 
-NOT_SANITIZED static void load_kernel(const cusim_thread *thread, void *const *arguments)
-{
-    (void)*(*(volatile uint64_t *const *)arguments[0]);
-}
-
-NOT_SANITIZED static void atomic_kernel(const cusim_thread *thread, void *const *arguments)
-{
-    __atomic_fetch_add(*(uint32_t *const *)arguments[0], 1, __ATOMIC_RELAXED);
-}
-
 NOT_SANITIZED static void touch_until_gone_kernel(const cusim_thread *thread, void *const *arguments)
 {
     uint32_t *is_running = *(uint32_t *const *)arguments[1];
@@ -53,8 +43,6 @@ static void register_kernels(void)
     static const size_t pointer_and_number[] = {8, 4}, pointers[] = {8, 8};
     const cusim_kernel kernels[] = {
         {"_Z5storePjj", store_kernel, pointer_and_number, 2, "src/store.cu", 120, 4, 0, 0},
-        {"load", load_kernel, pointers, 1, "load.cu", 1, 8, 0, 0},
-        {"add", atomic_kernel, pointers, 1, NULL, 0, 4, 1, 1},
         {.name = "touch", .function = touch_until_gone_kernel, .argument_bytes = pointers, .argument_count = 2},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
@@ -217,119 +205,6 @@ STORY(a_survived_fault_leaves_a_dump_and_a_good_context)
     CHECK(access(file_name, F_OK) == 0);
 }
 
-STORY(all_faulting_lanes_of_the_warp_are_in_the_dump)
-{
-    arm(FLAGS_SURVIVE);
-    open_device();
-    OK(launch_overrun(5000)); /* lanes 8 to 31 of the warp */
-    OK(cuCtxSynchronize());
-    struct dump dump = read_all(open(file_name, O_RDONLY));
-    Elf64_Shdr lanes = find(dump, TYPE(15), 0, NULL);
-    for (uint32_t i = 0; i < 32; i++) {
-        Elf64_Shdr registers = find(dump, TYPE(5), i, NULL);
-        CHECK(u32(dump, lanes, i * 56 + 32) == (i < 8 ? 0u : 14u));
-        CHECK(u64(dump, registers, 2 * 4) == (i < 8 ? 0 : end + (i - 8) * 4));
-    }
-}
-
-STORY(an_exited_warp_leaves_its_sm_only)
-{
-    arm(FLAGS_SURVIVE);
-    open_device();
-    OK(launch("add", 1, 1, (void *[]){&end}));
-    OK(cuCtxSynchronize());
-    struct dump dump = read_all(open(file_name, O_RDONLY)), cubin;
-    uint64_t instruction[2];
-    faulting_instruction(dump, &cubin, instruction);
-    CHECK((instruction[0] & 0xfff) == 0x98e && (instruction[1] >> 9 & 7) == 0); /* RED, type U32 */
-    for (unsigned n = 12; n <= 15; n++)
-        CHECK(find(dump, TYPE(n), 0, NULL).sh_type == 0);
-}
-
-STORY(loads_and_wild_addresses_are_told_apart)
-{
-    arm(FLAGS_SURVIVE);
-    open_device();
-    CUdeviceptr nowhere = 0x1000;
-    OK(launch("load", 1, 1, (void *[]){&nowhere}));
-    OK(cuCtxSynchronize());
-    struct dump dump = read_all(open(file_name, O_RDONLY)), cubin;
-    uint64_t instruction[2];
-    faulting_instruction(dump, &cubin, instruction);
-    CHECK((instruction[0] & 0xfff) == 0x981 && (instruction[1] >> 9 & 7) == 5);
-    CHECK(u64(dump, find(dump, TYPE(5), 0, NULL), 2 * 4) == nowhere);
-}
-
-STORY(a_read_only_mapping_can_be_loaded_from)
-{
-    open_device();
-    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
-                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
-    OK(cuMemSetAccess(base, GRANULE, &access, 1));
-    OK(launch("load", 1, 1, (void *[]){&base}));
-    OK(cuCtxSynchronize());
-    OK(launch("cufence_poison", 1, 1, (void *[]){&base}));
-    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-
-STORY(without_skip_abort_the_process_ends)
-{
-    name_dump();
-    fflush(NULL);
-    pid_t child = fork();
-    if (child != 0) {
-        CHECK(await_child(child) == 128 + SIGABRT);
-        CHECK(access(file_name, F_OK) == 0);
-        return;
-    }
-    signal(SIGABRT, SIG_DFL);
-    arm(CU_COREDUMP_LIGHTWEIGHT_FLAGS);
-    open_device();
-    OK(launch_overrun(1000));
-    cuCtxSynchronize();
-    CHECK(is_over);
-}
-
-STORY(the_environment_wins)
-{
-    unsigned char no = 0;
-    size_t one = 1;
-    name_dump();
-    setenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1", 1);
-    setenv("CUDA_COREDUMP_GENERATION_FLAGS", "skip_nonrelocated_elf_images,skip_global_memory,skip_abort", 1);
-    setenv("CUDA_COREDUMP_FILE", file_name, 1);
-    OK(cuInit(0));
-    CHECK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &no, &one) == CUDA_ERROR_NOT_PERMITTED);
-    open_device();
-    OK(launch_overrun(1000));
-    OK(cuCtxSynchronize());
-    CHECK(access(file_name, F_OK) == 0);
-}
-
-static void *read_fifo(void *argument)
-{
-    struct dump *dump = argument;
-    int file = open(file_name, O_RDONLY);
-    usleep(100000);
-    *dump = read_all(file);
-    return dump;
-}
-
-STORY(a_fifo_gets_the_whole_dump)
-{
-    name_dump();
-    CHECK(mkfifo(file_name, 0600) == 0);
-    arm(FLAGS_SURVIVE);
-    open_device();
-    struct dump dump;
-    pthread_t reader;
-    CHECK(pthread_create(&reader, NULL, read_fifo, &dump) == 0);
-    OK(launch_overrun(1000));
-    OK(cuCtxSynchronize());
-    CHECK(pthread_join(reader, NULL) == 0);
-    check_overrun_dump(dump);
-}
-
 STORY(unmapping_does_not_wait_for_the_kernel)
 {
     open_device();
@@ -416,7 +291,7 @@ STORY(a_bad_configuration_is_refused)
 
 STORY(a_configuration_is_obeyed)
 {
-    setenv("CUFENCE_SIM", "devices=2,memory=1G,reserve=4G,latency=1,fail=cuMemAlloc:1:2,pci=1:0a:3,pci=beef:0a:3", 1);
+    setenv("CUFENCE_SIM", "devices=2,memory=1G,reserve=4G,latency=cuInit:1,fail=cuMemAlloc:1:2,pci=1:0a:3,pci=beef:0a:3", 1);
     int count;
     size_t bytes;
     CUdeviceptr memory;

@@ -1,42 +1,22 @@
-/* The simulated device's streams and events: order, waiting, and what is not yet ready. */
+/* The simulated device's streams: their handles, what waits beside a full queue, and launches on them. tests/contract and
+ * tests/torture hold the order of work. */
 #include "results.h"
 
 #include "../support/thread_id.h"
 
-#include <stdatomic.h>
-
 static CUcontext context;
-static CUfunction spin, append;
-
-/* Kernels write their argument here in the order in which they run. */
-static atomic_uint log_count;
-static uint32_t log_values[64];
-
-static void append_kernel(const cusim_thread *thread, void *const *arguments)
-{
-    log_values[atomic_fetch_add(&log_count, 1) % 64] = *(const uint32_t *)arguments[0];
-}
+static CUfunction spin;
 
 static int set_up(void **state)
 {
-    static const size_t one_number[] = {sizeof(uint32_t)};
-    const cusim_kernel kernel = {
-        .name = "append", .function = append_kernel, .argument_bytes = one_number, .argument_count = 1};
-    cusim_register_kernel(&kernel);
     setenv("CUFENCE_SIM", "depth=32", 1);
     context = use_device(0);
     CUmodule module;
     OK(cuModuleLoadData(&module, "any image"));
     OK(cuModuleGetFunction(&spin, module, "cusim_spin"));
-    OK(cuModuleGetFunction(&append, module, "append"));
     CUfunction missing;
     assert_result(cuModuleGetFunction(&missing, module, "no such kernel"), CUDA_ERROR_NOT_FOUND);
     return 0;
-}
-
-static void launch_append(uint32_t value, CUstream stream)
-{
-    OK(cuLaunchKernel(append, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&value}, NULL));
 }
 
 struct own_stream {
@@ -73,41 +53,6 @@ TEST(a_thread_with_an_id_of_before_has_another_stream)
     OK(cuCtxSynchronize());
 }
 
-TEST(events_mark_a_place_in_a_stream)
-{
-    CUstream first, second;
-    CUevent event, later;
-    uint32_t flag = 0;
-    OK(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
-    OK(cuStreamCreateWithPriority(&second, CU_STREAM_NON_BLOCKING, -1));
-    OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
-    OK(cuEventCreate(&later, CU_EVENT_DEFAULT));
-    OK(cuEventQuery(event)); /* never recorded: done */
-    launch_spin(spin, &flag, first);
-    OK(cuEventRecord(event, first));
-    assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY);
-    OK(cuStreamWaitEvent(second, event, 0));
-    launch_append(2, second);
-    OK(cuEventRecord(later, second));
-    assert_result(cuStreamQuery(second), CUDA_ERROR_NOT_READY);
-    assert_int_equal(atomic_load(&log_count), 0);
-    float milliseconds = -1;
-    assert_result(cuEventElapsedTime(&milliseconds, event, later), CUDA_ERROR_NOT_READY);
-    let_go(&flag);
-    OK(cuEventSynchronize(later));
-    OK(cuEventQuery(event));
-    assert_int_equal(atomic_load(&log_count), 1);
-    OK(cuEventElapsedTime(&milliseconds, event, later));
-    assert_true(milliseconds >= 0);
-    OK(cuEventDestroy(event));
-    assert_result(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
-}
-
-static void host_function(void *user)
-{
-    atomic_fetch_add((atomic_uint *)user, 1);
-}
-
 static void *let_go_later(void *flag)
 {
     usleep(50000);
@@ -129,55 +74,6 @@ TEST(a_copy_to_pageable_memory_is_waited_for)
     OK(cuMemcpyDtoHAsync(&word, from, sizeof word, stream));
     OK(cuStreamQuery(stream));
     pthread_join(thread, NULL);
-}
-
-TEST(host_functions_and_copies_keep_the_order)
-{
-    CUstream stream;
-    CUdeviceptr memory;
-    atomic_uint calls = 0;
-    uint32_t flag = 0, source = 41, *back;
-    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    OK(cuMemAlloc(&memory, 8));
-    OK(cuMemAllocHost((void **)&back, sizeof *back));
-    *back = 0;
-    launch_spin(spin, &flag, stream);
-    OK(cuMemcpyHtoDAsync(memory, &source, sizeof source, stream));
-    source = 0; /* a copy of a little host memory takes it at the call */
-    OK(cuMemcpyDtoDAsync(memory + 4, memory, 4, stream));
-    OK(cuMemcpyDtoHAsync(back, memory + 4, sizeof *back, stream));
-    OK(cuLaunchHostFunc(stream, host_function, &calls));
-    assert_int_equal(atomic_load(&calls), 0);
-    let_go(&flag);
-    OK(cuStreamSynchronize(stream));
-    assert_int_equal(*back, 41);
-    assert_int_equal(atomic_load(&calls), 1);
-}
-
-/* One stream waits until a word says that it may go on; another one, or the host, writes it. */
-TEST(a_stream_waits_for_a_word)
-{
-    CUstream waiting, writing;
-    CUdeviceptr word;
-    OK(cuStreamCreate(&waiting, CU_STREAM_NON_BLOCKING));
-    OK(cuStreamCreate(&writing, CU_STREAM_NON_BLOCKING));
-    OK(cuMemAlloc(&word, 4));
-    OK(cuMemsetD32(word, 0, 1));
-    OK(cuCtxSynchronize());
-    OK(cuStreamWaitValue32(waiting, word, 3, CU_STREAM_WAIT_VALUE_GEQ));
-    launch_append(7, waiting);
-    OK(cuStreamWriteValue32(writing, word, 2, 0));
-    OK(cuStreamSynchronize(writing));
-    assert_result(cuStreamQuery(waiting), CUDA_ERROR_NOT_READY);
-    OK(cuStreamWriteValue32(writing, word, 4, 0));
-    OK(cuStreamWaitValue32(waiting, word, 4, CU_STREAM_WAIT_VALUE_EQ));
-    OK(cuStreamWaitValue32(waiting, word, 6, CU_STREAM_WAIT_VALUE_AND));
-    OK(cuStreamWaitValue32(waiting, word, 0, CU_STREAM_WAIT_VALUE_NOR));
-    OK(cuStreamSynchronize(waiting));
-    assert_int_equal(log_values[0], 7);
-    assert_result(cuStreamWaitValue32(waiting, word + 2, 3, 0), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuStreamWaitValue32(waiting, word, 3, 4), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuStreamWriteValue32(writing, word, 3, 2), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void coordinates_kernel(const cusim_thread *thread, void *const *arguments)

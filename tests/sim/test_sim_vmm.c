@@ -19,19 +19,9 @@ static CUmemGenericAllocationHandle create(size_t size)
 
 static int set_up(void **state)
 {
-    cusim_configure(2, (size_t)64 << 20, 0);
+    setenv("CUFENCE_SIM", "devices=2,memory=64M", 1);
     use_device(0);
     return 0;
-}
-
-TEST(granularity_is_two_mebibytes)
-{
-    size_t granularity = 0;
-    OK(cuMemGetAllocationGranularity(&granularity, &device_memory, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-    assert_int_equal(granularity, GRANULE);
-    CUmemGenericAllocationHandle handle;
-    assert_result(cuMemCreate(&handle, GRANULE + 4096, &device_memory, 0), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuMemCreate(&handle, 0, &device_memory, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST(reservations_are_limited)
@@ -145,75 +135,6 @@ TEST(access_is_of_the_device_that_executes)
     OK(cuMemSetAccess(base, GRANULE, &description, 1));
     OK(cuMemcpyDtoH(&word, base + 12, sizeof word));
     assert_int_equal(word, 7);
-}
-
-TEST(memory_is_limited_and_comes_back)
-{
-    size_t free_before, free_now, total;
-    OK(cuMemGetInfo(&free_before, &total));
-    assert_int_equal(total, (size_t)64 << 20);
-    CUmemGenericAllocationHandle handle, more;
-    OK(cuMemCreate(&handle, free_before, &device_memory, 0));
-    assert_result(cuMemCreate(&more, GRANULE, &device_memory, 0), CUDA_ERROR_OUT_OF_MEMORY);
-    CUmemAllocationProp other = device_memory;
-    other.location.id = 1;
-    OK(cuMemCreate(&more, GRANULE, &other, 0));
-    OK(cuMemRelease(more));
-    other.location.id = 2;
-    assert_result(cuMemCreate(&more, GRANULE, &other, 0), CUDA_ERROR_INVALID_DEVICE);
-    OK(cuMemRelease(handle));
-    OK(cuMemGetInfo(&free_now, &total));
-    assert_int_equal(free_now, free_before);
-}
-
-TEST(host_copies_past_a_mapping_are_refused)
-{
-    CUdeviceptr base = reserve(2 * GRANULE);
-    CUmemGenericAllocationHandle handle = create(GRANULE);
-    OK(cuMemMap(base, GRANULE, 0, handle, 0));
-    OK(cuMemSetAccess(base, GRANULE, &read_write, 1));
-    uint64_t words[2] = {0};
-    assert_result(cuMemcpyHtoD(base + GRANULE - 8, words, 16), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuMemcpyDtoHAsync(words, base + GRANULE - 8, 16, NULL), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuMemcpyDtoD(base, base + GRANULE - 8, 16), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuMemcpy(base + GRANULE - 8, (CUdeviceptr)(uintptr_t)words, 16), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuMemsetD8(base + GRANULE - 8, 1, 9), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuMemsetD32Async(base + GRANULE - 8, 1, 3, NULL), CUDA_ERROR_INVALID_VALUE);
-    OK(cuMemsetD32(base + GRANULE - 8, 0xabcdef01, 2));
-    OK(cuMemcpyDtoH(words, base + GRANULE - 8, 8));
-    assert_int_equal(words[0], 0xabcdef01abcdef01);
-    OK(cuCtxSynchronize());
-    CUdeviceptr start;
-    size_t size;
-    OK(cuMemGetAddressRange(&start, &size, base + 12345));
-    assert_int_equal(start, base);
-    assert_int_equal(size, GRANULE);
-    CUipcMemHandle ipc;
-    assert_result(cuIpcGetMemHandle(&ipc, base), CUDA_ERROR_INVALID_VALUE);
-    OK(cuMemUnmap(base, GRANULE));
-    assert_result(cuMemGetAddressRange(&start, &size, base), CUDA_ERROR_NOT_FOUND);
-}
-
-TEST(allocations_have_their_exact_size)
-{
-    CUdeviceptr address, start;
-    size_t size;
-    OK(cuMemAlloc(&address, 1000));
-    OK(cuMemGetAddressRange(&start, &size, address + 10));
-    assert_int_equal(start, address);
-    assert_int_equal(size, 1000);
-    int ordinal = -1;
-    OK(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
-    assert_int_equal(ordinal, 0);
-    assert_result(cuMemsetD8(address, 0, 1001), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuMemFree(address + 1), CUDA_ERROR_INVALID_VALUE);
-    OK(cuMemFree(address));
-    assert_result(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuMemAlloc(&address, (size_t)1 << 30), CUDA_ERROR_OUT_OF_MEMORY);
-    OK(cuMemAllocAsync(&address, 64, NULL));
-    OK(cuMemFreeAsync(address, NULL));
-    OK(cuCtxSynchronize());
-    assert_result(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST(calls_can_be_counted_and_made_to_fail)

@@ -415,20 +415,3 @@ STORY(out_of_bounds)
     say("cuCtxSynchronize", cu.cuCtxSynchronize());
     return result == CUDA_SUCCESS ? 0 : 1;
 }
-
-STORY(out_of_memory)
-{
-    CUdeviceptr kept[64], large;
-    size_t held = 0;
-    start();
-    while (held < 64 && cu.cuMemAllocAsync(&kept[held], 8 * GRANULE, NULL) == CUDA_SUCCESS)
-        held++;
-    printf("held %zu\n", held);
-    say("one more", cu.cuMemAllocAsync(&large, 8 * GRANULE, NULL));
-    for (size_t i = 0; i < held; i++)
-        MUST(cu.cuMemFreeAsync(kept[i], NULL));
-    MUST(cu.cuStreamSynchronize(NULL));
-    say("a larger one afterwards", cu.cuMemAllocAsync(&large, 24 * GRANULE, NULL));
-    say("its use", cu.cuMemsetD2D8(large, GRANULE, 1, 64, 24)); /* of each page */
-    return 0;
-}
