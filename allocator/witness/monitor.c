@@ -171,7 +171,7 @@ static void explain(const struct dump *dump)
         return;
     }
     int is_triggered = status == CUFENCE_OK && !evidence->site_count && program_dump_has_trigger();
-    program_dump_write(dump, device, is_triggered); /* first: who is told may end the process */
+    program_dump_write(dump, is_triggered); /* first: who is told may end the process */
     if (is_triggered) {
         evidence_free(evidence);
         return;
