@@ -1,6 +1,6 @@
 #include "image.h"
 
-int image_open_part(const void *bytes, size_t size, struct image *image)
+int image_open(const void *bytes, size_t size, struct image *image)
 {
     static const uint8_t wanted[] = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB};
     Elf64_Ehdr header;
@@ -17,22 +17,13 @@ int image_open_part(const void *bytes, size_t size, struct image *image)
     /* With 65280 sections or more, as in the dump of a busy device, e_shnum is 0 and the first header's sh_size is the count.
      */
     reader = reader_of(image->file, header.e_shoff);
-    if (count == 0) {
-        image->is_count_lost = !reader_copy(&reader, &first, sizeof first);
-        count = image->is_count_lost ? 1 : first.sh_size;
-    }
-    if (header.e_shentsize != sizeof first || count > UINT32_MAX || header.e_shoff > UINT64_MAX - count * sizeof first)
+    if (count == 0)
+        count = reader_copy(&reader, &first, sizeof first) ? first.sh_size : UINT64_MAX;
+    if (header.e_shentsize != sizeof first || count > UINT32_MAX)
         return 0;
-    uint64_t whole = header.e_shoff < size ? (size - header.e_shoff) / sizeof first : 0;
-    image->claimed = header.e_shoff + count * sizeof first;
-    image->section_count = (uint32_t)(count < whole ? count : whole);
-    image->headers = span_part(image->file, header.e_shoff, image->section_count * sizeof first);
-    return 1;
-}
-
-int image_open(const void *bytes, size_t size, struct image *image)
-{
-    return image_open_part(bytes, size, image) && image->claimed <= size;
+    image->section_count = (uint32_t)count;
+    image->headers = span_part(image->file, header.e_shoff, count * sizeof first);
+    return !count || image->headers.bytes;
 }
 
 uint64_t image_end(const struct image *image)
@@ -40,9 +31,10 @@ uint64_t image_end(const struct image *image)
     Elf64_Ehdr header;
     Elf64_Shdr section;
     struct reader reader = reader_of(image->file, 0);
-    uint64_t end = image->claimed, segments = 0;
-    if (reader_copy(&reader, &header, sizeof header) && header.e_phnum)
-        segments = header.e_phoff + (uint64_t)header.e_phnum * header.e_phentsize;
+    if (!reader_copy(&reader, &header, sizeof header))
+        return 0;
+    uint64_t end = header.e_shoff + image->section_count * sizeof section;
+    uint64_t segments = header.e_phnum ? header.e_phoff + (uint64_t)header.e_phnum * header.e_phentsize : 0;
     end = segments > end ? segments : end;
     for (uint32_t i = 1; image_section(image, i, &section); i++)
         if (section.sh_type != SHT_NOBITS && section.sh_size <= UINT64_MAX - section.sh_offset &&

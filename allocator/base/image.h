@@ -16,18 +16,13 @@ struct image {
     struct span file;
     struct span headers; /* of the sections, section_count of them */
     uint32_t section_count;
-    uint64_t claimed; /* offset where the section headers end, or would end in a file that is not truncated */
-    uint32_t names;   /* index of the section that names the sections */
+    uint32_t names; /* index of the section that names the sections */
     uint16_t machine;
-    int is_count_lost; /* the number of sections is unknown, so `claimed` is too low */
 };
 
 /* Returns 1 if the file is ELF64 little-endian and all its section headers are within it. More than 65279 sections are
  * allowed. */
 int image_open(const void *bytes, size_t size, struct image *image);
-
-/* The same for a file that may be truncated: the image has as many section headers as are entirely within the file. */
-int image_open_part(const void *bytes, size_t size, struct image *image);
 
 /* Returns the size of the whole file, according to its headers. */
 uint64_t image_end(const struct image *image);

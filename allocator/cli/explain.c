@@ -68,26 +68,6 @@ static const char *last_line(const char *text)
     return before ? before + 1 : text;
 }
 
-/* Draws no conclusions from a truncated dump: the missing part may contradict them. */
-static void say_truncated(const struct coredump *dump, const struct evidence *evidence)
-{
-    struct coredump_ref device = {coredump_next(dump, COREDUMP_DEVICES, 0), 0};
-    unsigned compute = coredump_compute(dump, device);
-    printf("cufence: the core dump is truncated: it has %zu of %s%" PRIu64 " bytes\n", dump->image.file.size,
-           dump->image.is_count_lost ? "at least " : "", dump->claimed);
-    if (dump->are_headers_lost)
-        printf("  Its section headers, which are written last, are missing. Only SM exceptions and launches can be\n"
-               "  recognised without them; threads, registers and parameters cannot.\n");
-    printf("\n");
-    int is_only_one = coredump_rows(dump, device.section, COREDUMP_DEVICES) == 1;
-    if (!is_only_one && !evidence->site_count)
-        return;
-    printf("  device     GPU %" PRIu32 "%s%s", evidence->device, *evidence->device_name ? ", " : "", evidence->device_name);
-    if (is_only_one && compute)
-        printf(", compute capability %u.%u", compute / 10, compute % 10);
-    printf("\n");
-}
-
 /* *cause: what the dump tells of the address, if the program has not kept that. */
 static void diagnose(const struct coredump *dump, const struct evidence *evidence, const struct snapshot *known,
                      struct diagnosis *diagnosis, struct origin *cause)
@@ -110,9 +90,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     char *report = NULL;
     static int has_said; /* the command has one thread */
     printf("%s%s\n", has_said++ ? "\n" : "", path);
-    if (whole.remains) {
-        say_truncated(dump, evidence);
-    } else if (evidence->site_count) {
+    if (evidence->site_count) {
         diagnose(dump, evidence, known, &diagnosis, &cause);
         whole.site = fault_site(&diagnosis);
         finding_of_fault(&finding, &diagnosis, rerun_of(known), &origin);
@@ -133,11 +111,10 @@ static void say_text(const char *path, const struct coredump *dump, const struct
 }
 
 /* The report of a fault that has happened somewhere else. */
-static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct snapshot *known,
-                          int is_truncated)
+static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct snapshot *known)
 {
     const struct finding_origin origin = origin_of(known, evidence);
-    if (!evidence->site_count || is_truncated)
+    if (!evidence->site_count)
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
     struct finding finding;
     finding_of_fault(&finding, diagnosis, rerun_of(known), &origin);
@@ -155,13 +132,9 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     struct diagnosis diagnosis;
     struct origin cause;
     diagnose(dump, evidence, known, &diagnosis, &cause);
-    whole.site = evidence->site_count && !whole.remains ? fault_site(&diagnosis) : NULL;
-    json_t *finding = finding_of(evidence, &diagnosis, known, whole.remains != NULL);
+    whole.site = evidence->site_count ? fault_site(&diagnosis) : NULL;
+    json_t *finding = finding_of(evidence, &diagnosis, known);
     json_object_set_new(finding, "dump", text_to_json(path));
-    if (whole.remains)
-        json_object_set_new(finding, "truncated",
-                            json_pack("{sIsIsb}", "bytes", (json_int_t)dump->image.file.size, "of", (json_int_t)dump->claimed,
-                                      "headers_missing", dump->are_headers_lost));
     json_object_set_new(finding, "standing", standing_json(dump, standing, &whole));
     if (!text_put_json(stdout, finding, JSON_COMPACT) && !ferror(stdout))
         fprintf(stderr, "cufence explain: %s: the host has no memory for the report\n", path);
@@ -211,14 +184,13 @@ static cufence_status explain_bytes(const char *path, const struct loaded *bytes
         read_beside(path, AGAIN, NULL, &again);
     if (known)
         known->rerun.evidence = again;
-    cufence_status status = coredump_open_part(bytes->at, bytes->size, &dump, problem);
+    cufence_status status = coredump_open(bytes->at, bytes->size, &dump, problem);
     if (status == CUFENCE_OK)
         status = evidence_read(&dump, &evidence, problem);
     if (known && evidence)
         boxes_place(evidence, &known->memory);
     if (status == CUFENCE_OK)
         status = standing_read(&dump, &standing, problem);
-    all.standing.remains = status == CUFENCE_OK && coredump_is_truncated(&dump) ? evidence : NULL;
     if (status == CUFENCE_OK)
         (all.is_json ? say_json : say_text)(path, &dump, evidence, standing, known, &all);
     snapshot_free(known);

@@ -2,6 +2,7 @@
 #include "finding.h"
 #include "base/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@
 #define LONGEST 4096  /* bytes of a name that are looked at: a damaged dump has any */
 #define LEAST_KEPT 24 /* bytes of the first ones, of more than fit */
 
-static const char anonymous[] = "(anonymous namespace)", digits[] = "0123456789";
+static const char anonymous[] = "(anonymous namespace)", operator[] = "operator", call[] = "operator()",
+                  digits[] = "0123456789";
 
 static int starts_with(const char *text, const char *start)
 {
@@ -22,49 +24,28 @@ static int is_word(char letter)
            letter == '_';
 }
 
-/* ---- where the name itself is ---- */
-
-/* Returns the length up to the parameter list: up to the first '(' outside template arguments and lambdas. */
-static size_t name_length(const char *name)
+/* Finds the name itself: behind the return type, which demangled names of templates begin with, and up to the parameter list,
+ * the first '(' outside template arguments and lambdas. */
+static void find_name(const char *name, size_t *start, size_t *end)
 {
     const size_t size = strnlen(name, LONGEST);
-    int depth = 0;
-    for (size_t i = 0; i < size; i++) {
-        if (starts_with(name + i, anonymous))
-            i += sizeof anonymous - 2;
-        else if (starts_with(name + i, "operator()"))
-            i += strlen("operator()") - 1;
-        else if (name[i] == '(' && !depth && !memmem(name + i, size - i, ")::", 3))
-            return i;
-        else
-            depth += (strchr("<({", name[i]) != NULL) - (strchr(">)}", name[i]) && depth);
+    int depth = 0, is_operator = 0; /* "operator new" */
+    *start = 0;
+    for (*end = 0; *end < size; ++*end) {
+        const char *at = name + *end;
+        if (starts_with(at, anonymous)) {
+            *end += sizeof anonymous - 2;
+        } else if (starts_with(at, operator) && !depth && (at == name || !is_word(at[-1]))) {
+            is_operator = 1;
+            *end += sizeof operator- 2 +(starts_with(at, call) ? 2 : 0);
+        } else if (*at == '(' && !depth && !memmem(at, size - *end, ")::", 3)) {
+            return;
+        } else if (*at == ' ' && !depth && !is_operator && !starts_with(at, " const")) {
+            *start = *end + 1;
+        } else {
+            depth += (strchr("<({", *at) != NULL) - (strchr(">)}", *at) && depth);
+        }
     }
-    return size;
-}
-
-/* Whether the blank is that of "operator new" or "operator<< <int>". */
-static int is_after_operator(const char *name, size_t blank)
-{
-    static const char word[] = "operator";
-    while (blank && strchr("<>=-", name[blank - 1]))
-        blank--;
-    return blank >= sizeof word - 1 && starts_with(name + blank - (sizeof word - 1), word);
-}
-
-/* Returns the offset behind the return type, which demangled names of templates begin with. */
-static size_t name_start(const char *name, size_t length)
-{
-    size_t start = 0;
-    int depth = 0;
-    for (size_t i = 0; i < length; i++) {
-        if (starts_with(name + i, anonymous))
-            i += sizeof anonymous - 2;
-        else if (name[i] == ' ' && !depth && !starts_with(name + i, " const") && !is_after_operator(name, i))
-            start = i + 1;
-        else
-            depth += (strchr("<({", name[i]) != NULL) - (strchr(">)}", name[i]) && depth);
-    }
-    return start;
 }
 
 /* Returns the bracket that closes the one at `from`, or `end`. */
@@ -79,7 +60,10 @@ static const char *closing(const char *from, const char *end)
     return end;
 }
 
-/* ---- what is left out of it ---- */
+static const char *behind(const char *close, const char *end)
+{
+    return close < end ? close + 1 : end;
+}
 
 /* Returns what follows an inline namespace of a library at `at`, or `at`. */
 static const char *skip_namespace(const char *at, const char *end)
@@ -98,7 +82,7 @@ static const char *skip_namespace(const char *at, const char *end)
 static const char *skip_qualifiers(const char *close, const char *end)
 {
     static const char *const words[] = {" const", " volatile", " &&", " &", " noexcept"};
-    const char *at = close < end ? close + 1 : end;
+    const char *at = behind(close, end);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (starts_with(at, words[i]))
             at += strlen(words[i]);
@@ -130,56 +114,44 @@ static const char *take_parenthesis(struct writer *writer, const char *at, const
     if (!is_type)
         return skip_qualifiers(close, end);
     put(writer, at, (size_t)(close - at) + (close < end));
-    return close < end ? close + 1 : end;
+    return behind(close, end);
 }
 
 /* "{lambda(int)#1}::operator()(int) const::{lambda()#2}" is one lambda to a reader. */
 static const char *take_lambda(struct writer *writer, const char *at, const char *end)
 {
-    static const char call[] = "::operator()", word[] = "{lambda}";
+    static const char word[] = "{lambda}";
     const char *close = closing(at, end);
-    at = close < end ? close + 1 : end;
+    at = behind(close, end);
     if (!ends_with(writer, "{lambda}::"))
         put(writer, word, sizeof word - 1);
     else
         writer->used -= 2;
-    if (starts_with(at, call))
-        at += sizeof call - 1;
-    return at;
+    return starts_with(at, "::operator()") ? at + strlen("::operator()") : at;
 }
 
 /* Writes the part of a name, with template arguments up to that depth. */
 static void write_part(struct writer *writer, const char *at, const char *end, int deepest)
 {
-    int depth = 0, addresses = 0; /* "&(f(int))" is written as "&f" */
+    int depth = 0;
     while (at < end) {
         int begins = !writer->used || !is_word(writer->out[writer->used - 1]);
         const char *after = begins ? skip_namespace(at, end) : at;
-        if (after != at)
+        if (after != at) {
             at = after;
-        else if (begins && starts_with(at, "operator") && at + 8 < end && strchr("<>-(", at[8])) {
-            size_t length = at[8] == '(' ? strlen("operator()") : 8 + strspn(at + 8, "<>-=*");
-            put(writer, at, length);
-            at += length;
-        } else if (starts_with(at, "{lambda"))
+        } else if (begins && starts_with(at, call)) {
+            put(writer, at, sizeof call - 1);
+            at += sizeof call - 1;
+        } else if (starts_with(at, "{lambda")) {
             at = take_lambda(writer, at, end);
-        else if (starts_with(at, "[abi:"))
-            at += strcspn(at, "]") + (at[strcspn(at, "]")] == ']');
-        else if (*at == '(' && ends_with(writer, "&")) {
-            addresses++;
-            at++;
-        } else if (*at == ')' && addresses) {
-            addresses--;
-            at++;
-        } else if (*at == '(')
+        } else if (*at == '(') {
             at = take_parenthesis(writer, at, end);
-        else if (*at == '<' && depth == deepest) {
+        } else if (*at == '<' && depth == deepest) {
             put(writer, "<...>", 5);
-            const char *close = closing(at, end);
-            at = close < end ? close + 1 : end;
-        } else if (*at == ' ' && at + 1 < end && at[1] == '>')
+            at = behind(closing(at, end), end);
+        } else if (*at == ' ' && at + 1 < end && at[1] == '>') {
             at++;
-        else {
+        } else {
             depth += (*at == '<') - (*at == '>' && depth);
             put(writer, at++, 1);
         }
@@ -226,14 +198,14 @@ static int keep_first(struct writer *writer, struct list list, size_t most)
  * NULL for another name. */
 static const char *function_of_python(const char *name, size_t *length)
 {
-    static const char start[] = "kernel_cutlass_", call[] = "_Kt";
+    static const char start[] = "kernel_cutlass_", mark[] = "_Kt";
     static const char *const arguments[] = {"_tensorptr", "_Tensor", "_Tiled", "_CopyAtom", "_object_at_"};
     const size_t all = strnlen(name, LONGEST);
     if (memchr(name, '(', all) || memchr(name, '<', all))
         return NULL;
-    const char *tile = memmem(name, all, call, sizeof call - 1);
-    size_t number = tile ? strspn(tile + sizeof call - 1, digits) : 0;
-    if (tile && tile > name && number && tile[sizeof call - 1 + number] == '_') {
+    const char *tile = memmem(name, all, mark, sizeof mark - 1);
+    size_t number = tile ? strspn(tile + sizeof mark - 1, digits) : 0;
+    if (tile && tile > name && number && tile[sizeof mark - 1 + number] == '_') {
         *length = (size_t)(tile - name);
         return name;
     }
@@ -255,55 +227,42 @@ static const char *function_of_python(const char *name, size_t *length)
 void short_name(const char *name, size_t most, char *out, size_t size)
 {
     char whole[1024]; /* what does not fit is too long in any case */
-    size_t length = name_length(name), start = name_start(name, length), python_length;
-    struct writer writer, final = {out, size, 0};
-    const char *python = function_of_python(name, &python_length);
+    size_t start, end;
+    struct writer writer = {whole, sizeof whole, 0};
+    const char *python = function_of_python(name, &end);
     if (python) {
-        put(&final, python, python_length);
-        out[final.used] = '\0';
+        snprintf(out, size, "%.*s", (int)end, python);
         return;
     }
+    find_name(name, &start, &end);
     for (int deepest = DEEPEST; deepest >= 0; deepest = deepest == DEEPEST ? 2 : deepest - 1) {
-        writer = (struct writer){whole, sizeof whole, 0};
-        write_part(&writer, name + start, name + length, deepest);
+        writer.used = 0;
+        write_part(&writer, name + start, name + end, deepest);
         struct list list = arguments_of(&writer);
         if (list.length <= most && writer.used + 1 < sizeof whole)
             break;
         if (deepest == 1 && keep_first(&writer, list, most))
             break;
     }
-    put(&final, whole, writer.used);
-    out[final.used] = '\0';
+    snprintf(out, size, "%.*s", (int)writer.used, whole);
 }
 
 int short_name_is_plumbing(const char *function)
 {
-    static const char *const starts[] = {"std::_Function_handler<",
-                                         "std::_Function_base::",
-                                         "std::function<",
-                                         "std::__invoke",
-                                         "std::invoke",
-                                         "std::__apply_impl",
-                                         "std::apply",
-                                         "std::_Bind",
-                                         "std::_Mem_fn",
-                                         "std::reference_wrapper<",
-                                         "std::thread::_Invoker<",
-                                         "std::thread::_State",
-                                         "std::__function::",
-                                         "std::__1::__function::",
-                                         "std::__1::__invoke",
-                                         "std::__1::function<",
-                                         "std::__1::__thread",
-                                         "std::__1::__bind",
-                                         "std::__thread",
-                                         "std::call_once",
-                                         "std::__future_base::",
-                                         "std::packaged_task<",
-                                         "execute_native_thread_routine"};
-    const char *name = function + name_start(function, name_length(function));
+    /* clang-format off */
+    static const char *const starts[] = {
+        "std::_Function_handler<", "std::_Function_base::", "std::function<", "std::__invoke",
+        "std::invoke", "std::__apply_impl", "std::apply", "std::_Bind",
+        "std::_Mem_fn", "std::reference_wrapper<", "std::thread::_Invoker<", "std::thread::_State",
+        "std::__function::", "std::__1::__function::", "std::__1::__invoke", "std::__1::function<",
+        "std::__1::__thread", "std::__1::__bind", "std::__thread", "std::call_once",
+        "std::__future_base::", "std::packaged_task<", "execute_native_thread_routine",
+    };
+    /* clang-format on */
+    size_t start, end;
+    find_name(function, &start, &end);
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (starts_with(name, starts[i]))
+        if (starts_with(function + start, starts[i]))
             return 1;
     return 0;
 }

@@ -6,89 +6,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum {
-    REGISTERS = 256,
-    REGISTERS_A_LINE = 8,
-    MEMORY_BYTES = 128,
-    BYTES_A_LINE = 16,
-    WORDS = 16,
-    WORDS_A_LINE = 4,
-    EXCEPTIONS = 8
-};
-
-/* Sites with the same exception and PC. */
-struct exception_record {
-    const struct evidence_site *first;
-    size_t sms;
-    uint32_t last; /* the SM counted last; sites of one SM are adjacent */
-};
-
-struct exceptions {
-    struct exception_record list[EXCEPTIONS];
-    size_t count;
-};
-
-static struct exceptions exceptions_of(const struct evidence *evidence)
-{
-    struct exceptions found = {.count = 0};
-    for (size_t i = 0; evidence && i < evidence->site_count; i++) {
-        const struct evidence_site *site = &evidence->sites[i];
-        size_t k = 0;
-        while (k < found.count && (found.list[k].first->error_pc != site->error_pc ||
-                                   found.list[k].first->exception.number != site->exception.number))
-            k++;
-        if (k == EXCEPTIONS)
-            continue;
-        if (k == found.count)
-            found.list[found.count++].first = site;
-        found.list[k].sms += !found.list[k].sms || found.list[k].last != site->sm;
-        found.list[k].last = site->sm;
-    }
-    return found;
-}
+enum { REGISTERS = 256, REGISTERS_A_LINE = 8, MEMORY_BYTES = 128, BYTES_A_LINE = 16, WORDS = 16, WORDS_A_LINE = 4 };
 
 /* ---- text ---- */
 
-static void exception_lines(struct report *report, const struct coredump *dump, const struct evidence *evidence)
-{
-    const struct exceptions found = exceptions_of(evidence);
-    for (size_t i = 0; i < found.count; i++) {
-        const struct evidence_site *site = found.list[i].first;
-        report_begin(report, i ? "" : "exception", NULL);
-        report_put(report, "%s", site->exception.name);
-        if (site->kernel || site->symbol) {
-            report_put(report, " in ");
-            report_put_kernel(report, site->kernel ? site->kernel : site->symbol);
-        }
-        report_put(report, ", SM %" PRIu32, site->sm);
-        if (found.list[i].sms > 1)
-            report_put(report, " and %zu more", found.list[i].sms - 1);
-        report_end(report, CERTAIN_NOT);
-        report_begin(report, "", "at");
-        report_put_code(report, &(struct report_code){site->file, site->line, site->instruction,
-                                                      site->is_in_driver ? NULL : site->symbol, site->kernel_offset});
-        if (!site->symbol || site->is_in_driver)
-            report_put(report, "PC 0x%" PRIx64, site->error_pc);
-        report_end(report, CERTAIN_NOT);
-    }
-    if (!found.count)
-        report_line(report, "exception", NULL, CERTAIN_NOT,
-                    coredump_next(dump, COREDUMP_SMS, 0) ? "none is in the remaining part of the dump"
-                                                         : "unknown: no SM table was found");
-}
-
-static const char *dump_of(const struct standing_wishes *wishes)
-{
-    return wishes->remains ? "the remaining part of the dump" : "the dump";
-}
-
-static const char *at_least(const struct standing_wishes *wishes)
-{
-    return wishes->remains ? "at least " : "";
-}
-
-static void register_lines(struct report *report, const struct coredump *dump, const struct standing_place *place,
-                           const struct standing_wishes *wishes)
+static void register_lines(struct report *report, const struct coredump *dump, const struct standing_place *place)
 {
     uint32_t registers[REGISTERS];
     size_t count = coredump_words(dump, place->lane, COREDUMP_REGISTERS, registers, REGISTERS);
@@ -101,7 +23,7 @@ static void register_lines(struct report *report, const struct coredump *dump, c
         report_end(report, CERTAIN_NOT);
     }
     if (!count)
-        report_line(report, "", "", CERTAIN_NOT, "%s has no registers of it", dump_of(wishes));
+        report_line(report, "", "", CERTAIN_NOT, "the dump has no registers of it");
 }
 
 static void place_lines(struct report *report, const struct coredump *dump, const struct standing_place *place,
@@ -125,7 +47,7 @@ static void place_lines(struct report *report, const struct coredump *dump, cons
         report_put(report, "; %zu warps", place->warps);
     report_end(report, CERTAIN_NOT);
     if (wishes->has_registers)
-        register_lines(report, dump, place, wishes);
+        register_lines(report, dump, place);
 }
 
 /* Returns the last of a run of consecutive lanes whose accesses are equally spaced. */
@@ -176,16 +98,14 @@ static void put_parameters(struct report *report, struct span parameters)
         report_line(report, "", shown ? "" : "parameters", CERTAIN_NOT, "%zu bytes in all", parameters.size);
 }
 
-static void launch_lines(struct report *report, const struct standing_grid *grid, const struct standing_wishes *wishes,
-                         const char *key)
+static void launch_lines(struct report *report, const struct standing_grid *grid, const char *key)
 {
     report_begin(report, key, NULL);
     report_put_kernel(report, grid->at->kernel ? grid->at->kernel : grid->at->symbol ? grid->at->symbol : "unknown kernel");
     report_put(report, "%s", grid_of(grid->row.grid, grid->row.block).text);
     if (grid->row.cluster[0] > 1 || grid->row.cluster[1] > 1 || grid->row.cluster[2] > 1)
         report_put(report, " in clusters of %s", dim_of(grid->row.cluster).text);
-    if (grid->threads || !wishes->remains)
-        report_put(report, ", %s%zu threads left", at_least(wishes), grid->threads);
+    report_put(report, ", %zu threads left", grid->threads);
     report_end(report, CERTAIN_NOT);
     put_parameters(report, grid->parameters);
 }
@@ -195,8 +115,8 @@ static void memory_lines(struct report *report, const struct coredump *dump, con
     uint64_t address = wishes->memory;
     struct span bytes = standing_memory(dump, address, MEMORY_BYTES);
     if (!bytes.size)
-        report_line(report, "memory", NULL, CERTAIN_NOT, "0x%" PRIx64 ": not in %s%s", address, dump_of(wishes),
-                    wishes->remains ? "" : ", which has memory only if it was asked for");
+        report_line(report, "memory", NULL, CERTAIN_NOT,
+                    "0x%" PRIx64 ": not in the dump, which has memory only if it was asked for", address);
     for (size_t i = 0; i < bytes.size; i += BYTES_A_LINE) {
         report_begin(report, i ? "" : "memory", NULL);
         report_put(report, "0x%" PRIx64 ":", address + i);
@@ -212,16 +132,14 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
     size_t shown = standing->place_count < wishes->places ? standing->place_count : wishes->places;
     if (!report_open(&report, 0))
         return NULL;
-    if (wishes->remains)
-        exception_lines(&report, dump, wishes->remains);
     if (wishes->site)
         lane_lines(&report, wishes->site);
     report_begin(&report, "threads", NULL);
     if (standing->threads)
-        report_put(&report, "%s%zu in %zu warp%s had not exited; by place:", at_least(wishes), standing->threads,
-                   standing->warps, plural(standing->warps));
+        report_put(&report, "%zu in %zu warp%s had not exited; by place:", standing->threads, standing->warps,
+                   plural(standing->warps));
     else
-        report_put(&report, "none is in %s%s", dump_of(wishes), wishes->remains ? "" : ": all warps had exited");
+        report_put(&report, "none is in the dump: all warps had exited");
     report_end(&report, CERTAIN_NOT);
     for (size_t i = 0; i < shown; i++)
         place_lines(&report, dump, &standing->places[i], wishes);
@@ -229,7 +147,7 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
         report_line(&report, "", "", CERTAIN_NOT, "and %zu more place%s (--all-threads)", standing->place_count - shown,
                     plural(standing->place_count - shown));
     for (size_t i = 0; i < standing->grid_count; i++)
-        launch_lines(&report, &standing->grids[i], wishes, i ? "" : "launches");
+        launch_lines(&report, &standing->grids[i], i ? "" : "launches");
     if (wishes->has_memory)
         memory_lines(&report, dump, wishes);
     return report_close(&report);
@@ -261,8 +179,6 @@ struct dump_record {
     uint64_t memory;
     struct span bytes; /* at `memory` */
     const struct evidence_site *site;
-    int is_cut;
-    struct exceptions exceptions; /* of what is left of the dump */
 };
 
 TABLE(exception, struct exception, FIELD(NUMBER, struct exception, number, "number"),
@@ -286,12 +202,6 @@ TABLE(lane, struct evidence_lane, LANE(NUMBER, lane, "lane"), LANE(TRIPLE, threa
       LANE(HEX, address, "address", WHEN(struct evidence_lane, certainty)));
 TABLE(lanes, struct evidence_site,
       SITE(LIST, lanes, "lanes", .flags = BEHIND | NOT_ZERO, .record = &lane, COUNT(struct evidence_site, lane_count)));
-TABLE(raised, struct evidence_site, SITE(PART, exception, "exception", .record = &exception));
-TABLE(where, struct evidence_site, SITE(NUMBER, sm, "sm"), SITE(HEX, error_pc, "pc"), CODE(struct evidence_site, instruction));
-TABLE(exception_record_table, struct exception_record,
-      FIELD(PART, struct exception_record, first, NULL, .flags = BEHIND, .record = &raised),
-      FIELD(NUMBER, struct exception_record, sms, "sms"),
-      FIELD(PART, struct exception_record, first, NULL, .flags = BEHIND, .record = &where));
 TABLE(counts, struct standing, FIELD(NUMBER, struct standing, threads, "threads"),
       FIELD(NUMBER, struct standing, warps, "warps"));
 TABLE(grids, struct standing,
@@ -301,9 +211,7 @@ TABLE(dump_table, struct dump_record, DUMP(PART, standing, NULL, .flags = BEHIND
       DUMP(LIST, places, "places", .flags = BEHIND, .record = &place_record_table, COUNT(struct dump_record, place_count)),
       DUMP(PART, standing, NULL, .flags = BEHIND, .record = &grids), OPEN("memory", WHEN(struct dump_record, bytes.size)),
       DUMP(HEX, memory, "address"), DUMP(BYTES, bytes.bytes, "bytes", .flags = BEHIND, COUNT(struct dump_record, bytes.size)),
-      CLOSE, DUMP(PART, site, NULL, .flags = BEHIND, .record = &lanes),
-      DUMP(LIST, exceptions.list, "exceptions", .record = &exception_record_table, COUNT(struct dump_record, exceptions.count),
-           WHEN(struct dump_record, is_cut)));
+      CLOSE, DUMP(PART, site, NULL, .flags = BEHIND, .record = &lanes));
 
 json_t *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes)
 {
@@ -311,9 +219,7 @@ json_t *standing_json(const struct coredump *dump, const struct standing *standi
                                  .memory = wishes->memory,
                                  .bytes = wishes->has_memory ? standing_memory(dump, wishes->memory, MEMORY_BYTES)
                                                              : (struct span){NULL, 0},
-                                 .site = wishes->site,
-                                 .is_cut = wishes->remains != NULL,
-                                 .exceptions = exceptions_of(wishes->remains)};
+                                 .site = wishes->site};
     record.place_count = standing->place_count < wishes->places ? standing->place_count : wishes->places;
     record.places = calloc(record.place_count + 1, sizeof *record.places);
     for (size_t i = 0; record.places && i < record.place_count; i++) {

@@ -9,7 +9,6 @@
 
 struct standing_wishes {
     const struct evidence_site *site; /* the site whose lanes are listed with their addresses, NULL for none */
-    const struct evidence *remains;   /* of a truncated dump: lists its exceptions; counts are lower bounds. NULL if complete */
     size_t places;                    /* number of places to list; the text says how many it omits */
     int has_registers;                /* lists the registers of the first thread of each place */
     int has_memory;                   /* shows the bytes at `memory` */
@@ -19,6 +18,6 @@ struct standing_wishes {
 /* Returns malloc'ed text, or NULL if out of host memory. The caller frees it. */
 char *standing_text(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes);
 
-/* Returns an object with "threads", "warps", "places", "launches" and, if there are any, "memory", "lanes" and "exceptions";
- * NULL if out of host memory. */
+/* Returns an object with "threads", "warps", "places", "launches" and, if there are any, "memory" and "lanes"; NULL if out of
+ * host memory. */
 json_t *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes);

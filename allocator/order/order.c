@@ -177,7 +177,8 @@ void order_recorded(uint64_t address, CUstream handle)
     uses_recorded(&order_state->uses, range.id, index_of(stream));
 }
 
-void order_freed(uint64_t address)
+/* Before a free by which nobody uses it any more. */
+static void forget_uses(uint64_t address)
 {
     struct heap_range range;
     if (!heap_range_of(address, &range))
@@ -228,7 +229,7 @@ void order_free(const char *call, const void *frame, uint64_t address, struct st
 {
     struct order_race race;
     if (!stream)
-        order_freed(address);
+        forget_uses(address);
     else if (order_before_free(address, stream, &race) && order_tell_race)
         order_tell_race(call, frame, &race);
 }

@@ -61,7 +61,6 @@ void order_host_knows(const struct order_clock *seen);
 /* ---- buffers ---- */
 
 void order_recorded(uint64_t address, CUstream stream); /* cufence_record_stream() */
-void order_freed(uint64_t address);                     /* before; nobody uses it, or the caller knows */
 
 struct order_race {
     uint64_t address, bytes; /* what is freed (bytes: 0) or written */

@@ -136,22 +136,21 @@ static void fence_kernel(const struct coredump *dump, const struct evidence_site
     free(image);
 }
 
-/* Reads where the threads were, as `cufence explain` does, also for a truncated dump. */
+/* Reads where the threads were, as `cufence explain` does. */
 static uint64_t stand(const uint8_t *data, size_t size)
 {
-    struct standing_wishes wishes = {.places = 8, .has_registers = 1, .has_memory = 1, .memory = 0x7f0000001000};
+    const struct standing_wishes wishes = {.places = 8, .has_registers = 1, .has_memory = 1, .memory = 0x7f0000001000};
     struct coredump dump;
     struct standing *standing = NULL;
     struct evidence *evidence = NULL;
     struct problem problem;
     uint64_t sum = 0;
-    if (coredump_open_part(data, size, &dump, &problem) == CUFENCE_OK &&
-        evidence_read(&dump, &evidence, &problem) == CUFENCE_OK && standing_read(&dump, &standing, &problem) == CUFENCE_OK) {
+    if (coredump_open(data, size, &dump, &problem) == CUFENCE_OK && evidence_read(&dump, &evidence, &problem) == CUFENCE_OK &&
+        standing_read(&dump, &standing, &problem) == CUFENCE_OK) {
         for (size_t i = 0; i < evidence->site_count; i++)
             sum += read_site(&evidence->sites[i]);
         if (evidence->site_count)
             fence_kernel(&dump, evidence->sites);
-        wishes.remains = coredump_is_truncated(&dump) ? evidence : NULL;
         free(standing_text(&dump, standing, &wishes));
         json_decref(standing_json(&dump, standing, &wishes));
     }

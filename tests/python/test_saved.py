@@ -34,8 +34,9 @@ class Saved(standin.InFolder):
         self.assertNotEqual(after[999], 0)
         self.assertFalse((self.folder / "saved/000001-scale/0.after.npy").exists(), "it has not changed")
         launch = json.loads((self.folder / "saved/000001-scale/launch.json").read_text())
-        self.assertEqual([b["argument"] for b in launch["buffers"]], [0, 1])
-        self.assertEqual(launch["scalars"][1]["value"], "0x40000000")
+        self.assertEqual([pointer["argument"] for pointer in launch["pointers"]], [0, 1])
+        self.assertEqual(launch["arguments"][3]["value"], "0x40000000")
+        self.assertEqual(launch["kernel"], "scale(float const*, float*, unsigned int, float)")
 
     def shape(self, name: str) -> str:
         return (self.folder / "saved" / name).read_bytes()[10:128].decode().strip()

@@ -79,23 +79,6 @@ TEST(dumps_from_elsewhere)
     check_command("explain_short", CUFENCE_DUMPS, "explain load_128.core.gz 2>&1; echo status $?");
 }
 
-/* Without the names of the sections, and the device's; in the middle of its tables; without any section header; without the
- * table of SMs, which ends at byte 57092. */
-TEST(a_truncated_dump)
-{
-    static const unsigned sizes[] = {128553, 90000, 60000, 57091};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        char name[32], arguments[512];
-        snprintf(name, sizeof name, "explain_cut_%u", sizes[i]);
-        snprintf(arguments, sizeof arguments,
-                 "explain >/dev/null 2>&1; gzip -dc load_128.core.gz | head -c %u >%s/cut.core; cd %s; "
-                 "for json in '' --json; do " CUFENCE_CLI
-                 " explain $json --registers --memory 0x1000 cut.core; done; rm cut.core",
-                 sizes[i], folder, folder);
-        check_command(name, CUFENCE_DUMPS, arguments);
-    }
-}
-
 /* Without the page around it, which is page.html. */
 TEST(a_page)
 {

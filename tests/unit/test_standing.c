@@ -93,26 +93,15 @@ static void expect_in(const char *text, const char *part)
         fail_msg("missing: %s\nin:\n%s", part, text);
 }
 
-/* gzip's own end is then missing too. */
-TEST(a_packed_dump_may_be_truncated)
+/* Packed, gzip's own end is missing too, which alone does no harm. */
+TEST(a_dump_that_is_cut_off_gets_a_sentence)
 {
     static uint8_t packed[1 << 18];
     FILE *file = fopen(CUFENCE_DUMPS "/load_128.core.gz", "rb");
     assert_non_null(file);
     size_t size = fread(packed, 1, sizeof packed, file);
     fclose(file);
-    int told = 0;
-    assert_true(size > 1000);
-    for (size_t part = 20; part < size; part += size / 16) {
-        struct outcome outcome = EXPLAIN(put_file("cut.gz", packed, part));
-        if (outcome.status == 0)
-            expect_in(outcome.out, " of 128653 bytes\n");
-        else
-            expect_in(outcome.err, "is cut off\n");
-        told += strstr(outcome.out, "illegal address in load_128, SM 129\n") != NULL;
-    }
-    assert_true(told >= 2);
-    /* all of the dump is there */
+    expect_in(EXPLAIN(put_file("cut.gz", packed, size / 2)).err, "or it is cut off\n");
     expect_in(EXPLAIN(put_file("cut.gz", packed, size - 4)).out, "27 lanes, any of which may have faulted");
 }
 

@@ -161,47 +161,9 @@ cufence_status coredump_open(const void *bytes, size_t size, struct coredump *du
     return image_open(bytes, size, &dump->image) ? index_sections(dump, problem) : no_dump(size, problem);
 }
 
-/* Replaces lost section headers with headers for the tables that can be recognised. */
-static cufence_status use_remains(struct coredump *dump, struct problem *problem)
-{
-    struct remains remains;
-    int is_complete = remains_find(dump->image.file, &remains);
-    dump->found = remains.headers;
-    if (!is_complete)
-        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory to search the truncated core dump");
-    if (remains.count > 0) {
-        dump->image.headers = (struct span){(const uint8_t *)remains.headers, remains.count * sizeof *remains.headers};
-        dump->image.section_count = (uint32_t)remains.count;
-        dump->are_headers_lost = 1;
-    }
-    return CUFENCE_OK;
-}
-
-cufence_status coredump_open_part(const void *bytes, size_t size, struct coredump *dump, struct problem *problem)
-{
-    memset(dump, 0, sizeof(*dump));
-    if (!image_open_part(bytes, size, &dump->image))
-        return no_dump(size, problem);
-    dump->claimed = image_end(&dump->image);
-    int is_lost = dump->image.claimed > size && !coredump_next(dump, COREDUMP_SMS, 0);
-    cufence_status status = is_lost ? use_remains(dump, problem) : CUFENCE_OK;
-    if (status == CUFENCE_OK)
-        status = index_sections(dump, problem);
-    if (status == CUFENCE_OK && coredump_is_truncated(dump) &&
-        !coredump_rows(dump, coredump_next(dump, COREDUMP_DEVICES, 0), COREDUMP_DEVICES))
-        status = no_dump(size, problem);
-    return status;
-}
-
-int coredump_is_truncated(const struct coredump *dump)
-{
-    return dump->claimed > dump->image.file.size;
-}
-
 void coredump_close(struct coredump *dump)
 {
     free(dump->children);
-    free(dump->found);
     memset(dump, 0, sizeof(*dump));
 }
 

@@ -86,10 +86,6 @@ struct coredump {
     struct coredump_child *children; /* all sections with a parent, sorted by parent, row, type, section */
     size_t child_count;
     struct span strings; /* empty if there are none */
-    /* Set by coredump_open_part() only. */
-    uint64_t claimed;     /* size of the dump according to its headers */
-    int are_headers_lost; /* tables were recognised by their content: see below */
-    Elf64_Shdr *found;    /* headers of those tables; NULL if the file's own are used */
 };
 
 /* Refers to a row of a table. Section 0 means none. */
@@ -102,11 +98,6 @@ struct coredump_ref {
  * version), OUT_OF_MEMORY. */
 cufence_status coredump_open(const void *bytes, size_t size, struct coredump *dump, struct problem *problem);
 void coredump_close(struct coredump *dump);
-
-/* The same for a dump that may be truncated: it opens with the tables that are complete and can be found. A missing table
- * proves nothing. Returns CORRUPT also if not even a device is left. */
-cufence_status coredump_open_part(const void *bytes, size_t size, struct coredump *dump, struct problem *problem);
-int coredump_is_truncated(const struct coredump *dump);
 
 /* Returns the next section of `type` after section `after` (0: from the start), 0 if there is none. */
 uint32_t coredump_next(const struct coredump *dump, enum coredump_section_type type, uint32_t after);
@@ -136,23 +127,3 @@ unsigned coredump_compute(const struct coredump *dump, struct coredump_ref devic
 
 /* Returns a string of the dump's string table, "" if there is none at that offset. */
 const char *coredump_string(const struct coredump *dump, uint64_t offset);
-
-/*
- * remains.c: finds tables in a truncated core dump that has lost its section headers. The driver writes the headers last, so a
- * truncated dump still has its first tables, but nothing says where they are. Some can be recognised reliably: a cubin is an
- * ELF file; the SM table numbers its rows from 0 up to the SM count in the device's row; a launch's row contains the start
- * address of a kernel in one of the cubins. Warps and registers can't be recognised, nor which of several devices a table
- * belongs to.
- *
- * Source of the layout: dumps of an H100, driver 580.159. With another layout, fewer tables are found.
- * Pure; any thread.
- */
-
-/* Section headers for the tables that were found, linked like the lost ones; header 0 is empty, as in a file. */
-struct remains {
-    Elf64_Shdr *headers; /* malloc'ed, for the caller to free; NULL if nothing was found */
-    size_t count;
-};
-
-/* Returns 0 if out of host memory. */
-int remains_find(struct span file, struct remains *remains);

@@ -123,8 +123,7 @@ struct evidence {
  * no globals; any thread.
  */
 cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evidence **out, struct problem *problem);
-/* The same for an open dump; the result does not point into the dump. In a truncated dump (coredump_open_part()), a site
- * without a warp does not mean that the warp has exited: it may be in the missing part. Errors: OUT_OF_MEMORY. */
+/* The same for an open dump; the result does not point into the dump. Errors: OUT_OF_MEMORY. */
 cufence_status evidence_read(const struct coredump *dump, struct evidence **out, struct problem *problem);
 
 void evidence_free(struct evidence *evidence); /* NULL is allowed */

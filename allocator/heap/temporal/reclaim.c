@@ -197,7 +197,7 @@ static void mark_all(struct books *books, int checks, int is_own)
     }
 }
 
-/* Whether the list has frees that reclaim_mark() can mark, or that markers will show to have passed. Caller holds the books'
+/* Whether the list has frees that mark_all() can mark, or that markers will show to have passed. Caller holds the books'
  * lock.
  */
 static int is_list_pending(struct freelist *list)
@@ -274,14 +274,9 @@ static void ask_all_markers(struct books *books)
     }
 }
 
-void reclaim_mark(struct books *books, int checks)
-{
-    mark_all(books, checks, 0);
-}
-
 void reclaim_look(struct books *books, int checks)
 {
-    reclaim_mark(books, checks);
+    mark_all(books, checks, 0);
     advance(books);
     ask_all_markers(books);
 }
@@ -354,7 +349,7 @@ void heap_prepare_capture(struct context *context)
     if (!books)
         return;
     SCOPE scope = scope_enter(context);
-    reclaim_mark(books, 1);
+    mark_all(books, 1, 0);
 }
 
 /* Whether blocks are waiting that may need a synchronisation. */

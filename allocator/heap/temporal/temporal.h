@@ -34,10 +34,9 @@ uint64_t reclaim_pending_bytes(int device); /* what is idle, and was not release
 /* The same of all devices (-1) or one, outside of an allocation. */
 void reclaim_unused(int device, enum heap_waits waits);
 /* Notes what has passed on streams that are idle, and records markers behind the frees on others: nothing else would show when
- * they have passed. checks: also checks what was freed and still waits for that, or it could be neither retired nor released.
- * If ends of streams are not seen, only the legacy stream is certain to exist. In a scope. */
-void reclaim_mark(struct books *books, int checks);
-void reclaim_look(struct books *books, int checks); /* the same, and finds what has passed by now */
+ * they have passed. Then finds what has passed by now. checks: also checks what was freed and still waits for that, or it could
+ * be neither retired nor released. If ends of streams are not seen, only the legacy stream is certain to exist. In a scope. */
+void reclaim_look(struct books *books, int checks);
 /* Calls `work` in the scope of a context, unless it has ended. own: the caller's context. Any other may end at any time, and is
  * left out if another thread is in it for longer than `patience_ms`. */
 void reclaim_visit(const struct context *own, struct books *books, unsigned patience_ms,

@@ -17,8 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_POINTERS 64                 /* of a launch */
-#define MOST_FIGURES (UINT64_C(2) << 20) /* inputs up to this size have all their figures made, which costs more */
+#define MOST_POINTERS 64 /* of a launch */
 #define COUNTERS 4096u
 
 static struct {
@@ -82,13 +81,8 @@ static unsigned when(const struct visit *visit, const struct reached *reached)
     return is_input ? PLAN_BEFORE : PLAN_BEFORE | PLAN_AFTER;
 }
 
-static struct plan_rules rules = {
-    /* has_fill: constant after the start */
-    .kernel = MEASURE_NANS,
-    .most_figures = MOST_FIGURES,
-    .most_pointers = MOST_POINTERS,
-    .only_floats = 1,
-    .when = when};
+/* has_fill: constant after the start */
+static struct plan_rules rules = {.most_pointers = MOST_POINTERS, .is_for_nan = 1, .when = when};
 
 /* In front of the plan: what is known of the memory that pointers lead to, before the launch. */
 struct seen {

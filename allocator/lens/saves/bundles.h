@@ -32,10 +32,6 @@ enum value_type saved_type(const struct visit *visit, size_t index);
 void saved_begin(FILE *file, const struct visit *visit);
 void saved_describe(FILE *file, const struct visit *visit, size_t index, enum value_type type, int has_changed);
 
-/* ---- launch_file.c; names_note() has seen the visit. The visits' thread alone. ---- */
-
-void launch_file_write(FILE *out, const struct visit *visit);
-
 /* ---- bundles.c ---- */
 
 #define BUNDLES_KERNELS                                                                                                        \

@@ -3,7 +3,7 @@
 #include "base/files.h"
 #include "base/output.h"
 #include "bundles.h"
-#include "lens/values/names.h"
+#include "lens/values/tell_values.h"
 #include "lens/values/types.h"
 
 #include <ctype.h>
@@ -92,7 +92,6 @@ static int wants(const struct visit *visit)
     }
     bundles_begin(visit, saves.most - __atomic_load_n(&saves.taken, __ATOMIC_RELAXED));
     take_room(bundles_size(visit)); /* it asked for no more than there is */
-    names_note(visit);
     return 1;
 }
 
@@ -139,16 +138,27 @@ static int make_folder(const struct visit *visit, char *path, size_t room)
     return !failed;
 }
 
+/* A line of JSON, as values= writes it, without figures. */
 static void put_launch(const struct visit *visit, const char *folder)
 {
     char path[1400];
+    struct stack_frame frames[STACK_READ];
+    struct shown_pointer *pointers = calloc(visit->reached_count + 1, sizeof *pointers);
+    const struct shown_launch launch = {.visit = visit,
+                                        .names = types_names(visit->function),
+                                        .frames = frames,
+                                        .frame_count = stack_frames(&visit->stack, frames, STACK_READ),
+                                        .pointers = pointers,
+                                        .pointer_count = visit->reached_count};
+    for (size_t i = 0; pointers && i < visit->reached_count; i++) {
+        pointers[i].reached = &visit->reached[i];
+        arguments_describe(&visit->reached[i].range, &pointers[i].buffer);
+    }
     snprintf(path, sizeof path, "%s/launch.json", folder);
-    int fd = files_create(path);
-    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (file)
-        launch_file_write(file, visit);
-    if (!file || fclose(file) != 0)
-        saved_fail(path);
+    char *text = pointers ? values_json(&launch) : NULL;
+    saved_put(path, text, text ? strlen(text) : 0);
+    free(text);
+    free(pointers);
 }
 
 /* Puts the files of one buffer. Returns 1 if the launch has changed it. */

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define MOST_FIGURES (UINT64_C(2) << 20) /* of a NaN's inputs up to this size all figures are made, which costs more */
+
 static size_t rounded(size_t bytes)
 {
     return (bytes + 7) / 8 * 8;
@@ -31,8 +33,8 @@ struct making {
 
 unsigned plan_kernel(const struct plan_rules *rules, const struct plan_item *item, unsigned when)
 {
-    int wants_figures = item->type == VALUE_WORD || (when == PLAN_BEFORE && item->bytes <= rules->most_figures);
-    return wants_figures ? MEASURE_FIGURES : rules->kernel;
+    int wants_figures = !rules->is_for_nan || item->type == VALUE_WORD || (when == PLAN_BEFORE && item->bytes <= MOST_FIGURES);
+    return wants_figures ? MEASURE_FIGURES : MEASURE_NANS;
 }
 
 static void add(struct making *making, const struct plan_item *wanted, unsigned when)
@@ -53,8 +55,8 @@ static void add(struct making *making, const struct plan_item *wanted, unsigned 
 /* When to look at the pointer, or at another one that is the same: it is measured once. */
 static unsigned when_of(const struct plan_rules *rules, const struct visit *visit, size_t index)
 {
-    unsigned when = 0;
-    for (size_t i = index; i < visit->reached_count; i++) {
+    unsigned when = rules->when ? 0 : PLAN_BEFORE | PLAN_AFTER;
+    for (size_t i = index; rules->when && i < visit->reached_count; i++) {
         if (visit->reached[i].pointer == visit->reached[index].pointer)
             when |= rules->when(visit, &visit->reached[i]);
     }
@@ -67,7 +69,7 @@ static void add_pointer(struct making *making, const struct visit *visit, size_t
     const struct known_type known = types_of(reached->function, reached);
     struct plan_item item = {.reached = (uint32_t)index, .bytes = reached->bytes, .type = known.type, .from = known.from};
     unsigned when = when_of(making->rules, visit, index);
-    if (making->rules->only_floats && !value_is_float(known.type))
+    if (making->rules->is_for_nan && !value_is_float(known.type))
         return;
     if (when && reached->bytes >= value_width(known.type))
         add(making, &item, when);

@@ -23,12 +23,10 @@ struct plan {
 /* Which pointers to look at, and when. */
 enum { PLAN_BEFORE = 1, PLAN_AFTER = 2 };
 struct plan_rules {
-    unsigned kernel;       /* MEASURE_FIGURES or MEASURE_NANS */
-    uint64_t most_figures; /* memory of up to so many bytes has its figures made before the launch, whatever `kernel` is */
     size_t most_pointers;
-    int only_floats; /* leave out what is known to be no floating-point number */
-    int has_fill;    /* as in measure_submit() */
-    unsigned (*when)(const struct visit *visit, const struct reached *reached); /* PLAN_ flags */
+    int is_for_nan; /* only floating-point numbers; after the launch, and where there is much, only their NaN and Inf */
+    int has_fill;   /* as in measure_submit() */
+    unsigned (*when)(const struct visit *visit, const struct reached *reached); /* PLAN_ flags; NULL: both */
 };
 
 /* Makes the plan in `memory` of `size` bytes; with NULL, only returns how many bytes it needs. What does not fit is left out.

@@ -18,14 +18,7 @@ static struct {
 
 /* ---- what is measured ---- */
 
-static unsigned always(const struct visit *visit, const struct reached *reached)
-{
-    (void)visit;
-    (void)reached;
-    return PLAN_BEFORE | PLAN_AFTER;
-}
-
-static const struct plan_rules rules = {.kernel = MEASURE_FIGURES, .most_pointers = MOST_POINTERS, .when = always};
+static const struct plan_rules rules = {.most_pointers = MOST_POINTERS};
 
 static size_t size(const struct visit *visit)
 {

@@ -210,15 +210,13 @@ static struct job *next_locked(void)
     return NULL;
 }
 
-static void finish(struct job *job, int is_last)
+static void finish(struct job *job)
 {
     uint8_t *copy = job->how == VISIT_DONE ? job->copy : NULL;
     for (unsigned i = 0; i < visit_user_count(); i++) {
         if (job->users >> i & 1)
             visit_users[i]->finished(&job->visit, copy ? copy + job->offsets[i] : NULL, copy ? job->parts[i].bytes : 0,
                                      job->how);
-        if (is_last && visit_users[i]->rests)
-            visit_users[i]->rests();
     }
     jobs_free(job);
 }
@@ -234,10 +232,9 @@ static void *work(void *unused)
             continue;
         }
         jobs.finishing = job ? job->turn : 0;
-        int is_last = !jobs.first;
         lock_release(&jobs.lock);
         if (job)
-            finish(job, is_last);
+            finish(job);
         else
             usleep(PAUSE_US);
         lock_take(&jobs.lock);

@@ -118,8 +118,6 @@ struct visit_user {
     /* The visit is over, on our thread. `results`: a copy of the memory, which the function may change; NULL unless VISIT_DONE.
      */
     void (*finished)(const struct visit *visit, uint8_t *results, size_t bytes, enum visit_end how);
-    /* Called when no more visits wait to be finished, by the visits' thread. NULL: nothing to do. */
-    void (*rests)(void);
     /* Called when all visits are finished, at the process's end. NULL: nothing to do. */
     void (*closed)(void);
 };
