@@ -26,7 +26,19 @@
 #include <vector>
 
 #ifndef CUFENCE_TORCH_VERSION
-#error "CUFENCE_TORCH_VERSION is not set: see _compile.py"
+#error "CUFENCE_TORCH_VERSION is not set: see cmake/torch.cmake"
+#endif
+
+/* What PyTorch 2.11 lacks. Where a version has no such virtual function, the one here has no caller. */
+#if CUFENCE_TORCH_VERSION >= 21200
+#define OVERRIDE_2_12 override
+#else
+#define OVERRIDE_2_12
+#endif
+#if CUFENCE_TORCH_VERSION >= 21300
+#define OVERRIDE_2_13 override
+#else
+#define OVERRIDE_2_13
 #endif
 
 namespace
@@ -55,12 +67,8 @@ class history
         limit = std::max<std::size_t>(most, 1);
         contexts_when = enabled ? when : native::RecordContext::NEVER;
         skipped.clear();
-#if CUFENCE_TORCH_VERSION >= 21100
         for (const auto &name : skip)
             skipped.insert(c10::CachingDeviceAllocator::parseTraceEntryAction(name));
-#else
-        (void)skip;
-#endif
         if (clears || !enabled)
             entries.clear();
         if (!enabled)
@@ -197,11 +205,7 @@ class history
         native::TraceEntry entry(action, static_cast<DeviceIndex>(buffer.device), buffer.address, buffer.size,
                                  reinterpret_cast<cudaStream_t>(buffer.stream), {buffer.pool[0], buffer.pool[1]},
                                  c10::getApproximateTime(), has_context ? std::move(context) : nullptr, compiling());
-#if CUFENCE_TORCH_VERSION >= 21000
         entry.user_metadata_ = text ? *text : metadata();
-#else
-        (void)text;
-#endif
         for (std::size_t i = 0; is_told && i < trackers.size(); i++)
             trackers[i](entry);
         if (!is_recording)
@@ -248,14 +252,15 @@ class history
 
 /* ---- figures of pools ---- */
 
-#if CUFENCE_TORCH_VERSION >= 21300
 /* What the private pools of a device have mapped. Sums and peaks are of what was seen when somebody asked. */
 class pool_figures
 {
   public:
     std::atomic<bool> has_pools{false};
 
-    void fill(DeviceIndex device, const std::vector<cufence_mapping> &mappings, native::DeviceStats &stats)
+    /* Statistics: native::DeviceStats, which has them from 2.13 on. */
+    template <typename Statistics>
+    void fill(DeviceIndex device, const std::vector<cufence_mapping> &mappings, Statistics &stats)
     {
         std::map<pool_id, std::int64_t> mapped;
         for (const auto &each : mappings)
@@ -271,7 +276,8 @@ class pool_figures
             (change < 0 ? stat.freed : stat.allocated) += std::abs(change);
             stat.current += change;
             stat.peak = std::max(stat.peak, stat.current);
-            stats.reserved_bytes_by_private_pools[id] = {stat, {}, stat}; /* pages serve buffers of every size */
+            if constexpr (CUFENCE_TORCH_VERSION >= 21300)
+                stats.reserved_bytes_by_private_pools[id] = {stat, {}, stat}; /* pages serve buffers of every size */
         }
     }
 
@@ -290,15 +296,57 @@ class pool_figures
     std::mutex lock;
     std::map<DeviceIndex, std::map<pool_id, c10::CachingAllocator::Stat>> seen;
 };
-#endif
+
+/* Allocations that throw_on_cudamalloc_oom refused. What PyTorch has only from 2.12 on is reached through template parameters. */
+class rejections
+{
+  public:
+    using observer = std::function<void(std::int64_t device, std::size_t size, std::size_t live, std::size_t total)>;
+
+    void attach(observer each)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        observers.push_back(std::move(each));
+    }
+
+    template <typename Config>
+    void tell(DeviceIndex device, std::size_t size, std::size_t live, std::size_t total)
+    {
+        if constexpr (CUFENCE_TORCH_VERSION >= 21200) {
+            if (!Config::throw_on_cudamalloc_oom())
+                return;
+            std::unique_lock<std::mutex> locked(lock);
+            counts[device]++;
+            auto told = observers;
+            locked.unlock();
+            for (const auto &each : told)
+                each(device, size, live, total);
+        }
+    }
+
+    template <typename Statistics>
+    void fill(DeviceIndex device, Statistics &stats)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        if constexpr (CUFENCE_TORCH_VERSION >= 21200)
+            stats.num_oom_rejections = counts[device];
+    }
+
+    void reset(DeviceIndex device)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        counts.erase(device);
+    }
+
+  private:
+    std::mutex lock;
+    std::vector<observer> observers;
+    std::map<DeviceIndex, std::int64_t> counts;
+};
 
 /* ---- pools whose memory is another allocator's ---- */
 
-#if CUFENCE_TORCH_VERSION >= 21100
 using lender = std::shared_ptr<native::CUDAAllocator>;
-#else
-using lender = native::CUDAAllocator *;
-#endif
 
 /* torch.cuda.MemPool(allocator): its buffers come from there, unguarded. Freed ones are used again on their stream only, and go
  * back with the pool's end, because the other allocator may know no streams. */
