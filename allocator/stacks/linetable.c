@@ -13,18 +13,6 @@ static int as_line(long long line)
     return line < 0 || line > INT32_MAX ? 0 : (int)line;
 }
 
-static int line_of_lnotab(const unsigned char *table, size_t size, long long line, int position)
-{
-    long long address = 0;
-    for (size_t i = 0; i + 1 < size; i += 2) {
-        address += table[i];
-        if (address > position)
-            break;
-        line += signed_byte(table[i + 1]);
-    }
-    return as_line(line);
-}
-
 static int line_of_ranges(const unsigned char *table, size_t size, long long line, int position)
 {
     enum { NO_LINE = -128 };
@@ -84,13 +72,6 @@ int linetable_line(enum linetable_format format, const unsigned char *table, siz
 {
     if (position < 0)
         return first_line;
-    switch (format) {
-    case LINETABLE_LNOTAB:
-        return line_of_lnotab(table, size, first_line, position);
-    case LINETABLE_RANGES:
-        return line_of_ranges(table, size, first_line, position);
-    case LINETABLE_LOCATIONS:
-        return line_of_locations(table, size, first_line, position);
-    }
-    return 0;
+    return format == LINETABLE_RANGES ? line_of_ranges(table, size, first_line, position)
+                                      : line_of_locations(table, size, first_line, position);
 }

@@ -154,7 +154,6 @@ static uint64_t hash_any(const struct python_frame_layout *layout, const void *c
         (void)layout;                                                                                                          \
         return hash_frames(&layout_##version, code_type, walk);                                                                \
     }
-HASHER(3_9)
 HASHER(3_10)
 HASHER(3_11)
 HASHER(3_12)
@@ -165,8 +164,7 @@ static hasher *hasher_for(const struct python_frame_layout *layout)
     static const struct {
         const struct python_frame_layout *layout;
         hasher *hash;
-    } constant[] = {{&layout_3_9, hash_3_9},
-                    {&layout_3_10, hash_3_10},
+    } constant[] = {{&layout_3_10, hash_3_10},
                     {&layout_3_11, hash_3_11},
                     {&layout_3_12, hash_3_12},
                     {&layout_3_14, hash_3_14}};

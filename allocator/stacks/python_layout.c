@@ -9,7 +9,6 @@ static const struct {
     unsigned long version; /* major << 8 | minor */
     struct python_layout layout;
 } known[] = {
-    {0x309, {PYTHON_FRAME_3_9, 24, NO_FIELD, 0, 0, 48, 72, LINETABLE_LNOTAB}},
     {0x30a, {PYTHON_FRAME_3_10, 24, NO_FIELD, 0, 0, 48, 72, LINETABLE_RANGES}},
     {0x30b, {PYTHON_FRAME_3_11, 56, 8, 184, 0, 48, 72, LINETABLE_LOCATIONS}},
     {0x30c, {PYTHON_FRAME_3_12, 56, 0, 192, 0, 40, 56, LINETABLE_LOCATIONS}},

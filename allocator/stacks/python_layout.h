@@ -2,7 +2,7 @@
  * Offsets of the fields that lead from a CPython thread state to its frames and their code objects. Pure data and pure
  * functions.
  *
- * Sources: the headers of CPython 3.9.18, 3.10.13, 3.11.7, 3.12.1 and 3.13.0 (offsetof on x86-64; the same on every 64-bit
+ * Sources: the headers of CPython 3.10.13, 3.11.7, 3.12.1 and 3.13.0 (offsetof on x86-64; the same on every 64-bit
  * Linux). From 3.13 on, the interpreter describes itself in _PyRuntime (_Py_DebugOffsets). Tested with these (test_stacks.py)
  * and with 3.14.10 and 3.15.2, also debug builds and with the JIT compiler turned on. Of free-threaded builds, 3.13.15 was
  * tested; 3.14 and 3.15 follow the published headers.
@@ -13,12 +13,11 @@
 #include <stdint.h>
 
 enum linetable_format {
-    LINETABLE_LNOTAB,    /* 3.9: co_lnotab */
     LINETABLE_RANGES,    /* 3.10: co_linetable */
     LINETABLE_LOCATIONS, /* 3.11 on: co_linetable */
 };
 
-#define PYTHON_VERSIONS "CPython 3.9 to 3.15" /* in messages */
+#define PYTHON_VERSIONS "CPython 3.10 to 3.15" /* in messages */
 #define NO_FIELD UINT16_MAX
 
 /* Byte offsets of the fields read in every frame. */
@@ -26,7 +25,7 @@ struct python_frame_layout {
     uint16_t head;           /* bytes of what every object begins with; its last word is the type */
     uint16_t frame_previous; /* in a frame */
     uint16_t frame_code;
-    uint16_t frame_position; /* index of the instruction (int) up to 3.10, its address from 3.11 on */
+    uint16_t frame_position; /* index of the instruction (int) in 3.10, its address from 3.11 on */
     uint16_t frame_owner;    /* owner of the frame (char); NO_FIELD in versions without shims */
     uint16_t position_scale; /* bytes per index; 0: the position is an address */
     uint16_t code_version;   /* in a code object: its unique version (uint32_t; 0: none left), or NO_FIELD */
@@ -49,12 +48,6 @@ struct python_layout {
 
 /* As compile-time constants, these make reading a frame faster: by a tenth (3.12) to a quarter (3.10). 3.13 has the frames of
  * 3.12, and 3.15 those of 3.14. */
-#define PYTHON_FRAME_3_9                                                                                                       \
-    {                                                                                                                          \
-        .head = 16, .frame_previous = 24, .frame_code = 32, .frame_position = 104, .frame_owner = NO_FIELD,                    \
-        .position_scale = 1, .code_version = NO_FIELD, .code_filename = 104, .code_name = 112, .code_first_line = 40,          \
-        .code_linetable = 120                                                                                                  \
-    }
 #define PYTHON_FRAME_3_10                                                                                                      \
     {                                                                                                                          \
         .head = 16, .frame_previous = 24, .frame_code = 32, .frame_position = 96, .frame_owner = NO_FIELD,                     \
@@ -103,7 +96,7 @@ enum python_proof python_prove(const struct python_layout *layout, const struct 
 int python_read(uint64_t address, void *out, size_t size);
 
 /* ---- linetable.c: the source line of a bytecode instruction, from the line table of its code object. Pure. A truncated or
- * malformed table gives no line, and is never read out of bounds. Sources: Objects/lnotab_notes.txt in CPython 3.9 and 3.10,
+ * malformed table gives no line, and is never read out of bounds. Sources: Objects/lnotab_notes.txt in CPython 3.10,
  * InternalDocs/code_objects.md (formerly Objects/locations.md) from 3.11 on. ---- */
 
 /* `position` is a byte offset into the bytecode; a negative one, before the first instruction, gives the first line. Returns 0

@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memcpy(&position, data + 1, sizeof position);
     memcpy(&first_line, data + 3, sizeof first_line);
-    int line = linetable_line(data[0] % 3, data + 7, size - 7, first_line, position);
+    enum linetable_format format = data[0] % 2 ? LINETABLE_RANGES : LINETABLE_LOCATIONS;
+    int line = linetable_line(format, data + 7, size - 7, first_line, position);
     require(position < 0 ? line == first_line
                          : line >= 0); /* the contract: the first line before the first instruction, and 0 if unknown */
     return 0;

@@ -1,4 +1,4 @@
-"""Every CPython found runs the code of a test: this one, python3.9 to python3.15 in PATH, those of pyenv, and those in
+"""Every CPython found runs the code of a test: this one, python3.10 to python3.15 in PATH, those of pyenv, and those in
 CUFENCE_PYTHONS, separated by colons. A free-threaded build is one of its own ("3.14t"), so is a debug build ("3.14d"), and so is
 one whose JIT compiler can be turned on ("3.14 JIT").
 """
@@ -48,7 +48,7 @@ def check(number, frame_text, what):
 """
 
 
-KNOWN = range(9, 16)  # minor versions
+KNOWN = range(10, 16)  # minor versions
 ABOUT = """
 import sys
 name, (major, minor) = sys.implementation.name, sys.version_info[:2]

@@ -66,11 +66,11 @@ class Running(pythons.EachPython):
                 seen += frame.f_code is step.__code__
                 check(number(), expected(sys._getframe()), event)
                 return watch
-            for start in (sys.settrace, sys.setprofile): # 3.9 gives traced frames a line of their own
-                start(watch if sys.version_info >= (3, 10) else None)
+            for start in (sys.settrace, sys.setprofile):
+                start(watch)
                 for _ in range(20): step()
                 start(None)
-            assert seen > 200 or sys.version_info < (3, 10), seen
+            assert seen > 200, seen
             if hasattr(sys, "monitoring"):
                 of, kinds, seen = sys.monitoring, sys.monitoring.events, 0
                 def event(code, *_):

@@ -36,8 +36,7 @@ TEST(tables_of_interpreters)
     static const struct {
         const char *version;
         enum linetable_format format;
-    } cases[] = {{"3.9", LINETABLE_LNOTAB},
-                 {"3.10", LINETABLE_RANGES},
+    } cases[] = {{"3.10", LINETABLE_RANGES},
                  {"3.11", LINETABLE_LOCATIONS},
                  {"3.12", LINETABLE_LOCATIONS},
                  {"3.13", LINETABLE_LOCATIONS}};
@@ -47,9 +46,8 @@ TEST(tables_of_interpreters)
         size_t size = read_table(cases[i].version, table), count = read_numbers("lines", cases[i].version, lines, 1000);
         for (size_t k = 0; k < count; k++)
             assert_int_equal(linetable_line(cases[i].format, table, size, FIRST_LINE, (int)(2 * k)), lines[k]);
-        assert_int_equal(linetable_line(cases[i].format, table, size, 7, -1 - (cases[i].format != LINETABLE_LNOTAB)), 7);
-        if (cases[i].format != LINETABLE_LNOTAB) /* the last line of such a table has no end */
-            assert_int_equal(linetable_line(cases[i].format, table, size, 1, 1 << 20), 0);
+        assert_int_equal(linetable_line(cases[i].format, table, size, 7, -2), 7);
+        assert_int_equal(linetable_line(cases[i].format, table, size, 1, 1 << 20), 0);
     }
     assert_int_equal(linetable_line(LINETABLE_LOCATIONS, NULL, 0, 1, 0), 0);
 }
@@ -57,8 +55,6 @@ TEST(tables_of_interpreters)
 TEST(no_line_is_beyond_an_int)
 {
     static const unsigned char forward[] = {2, 1}, back[] = {2, 0x81};
-    for (enum linetable_format format = LINETABLE_LNOTAB; format <= LINETABLE_RANGES; format++) {
-        assert_int_equal(linetable_line(format, forward, sizeof forward, INT32_MAX, 2 * (format == LINETABLE_LNOTAB)), 0);
-        assert_int_equal(linetable_line(format, back, sizeof back, 1, 2 * (format == LINETABLE_LNOTAB)), 0);
-    }
+    assert_int_equal(linetable_line(LINETABLE_RANGES, forward, sizeof forward, INT32_MAX, 0), 0);
+    assert_int_equal(linetable_line(LINETABLE_RANGES, back, sizeof back, 1, 0), 0);
 }
