@@ -29,7 +29,6 @@ class cufence_allocator final : public tensor_memory
         const std::uint64_t pool[2] = {id.first, id.second};
         if (borrowed.count.load())
             borrowed.begin(id, filter);
-        pool_stats.has_pools = true;
         auto owned = std::make_unique<std::function<bool(cudaStream_t)>>(std::move(filter));
         check(cufence_pool_begin(device, pool, pool_contains, owned.get(), pool_forget), "cannot begin a memory pool", HERE);
         (void)owned.release(); /* pool_forget() deletes it */
@@ -173,9 +172,9 @@ class cufence_allocator final : public tensor_memory
         past.attach(std::move(tracker));
     }
 
-    void attachOomRejectionObserver(rejections::observer each) OVERRIDE_2_12
+    /* Of throw_on_cudamalloc_oom: there is no cudaMalloc to refuse. */
+    void attachOomRejectionObserver(std::function<void(std::int64_t, std::size_t, std::size_t, std::size_t)>) OVERRIDE_2_12
     {
-        refused.attach(std::move(each));
     }
 
     std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *pointer) OVERRIDE_2_12

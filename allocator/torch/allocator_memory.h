@@ -282,27 +282,22 @@ class tensor_memory : public native::CUDAAllocator
         stats.num_ooms = figures.failures;
         stats.num_device_alloc = figures.mappings.allocated;
         stats.num_device_free = figures.mappings.freed;
-        if (pool_stats.has_pools.load())
-            pool_stats.fill(device, mappings_of(device, nullptr, false), stats);
-        refused.fill(device, stats);
         return stats;
     }
 
     void resetAccumulatedStats(DeviceIndex device) override
     {
-        reset(device, false);
+        check(cufence_torch_reset(device, false), "cannot reset figures", HERE);
     }
 
     void resetPeakStats(DeviceIndex device) override
     {
-        reset(device, true);
+        check(cufence_torch_reset(device, true), "cannot reset figures", HERE);
     }
 
   protected:
     history past;
     borrowed_pools borrowed;
-    pool_figures pool_stats;
-    rejections refused;
     std::atomic<int> devices{0};
     std::atomic<bool> is_on{true};
     std::mutex lock; /* guards the rest */
@@ -319,14 +314,6 @@ class tensor_memory : public native::CUDAAllocator
     }
 
   private:
-    void reset(DeviceIndex device, bool is_peak)
-    {
-        check(cufence_torch_reset(device, is_peak), "cannot reset figures", HERE);
-        pool_stats.reset(device, is_peak);
-        if (!is_peak)
-            refused.reset(device);
-    }
-
     /* Costs a call into Python for each tensor while anything has activated the trace. */
     const c10::impl::PyInterpreter *trace_now() const
     {
@@ -398,8 +385,6 @@ class tensor_memory : public native::CUDAAllocator
         locked.unlock();
         for (const auto &observer : told)
             observer(device, size, std::min(total, bytes_allowed(device, total)), free_bytes);
-        if (mapped + size > bytes_allowed(device, total))
-            refused.tell<native::CUDAAllocatorConfig>(device, size, live, total);
         c10::reportOutOfMemoryToProfiler(static_cast<std::int64_t>(size), live, mapped, c10::Device(c10::kCUDA, device));
         /* PyTorch's own words as far as they go: programs match them. */
         std::string text = "CUDA out of memory. Tried to allocate " + readable(size) + ". GPU " + std::to_string(device) +

@@ -4,7 +4,7 @@ questions are those of PyTorch's own test_cuda.py, written anew and smaller; tor
 
     cufence run -- python3 tests/gpu/torch_allocator.py [-v] [NAME ...]      also with --enable, without `cufence run`
 
-Needs a GPU and PyTorch 2.8 or later. What needs a compiler is skipped without one.
+Needs a GPU and PyTorch 2.11 or later. What needs a compiler is skipped without one.
 """
 
 from __future__ import annotations
@@ -143,20 +143,6 @@ class Memory(Case):
             torch.empty(quarter // 2 + (8 << 20), dtype=torch.int8, device=DEVICE)
         del first
         torch.empty(quarter // 4 * 3, dtype=torch.int8, device=DEVICE)
-
-    @unittest.skipUnless(hasattr(torch.cuda.memory, "_annotate_tensor"), "before PyTorch 2.14")
-    def test_rejections(self) -> None:
-        torch.cuda.reset_accumulated_memory_stats()
-        torch.cuda.set_per_process_memory_fraction(0.25)
-        self.addCleanup(torch.cuda.set_per_process_memory_fraction, 1.0)
-        too_large = torch.cuda.get_device_properties(0).total_memory // 2
-        for setting, rejections in (("False", 0), ("True", 1), ("False", 1)):
-            torch._C._accelerator_setAllocatorSettings(f"throw_on_cudamalloc_oom:{setting}")
-            with self.assertRaises(torch.OutOfMemoryError):
-                torch.empty(too_large, dtype=torch.int8, device=DEVICE)
-            self.assertEqual(stats()["num_oom_rejections"], rejections)
-        torch.cuda.reset_accumulated_memory_stats()
-        self.assertEqual(stats()["num_oom_rejections"], 0)
 
     def test_shared_with_processes(self) -> None:
         with self.assertRaisesRegex(RuntimeError, "through the host"):
@@ -370,21 +356,6 @@ class Pools(Case):
         self.assertEqual(len(self.segments(pool)), 1)
         self.assertEqual(len(pool.snapshot()), 1)
         self.assertEqual(int(tensor.sum()), 1 << 20)
-
-    @unittest.skipUnless(hasattr(torch.cuda.memory, "_annotate_tensor"), "before PyTorch 2.13")
-    def test_figures(self) -> None:
-        pool, kept = torch.cuda.MemPool(), []
-        figure = "reserved_bytes_by_private_pools." + "_".join(map(str, pool.id)) + ".all."
-        with torch.cuda.use_mem_pool(pool):
-            kept.append(torch.empty(5 << 20, dtype=torch.int8, device=DEVICE))
-        self.assertEqual(stats()[figure + "current"], 6 << 20)
-        with torch.cuda.use_mem_pool(pool):
-            kept.append(torch.empty(1 << 20, dtype=torch.int8, device=DEVICE))
-        self.assertEqual(stats()[figure + "current"], 8 << 20)
-        kept.clear()
-        del pool
-        torch.cuda.empty_cache()
-        self.assertEqual([stats()[figure + name] for name in ("current", "peak", "allocated", "freed")], [0, 8 << 20, 8 << 20, 8 << 20])
 
     def test_keeps_its_memory(self) -> None:
         pool = torch.cuda.MemPool(no_split=True)
