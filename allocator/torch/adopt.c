@@ -110,17 +110,6 @@ static void put_shape(const void *object, char *out, size_t size)
     }
 }
 
-/* Whether the entry of PyTorch's settings names the back end, with blanks or without. */
-static int is_beneath(const char *entry)
-{
-    const char *wanted = BENEATH;
-    for (; *entry; entry++) {
-        if (*entry != ' ' && *entry != *wanted++)
-            return 0;
-    }
-    return !*wanted;
-}
-
 /* Calls cufence_torch_install() of allocator.cpp. PyTorch reads its settings meanwhile, without the back end cudaMallocAsync: of
  * that it would ask the driver for its version, which starts the driver, and no child of a fork could use CUDA then. Child
  * processes need the name, for PyTorch without Python. */
@@ -133,7 +122,7 @@ static const char *install(const char *(*start)(int), int is_traced)
         left = text ? calloc(1, strlen(text) + 2) : NULL;
         char *copy = next = left ? strdup(text) : NULL;
         while ((entry = strsep(&next, ",")) != NULL) {
-            if (!is_beneath(entry))
+            if (strcmp(entry, BENEATH) != 0)
                 strcat(strcat(left, *left ? "," : ""), entry);
         }
         if (copy)
@@ -149,7 +138,6 @@ static const char *install(const char *(*start)(int), int is_traced)
     }
     return why;
 }
-
 
 /* Opens a class, and installs it if it fits the loaded PyTorch: the loader finds each of its symbols, and it has the bases and
  * the number of virtual functions that PyTorch's own allocator has. libc10 becomes global: clang does not make the static

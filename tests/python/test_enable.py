@@ -296,7 +296,7 @@ class Enable(standin.InOneFolder):
 
     def test_settings_while_it_is_installed(self) -> None:
         """PyTorch reads them then: of cudaMallocAsync it would ask the driver, which starts that."""
-        settings = "backend: cudaMallocAsync,a:[1:2,2:4],b:1"
+        settings = "backend:cudaMallocAsync,a:[1:2,2:4],b:1"
         self.check(
             """
             import ctypes, cufence, os

@@ -77,7 +77,7 @@ for capability in (80, 90):
     assert _kernels._fits(arguments, [{"size": size} for size in passed]), (capability, arguments, passed)
     assert len(passed) - len(arguments) == (1 if triton.__version__ < "3.5" else 2), (arguments, passed)
     assert arguments[-4:] == [("pair[0]", "*fp32"), ("pair[1]", "i32"), ("x", "*fp32"), ("n", "i32")], arguments
-    assert _kernels._is_of(kernel, "mixed") and _kernels._constexprs_of(kernel, list(signature))["BLOCK"] == "32"
+    assert _kernels._is_of(kernel, "mixed") and _kernels._constexprs_of(kernel)["BLOCK"] == "32"
     assert _signatures.text_of(arguments)
 assert triton.compiler.CompiledKernel._init_handles and triton.compiler.compiler.CompiledKernel.__module__ == "triton.compiler.compiler"
 """

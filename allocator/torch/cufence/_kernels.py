@@ -88,31 +88,11 @@ def arguments_of(kernel: Any) -> list[tuple[str, str]] | None:
     return found if signature is not None else None
 
 
-def _constants_of(source: Any) -> dict[Any, Any]:
-    for name in ("constants", "constexprs"):
-        value = getattr(source, name, None)
-        if isinstance(value, dict):
-            return value
-    return {}
-
-
-def _position(key: Any, names: list[str]) -> int | None:
-    """Returns the number of the parameter that a constant's key means: a name, a number, or a path."""
-    if isinstance(key, tuple):
-        return key[0] if len(key) == 1 and isinstance(key[0], int) else None
-    if isinstance(key, str):
-        return names.index(key) if key in names else None
-    return key if isinstance(key, int) else None
-
-
-def _constexprs_of(kernel: Any, names: list[str]) -> dict[str, str]:
-    found = {}
-    for key, value in _constants_of(vars(kernel).get("src")).items():
-        at = _position(key, names)
-        text = value if isinstance(value, str) else repr(value) if isinstance(value, (int, float, type(None))) else str(value)
-        if at is not None and at < len(names) and len(text) <= _TEXT_MOST:
-            found[names[at]] = text
-    return found
+def _constexprs_of(kernel: Any) -> dict[str, str]:
+    """By name; their keys are paths: (2,) is the third parameter, longer ones lead into tuples."""
+    names, constants = list(signature_of(kernel) or {}), getattr(vars(kernel).get("src"), "constants", {})
+    texts = {key[0]: str(value) for key, value in constants.items() if isinstance(key, tuple) and len(key) == 1}
+    return {names[at]: text for at, text in texts.items() if at < len(names) and len(text) <= _TEXT_MOST}
 
 
 def _is_of(kernel: Any, symbol: str) -> bool:
@@ -167,7 +147,7 @@ def look_up(report: dict[str, Any], kernels: list[Any]) -> dict[str, Any]:
     for kernel in candidates:
         arguments = arguments_of(kernel)
         if arguments is not None and (not facts or _fits(arguments, facts)):
-            known.append((arguments, _constexprs_of(kernel, list(signature_of(kernel) or {}))))
+            known.append((arguments, _constexprs_of(kernel)))
     if not known:
         return {}
     found: dict[str, Any] = {}

@@ -83,7 +83,6 @@ class StreamStats(ctypes.Structure):
 
 # Function -> result type and argument types.
 PROTOTYPES = {
-    "cufence_version": (ctypes.c_int, []),
     "cufence_version_string": (ctypes.c_char_p, []),
     "cufence_strerror": (ctypes.c_char_p, [ctypes.c_int]),
     "cufence_error_detail": (ctypes.c_char_p, []),
