@@ -164,10 +164,7 @@ static hasher *hasher_for(const struct python_frame_layout *layout)
     static const struct {
         const struct python_frame_layout *layout;
         hasher *hash;
-    } constant[] = {{&layout_3_10, hash_3_10},
-                    {&layout_3_11, hash_3_11},
-                    {&layout_3_12, hash_3_12},
-                    {&layout_3_14, hash_3_14}};
+    } constant[] = {{&layout_3_10, hash_3_10}, {&layout_3_11, hash_3_11}, {&layout_3_12, hash_3_12}, {&layout_3_14, hash_3_14}};
     for (size_t i = 0; i < sizeof constant / sizeof constant[0]; i++) {
         if (memcmp(layout, constant[i].layout, sizeof *layout) == 0)
             return constant[i].hash;

@@ -110,8 +110,8 @@ static void put_shape(const void *object, char *out, size_t size)
     }
 }
 
-/* Calls cufence_torch_install() of allocator.cpp. PyTorch reads its settings meanwhile, without the back end cudaMallocAsync: of
- * that it would ask the driver for its version, which starts the driver, and no child of a fork could use CUDA then. Child
+/* Calls cufence_torch_install() of allocator.cpp. PyTorch reads its settings meanwhile, without the back end cudaMallocAsync:
+ * of that it would ask the driver for its version, which starts the driver, and no child of a fork could use CUDA then. Child
  * processes need the name, for PyTorch without Python. */
 static const char *install(const char *(*start)(int), int is_traced)
 {

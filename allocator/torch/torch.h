@@ -108,9 +108,9 @@ CUFENCE_TORCH_EXPORT cufence_status cufence_torch_pool_restore(int device, const
 /* The minor releases of PyTorch 2 that there are classes for (cmake/torch_headers.py). */
 enum { CUFENCE_TORCH_FIRST = 11, CUFENCE_TORCH_LAST = 15 };
 
-/* Makes the class for this version of PyTorch (torch.__version__; NULL: of the PyTorch that the program is linked with) its CUDA
- * allocator, before it starts CUDA. is_traced: it tells torch.cuda._gpu_trace of tensors. Returns NULL, or why not; valid until
- * the next call. Not at the same time. */
+/* Makes the class for this version of PyTorch (torch.__version__; NULL: of the PyTorch that the program is linked with) its
+ * CUDA allocator, before it starts CUDA. is_traced: it tells torch.cuda._gpu_trace of tensors. Returns NULL, or why not; valid
+ * until the next call. Not at the same time. */
 CUFENCE_TORCH_EXPORT const char *cufence_torch_adopt(const char *version, int is_traced);
 
 /* As that; if there is no class and PyTorch's cudaMallocAsync back end serves instead, says so on stderr. Returns whether the

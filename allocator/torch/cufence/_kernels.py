@@ -1,4 +1,4 @@
-"""Names the arguments of a launch, from the compiled kernels that Triton (tried: 3.4 to 3.9), numba (numba-cuda 0.30) and Warp (1.19)
+"""Names the arguments of a launch, from the compiled kernels that Triton (tried: 3.6 to 3.9), numba (numba-cuda 0.30) and Warp (1.19)
 keep."""
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ def arguments_of(kernel: Any) -> list[tuple[str, str]] | None:
     signature = signature_of(kernel)
     metadata = vars(kernel).get("metadata")
     has_maps = bool(getattr(metadata, "tensordesc_meta", None))
-    version = re.match(r"3\.(\d+)", str(getattr(metadata, "triton_version", "")))
-    flags = 2 if version is None or int(version[1]) > 6 else int(version[1]) > 4  # padding, rounding
+    flags = ("padding", "round_f32_to_tf32")[: 1 if str(getattr(metadata, "triton_version", "")).startswith("3.6.") else 2]
     found: list[tuple[str, str]] = []
 
     def add(name: str, kind: Any) -> None:
@@ -77,7 +76,7 @@ def arguments_of(kernel: Any) -> list[tuple[str, str]] | None:
             found.append((name, "nvTmaDesc"))
         else:
             found.extend([(name, f"*{descriptor[1]}"), *((each, "i64") for each in shape + strides)])
-            found.extend([(f"{name}.padding", "i1"), (f"{name}.round_f32_to_tf32", "i1")][:flags])
+            found.extend((f"{name}.{flag}", "i1") for flag in flags)
         found.extend([*((each, "i32") for each in shape), *((each, "i64") for each in strides)])
 
     try:

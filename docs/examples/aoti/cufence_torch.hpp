@@ -1,4 +1,5 @@
-/* Puts libtorch's CUDA tensors under cufence from C++, with the allocator that Python programs get. Link libtorch and libcufence. */
+/* Puts libtorch's CUDA tensors under cufence from C++, with the allocator that Python programs get. Link libtorch and
+ * libcufence. */
 #ifndef CUFENCE_TORCH_HPP
 #define CUFENCE_TORCH_HPP
 
@@ -7,7 +8,8 @@
 #include <stdexcept>
 #include <string>
 
-/* Of libcufence: makes the class for this version of PyTorch (null: found above libtorch) its allocator. Returns null, or why not. */
+/* Of libcufence: makes the class for this version of PyTorch (null: found above libtorch) its allocator. Returns null, or why
+ * not. */
 extern "C" const char *cufence_torch_adopt(const char *version, int is_traced);
 
 namespace cufence_torch
