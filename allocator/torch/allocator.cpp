@@ -133,8 +133,6 @@ class cufence_allocator final : public tensor_memory
                 info.segments.push_back(segment(as_mapping(buffer, is_live)));
         });
         past.fill(info, has_traces);
-        if (past.is_wanted.load() && has_traces) /* for the next: a snapshot's own history ends before it */
-            past.add(native::TraceEntry::SNAPSHOT, {0, mapped_bytes(), 0, {0, 0}, 0}, nullptr);
         info.config_metadata.last_allocator_settings = std::string("backend:cufence ") + cufence_version_string();
         info.config_metadata.roundup_power2_divisions.resize(16);
         return info;
@@ -143,22 +141,6 @@ class cufence_allocator final : public tensor_memory
     bool isHistoryEnabled() override
     {
         return past.is_enabled();
-    }
-
-    void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &pairs) override
-    {
-        past.annotate(pairs, c10::cuda::current_device());
-    }
-
-    void pushCompileContext(std::string &name) override
-    {
-        history::compile_contexts().push_back(name);
-    }
-
-    void popCompileContext() override
-    {
-        if (!history::compile_contexts().empty())
-            history::compile_contexts().pop_back();
     }
 
     void attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) override
@@ -187,20 +169,6 @@ class cufence_allocator final : public tensor_memory
         TORCH_CHECK(false, "cufence: ", size, " bytes cannot be had at the address ", address,
                     ": a guarded buffer ends where its mapping ends. Allocate without an address");
     }
-
-#if CUFENCE_TORCH_VERSION >= 21400
-    bool supportsUserMetadata() override
-    {
-        return true;
-    }
-
-    void annotateMemory(const void *pointer, const std::string &text) override
-    {
-        cufence_torch_buffer buffer;
-        if (past.is_enabled() && cufence_torch_find(pointer, &buffer))
-            past.add(native::TraceEntry::ANNOTATE, buffer, past.context(native::RecordContext::STATE), &text);
-    }
-#endif
 
     /* ---- other devices and processes ---- */
 
@@ -248,13 +216,6 @@ class cufence_allocator final : public tensor_memory
     {
         TORCH_CHECK(false, "cufence: other processes cannot map a guarded tensor by CUDA IPC. Send it through the host: "
                            "tensor.cpu() here, tensor.cuda() there; torch.multiprocessing shares tensors of the processor");
-    }
-
-    std::size_t mapped_bytes()
-    {
-        cufence_stats stats = {};
-        (void)cufence_get_stats(-1, &stats);
-        return stats.mapped_bytes;
     }
 
     static cufence_mapping as_mapping(const cufence_torch_buffer &buffer, bool is_live)

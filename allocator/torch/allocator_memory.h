@@ -253,16 +253,6 @@ class tensor_memory : public native::CUDAAllocator
         return {};
     }
 
-    void setUserMetadata(const std::string &text) override
-    {
-        history::metadata() = text;
-    }
-
-    std::string getUserMetadata() override
-    {
-        return history::metadata();
-    }
-
     /* ---- figures ---- */
 
     native::DeviceStats getDeviceStats(DeviceIndex device) override

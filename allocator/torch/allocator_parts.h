@@ -47,7 +47,6 @@ namespace
 namespace native = c10::cuda::CUDACachingAllocator;
 using c10::DeviceIndex;
 using pool_id = c10::cuda::MempoolId_t;
-using annotation = decltype(native::SnapshotInfo::external_annotations)::value_type;
 
 /* ---- history ---- */
 
@@ -99,16 +98,15 @@ class history
         return recorder ? recorder() : nullptr;
     }
 
-    /* text: in place of the thread's metadata; NULL: that. */
     void add(native::TraceEntry::Action action, const cufence_torch_buffer &buffer,
-             std::shared_ptr<c10::GatheredContext> context, const std::string *text = nullptr)
+             std::shared_ptr<c10::GatheredContext> context)
     {
         std::lock_guard<std::mutex> guard(lock);
         if (action == native::TraceEntry::ALLOC && context)
             contexts[buffer.address] = context;
         else if (action == native::TraceEntry::FREE_COMPLETED)
             contexts.erase(buffer.address);
-        append(action, buffer, std::move(context), true, text);
+        append(action, buffer, std::move(context), true);
     }
 
     /* A mapping that the history has not seen yet. */
@@ -148,16 +146,6 @@ class history
         }
     }
 
-    void annotate(const std::vector<std::pair<std::string, std::string>> &pairs, DeviceIndex device)
-    {
-        annotation entry(device, c10::getApproximateTime());
-        for (const auto &pair : pairs)
-            entry.recordUserMetadata(pair.first, pair.second);
-        std::lock_guard<std::mutex> guard(lock);
-        if (is_recording)
-            annotations.push_back(std::move(entry));
-    }
-
     std::shared_ptr<c10::GatheredContext> of(std::uint64_t address)
     {
         std::lock_guard<std::mutex> guard(lock);
@@ -169,9 +157,6 @@ class history
     {
         auto to_unix = clock.makeConverter();
         std::lock_guard<std::mutex> guard(lock);
-        info.external_annotations = annotations;
-        for (auto &entry : info.external_annotations)
-            entry.time_.t_ = to_unix(entry.time_.approx_t_) / 1000;
         for (const auto &entry : entries) {
             if (!has_traces)
                 break;
@@ -181,31 +166,18 @@ class history
         }
     }
 
-    static std::vector<std::string> &compile_contexts()
-    {
-        static thread_local std::vector<std::string> names;
-        return names;
-    }
-
-    static std::string &metadata()
-    {
-        static thread_local std::string text;
-        return text;
-    }
-
   private:
     /* Caller holds the lock. is_told: to trackers too. They learn of no segments: NCCL's would register what is unmapped in the
      * background before it hears of that. */
     void append(native::TraceEntry::Action action, const cufence_torch_buffer &buffer,
-                std::shared_ptr<c10::GatheredContext> context, bool is_told, const std::string *text = nullptr)
+                std::shared_ptr<c10::GatheredContext> context, bool is_told)
     {
         if (skipped.count(action))
             return;
         bool has_context = contexts_when.load() >= native::RecordContext::ALLOC;
         native::TraceEntry entry(action, static_cast<DeviceIndex>(buffer.device), buffer.address, buffer.size,
                                  reinterpret_cast<cudaStream_t>(buffer.stream), {buffer.pool[0], buffer.pool[1]},
-                                 c10::getApproximateTime(), has_context ? std::move(context) : nullptr, compiling());
-        entry.user_metadata_ = text ? *text : metadata();
+                                 c10::getApproximateTime(), has_context ? std::move(context) : nullptr);
         for (std::size_t i = 0; is_told && i < trackers.size(); i++)
             trackers[i](entry);
         if (!is_recording)
@@ -230,11 +202,6 @@ class history
                 buffer.device};
     }
 
-    static std::string compiling()
-    {
-        return compile_contexts().empty() ? "" : compile_contexts().back();
-    }
-
     c10::ApproximateClockToUnixTimeConverter clock; /* compares the clocks from here to a snapshot */
     std::mutex lock;                                /* guards what follows, apart from what is atomic */
     bool is_recording = false;
@@ -243,7 +210,6 @@ class history
     std::size_t limit = 1;
     std::unordered_set<int> skipped;
     std::deque<native::TraceEntry> entries;
-    std::vector<annotation> annotations;
     std::vector<native::AllocatorTraceTracker> trackers;
     std::uint64_t seen = 0;                                                            /* numbers given to segments */
     std::unordered_map<std::uint64_t, seen_segment> segments;                          /* mappings that the history has seen */
