@@ -117,7 +117,7 @@ class cufence_allocator final : public tensor_memory
         past.record(enabled, recorder, most, when, clears, skip, mappings_of(-1, nullptr, false));
     }
 
-    /* A mapping is a segment: the slack before its buffer, the buffer, the slack behind it. */
+    /* A mapping is a segment: the slack before its buffer, the buffer, the slack behind it. Borrowed memory is in none. */
     native::SnapshotInfo snapshot(pool_id id = {0, 0}, bool has_traces = true) override
     {
         native::SnapshotInfo info{};
@@ -128,10 +128,6 @@ class cufence_allocator final : public tensor_memory
             if (!only || *only == pool_id{mapping.pool[0], mapping.pool[1]})
                 info.segments.push_back(segment(mapping));
         }
-        borrowed.each([&](const cufence_torch_buffer &buffer, bool is_live) {
-            if (!only || *only == pool_id{buffer.pool[0], buffer.pool[1]})
-                info.segments.push_back(segment(as_mapping(buffer, is_live)));
-        });
         past.fill(info, has_traces);
         info.config_metadata.last_allocator_settings = std::string("backend:cufence ") + cufence_version_string();
         info.config_metadata.roundup_power2_divisions.resize(16);
@@ -216,20 +212,6 @@ class cufence_allocator final : public tensor_memory
     {
         TORCH_CHECK(false, "cufence: other processes cannot map a guarded tensor by CUDA IPC. Send it through the host: "
                            "tensor.cpu() here, tensor.cuda() there; torch.multiprocessing shares tensors of the processor");
-    }
-
-    static cufence_mapping as_mapping(const cufence_torch_buffer &buffer, bool is_live)
-    {
-        cufence_mapping mapping = {};
-        mapping.buffer.address = mapping.buffer.mapping_start = buffer.address;
-        mapping.buffer.mapping_end = buffer.address + buffer.size;
-        mapping.buffer.size = buffer.size;
-        mapping.buffer.stream = buffer.stream;
-        mapping.buffer.device = buffer.device;
-        mapping.pool[0] = buffer.pool[0];
-        mapping.pool[1] = buffer.pool[1];
-        mapping.is_live = is_live;
-        return mapping;
     }
 
     native::SegmentInfo segment(const cufence_mapping &mapping)

@@ -323,18 +323,6 @@ class borrowed_pools
         return_all(idle);
     }
 
-    template <typename F>
-    void each(F visit)
-    {
-        std::lock_guard<std::mutex> guard(lock);
-        for (const auto &entry : live)
-            visit(entry.second.buffer, true);
-        for (const auto &entry : pools) {
-            for (const auto &loan : entry.second.idle)
-                visit(loan.buffer, false);
-        }
-    }
-
   private:
     struct loan {
         cufence_torch_buffer buffer;
