@@ -23,10 +23,10 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 86022),
+    "allocator": (66000, 85182),
     "allocator/lens": (6166, 6166),
     "allocator/sim": (10000, 10000),
-    "tests": (55000, 68873),
+    "tests": (55000, 68651),
     "options": (31, 31),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),
