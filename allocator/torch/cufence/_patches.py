@@ -41,7 +41,7 @@ def _are_graphs_off() -> bool:
     return pairs(os.environ.get("CUFENCE_OPTIONS", "")).get("graphs") == "off"
 
 
-def attempt(patch: Callable[[Any], None], thing: Any) -> None:
+def _attempt(patch: Callable[[Any], None], thing: Any) -> None:
     """Applies a patch to a module, or looks at an object of it. Ignores errors: another version of the library may look different,
     and its import must not fail."""
     try:
@@ -52,7 +52,7 @@ def attempt(patch: Callable[[Any], None], thing: Any) -> None:
         logging.getLogger("cufence").debug("%s does not find what it was made for", patch.__name__, exc_info=True)
 
 
-def replace(module: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+def _replace(module: Any, name: str, wrap: Callable[[Any], Any]) -> None:
     before = getattr(module, name)
     if not hasattr(before, "cufence_before"):
         after = wrap(before)
@@ -90,7 +90,7 @@ def _without_graph_trees(module: ModuleType) -> Callable[[Any], Any]:
 
 def _patch_output_code(module: ModuleType) -> None:
     for name in ("cudagraph_post_compile", "cudagraph_partition_post_compile"):
-        replace(module, name, _without_graph_trees(module))
+        _replace(module, name, _without_graph_trees(module))
 
 
 def _patch_cudagraph_trees(module: ModuleType) -> None:
@@ -102,7 +102,7 @@ def _patch_cudagraph_trees(module: ModuleType) -> None:
 
         return after
 
-    replace(module, "cudagraphify_impl", wrap)
+    _replace(module, "cudagraphify_impl", wrap)
 
 
 def _patch_graphs(module: ModuleType) -> None:
@@ -115,7 +115,7 @@ def _patch_graphs(module: ModuleType) -> None:
 
         return after
 
-    replace(module, "make_graphed_callables", wrap)
+    _replace(module, "make_graphed_callables", wrap)
     cuda = sys.modules.get("torch.cuda")
     if getattr(cuda, "make_graphed_callables", None) is module.make_graphed_callables.cufence_before:
         cuda.make_graphed_callables = module.make_graphed_callables  # type: ignore[union-attr]
@@ -162,7 +162,7 @@ def _patch_reads(module: ModuleType) -> None:
         return after
 
     for name in ("numpy", "item", "tolist"):
-        replace(module.Tensor, name, wrap)
+        _replace(module.Tensor, name, wrap)
 
 
 def _patch_torch(module: ModuleType) -> None:
@@ -178,6 +178,20 @@ def _patch_torch(module: ModuleType) -> None:
         _check_back_end(module)
 
 
+def _followed_by(tell: Callable[[Any], None]) -> Callable[[Any], Any]:
+    """Wraps a method that loads a kernel: afterwards, `tell` gets its object. Whatever goes wrong there is not the program's."""
+
+    def wrap(before: Any) -> Any:
+        def after(self: Any, *others: Any, **named: Any) -> Any:
+            found = before(self, *others, **named)
+            _attempt(tell, self)
+            return found
+
+        return after
+
+    return wrap
+
+
 def _patch_kernels(module: ModuleType) -> None:
     """Reports get the names of arguments. A program that uses Triton, numba or Warp need not have PyTorch."""
     from . import _signatures, _tell
@@ -185,8 +199,9 @@ def _patch_kernels(module: ModuleType) -> None:
     if not _preload.path():
         return
     _tell.install()
-    if module.__name__ in _signatures.PATCHES:
-        _signatures.PATCHES[module.__name__](module)
+    if module.__name__ in _signatures.METHODS:
+        owner, name, tell = _signatures.METHODS[module.__name__]
+        _replace(getattr(module, owner), name, _followed_by(tell))
 
 
 PATCHES: dict[str, Callable[[ModuleType], None]] = {
@@ -225,7 +240,7 @@ def _follow(loader: Any, patch: Callable[[ModuleType], None]) -> None:
     def exec_module(module: ModuleType) -> None:
         del loader.exec_module
         execute(module)
-        attempt(patch, module)
+        _attempt(patch, module)
 
     loader.exec_module = exec_module  # this instance only: each module has its own loader
 
@@ -239,7 +254,7 @@ def install() -> None:
         PATCHES.update(_pools.PATCHES)
     for name, patch in PATCHES.items():
         if name in sys.modules:
-            attempt(patch, sys.modules[name])
+            _attempt(patch, sys.modules[name])
 
 
 class _Refuser:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 
-from . import _kernels, _library, _patches
+from . import _kernels, _library
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
     from typing import Any
 
 # A pointer, a number, or a tensor map.
@@ -61,26 +59,8 @@ def _tell_inductor(result: Any) -> None:
         _tell(handle, kernel.name, of_inductor(result))
 
 
-def _followed_by(tell: Callable[[Any], None]) -> Callable[[Any], Any]:
-    """Wraps a method that loads a kernel: afterwards, `tell` gets its object. Whatever goes wrong there is not the program's."""
-
-    def wrap(before: Any) -> Any:
-        def after(self: Any, *others: Any, **named: Any) -> Any:
-            found = before(self, *others, **named)
-            _patches.attempt(tell, self)
-            return found
-
-        return after
-
-    return wrap
-
-
-def patch_triton(module: ModuleType) -> None:
-    _patches.replace(module.CompiledKernel, "_init_handles", _followed_by(_tell_compiled))
-
-
-def patch_heuristics(module: ModuleType) -> None:
-    _patches.replace(module.StaticTritonCompileResult, "make_launcher", _followed_by(_tell_inductor))
-
-
-PATCHES = {"triton.compiler.compiler": patch_triton, "torch._inductor.runtime.triton_heuristics": patch_heuristics}
+# The methods that load a kernel, by module: class, method, and what tells of the method's object.
+METHODS = {
+    "triton.compiler.compiler": ("CompiledKernel", "_init_handles", _tell_compiled),
+    "torch._inductor.runtime.triton_heuristics": ("StaticTritonCompileResult", "make_launcher", _tell_inductor),
+}
