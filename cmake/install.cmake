@@ -8,7 +8,6 @@ install(FILES include/cufence.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # For find_package(cufence).
 if(SKBUILD)
-  file(GLOB allocator_class allocator/torch/*.h allocator/torch/*.cpp) # compiled where no class is shipped
   set(package cmake)
   set(CUFENCE_LIBRARY_NAME libcufence.so)
 else()
@@ -30,7 +29,6 @@ endif()
 
 # The manual page, and bash's completions. A wheel's go into the environment that it is installed in.
 if(SKBUILD)
-  file(GLOB allocator_class allocator/torch/*.h allocator/torch/*.cpp) # compiled where no class is shipped
   set(data ${SKBUILD_DATA_DIR}/share)
   set(man ${data}/man)
 else()
@@ -42,7 +40,6 @@ install(FILES allocator/cli/cufence.bash DESTINATION ${data}/bash-completion/com
 
 # The pages that messages name; `cufence --help` says where they are.
 if(SKBUILD)
-  file(GLOB allocator_class allocator/torch/*.h allocator/torch/*.cpp) # compiled where no class is shipped
   set(pages docs)
 else()
   set(pages ${CMAKE_INSTALL_DATADIR}/doc/cufence)
@@ -56,8 +53,6 @@ if(NOT SKBUILD)
 endif()
 
 if(SKBUILD)
-  file(GLOB allocator_class allocator/torch/*.h allocator/torch/*.cpp) # compiled where no class is shipped
-  install(FILES allocator/cli/demo.cu ${allocator_class} DESTINATION .)
-  install(DIRECTORY allocator/torch/cuda DESTINATION .)
+  install(FILES allocator/cli/demo.cu DESTINATION .)
   install(FILES allocator/torch/cufence-startup.pth DESTINATION ${SKBUILD_PLATLIB_DIR})
 endif()

@@ -1,12 +1,15 @@
-# PyTorch's allocator, for each PyTorch whose headers torch_headers.py has fetched. An object is linked against none of PyTorch's
+# PyTorch's allocator, for each PyTorch whose headers torch_headers.py has put into .deps/torch: a folder is named after a minor release
+# ("2.11"), or after the whole version of a PyTorch built from source ("2.12.0a0+git1234"). An object is linked against none of PyTorch's
 # libraries: two empty ones with their names put those into the object's list of what it needs, and the loader resolves every symbol
-# when the object is opened. libstdc++ comes the same way, through libc10.so. In a wheel; elsewhere on demand: --target torch_classes.
+# when the object is opened. libstdc++ comes the same way, through libc10.so.
 
-file(GLOB torch_headers CONFIGURE_DEPENDS ${CUFENCE_TORCH_HEADERS}/*-*)
-add_custom_target(torch_classes)
+file(GLOB torch_headers CONFIGURE_DEPENDS ${CUFENCE_TORCH_HEADERS}/2.[1-9][0-9] ${CUFENCE_TORCH_HEADERS}/*+*)
 if(SKBUILD AND NOT torch_headers)
-  message(WARNING "no headers of PyTorch in ${CUFENCE_TORCH_HEADERS}: cufence will be without an allocator for PyTorch until it has "
-    "compiled one, at its first use. python3 cmake/torch_headers.py fetches them")
+  message(WARNING "no headers of PyTorch in ${CUFENCE_TORCH_HEADERS}: PyTorch will allocate through its cudaMallocAsync back end under "
+    "cufence. python3 cmake/torch_headers.py fetches them")
+endif()
+if(CUFENCE_SANITIZER OR (CMAKE_CROSSCOMPILING AND NOT SKBUILD))
+  return()
 endif()
 
 # CMake would link zig's own C++ library statically: exceptions that it throws are none to PyTorch.
@@ -21,17 +24,13 @@ foreach(name c10 c10_cuda)
 endforeach()
 
 foreach(headers ${torch_headers})
-  get_filename_component(name ${headers} NAME) # VERSION-KEY, as _shim.py looks for it
-  string(REGEX MATCH "^([0-9]+)\\.([0-9]+)\\.([0-9]+)-" matched ${name})
-  math(EXPR number "${CMAKE_MATCH_1} * 10000 + ${CMAKE_MATCH_2} * 100 + ${CMAKE_MATCH_3}")
-  add_library(torch_${name} MODULE EXCLUDE_FROM_ALL allocator/torch/allocator.cpp)
-  add_dependencies(torch_classes torch_${name})
-  if(SKBUILD)
-    set_target_properties(torch_${name} PROPERTIES EXCLUDE_FROM_ALL OFF)
-  endif()
+  get_filename_component(name ${headers} NAME) # as adopt.c looks for it
+  string(REGEX MATCH "^([0-9]+)\\.([0-9]+)" matched ${name})
+  math(EXPR number "${CMAKE_MATCH_1} * 10000 + ${CMAKE_MATCH_2} * 100")
+  add_library(torch_${name} MODULE allocator/torch/allocator.cpp)
   target_compile_definitions(torch_${name} PRIVATE CUFENCE_TORCH_VERSION=${number} _GLIBCXX_USE_CXX11_ABI=1)
-  target_compile_options(torch_${name} PRIVATE ${CUFENCE_LIBSTDCXX})
-  if(number GREATER_EQUAL 21400) # as _compile.language() says
+  target_compile_options(torch_${name} PRIVATE -Wall -Wextra ${CUFENCE_LIBSTDCXX})
+  if(number GREATER_EQUAL 21400)
     target_compile_features(torch_${name} PRIVATE cxx_std_20)
   endif()
   target_include_directories(torch_${name} SYSTEM PRIVATE allocator/torch/cuda ${headers})

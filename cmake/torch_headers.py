@@ -1,13 +1,14 @@
-"""Fetches the C++ headers of the PyTorch versions that wheels are made for: python3 cmake/torch_headers.py [--to .deps/torch]
+"""Fetches the C++ headers of the PyTorch releases that cufence has an allocator for: python3 cmake/torch_headers.py [--installed]
 
-Each version gets a folder VERSION-KEY, after which the object in the wheel is named (torch.cmake); the key says which installed PyTorch
-it fits (allocator/torch/cufence/_shim.py). The headers of c10 are the same in PyTorch's packages for all systems, and those for macOS
+Each minor release gets a folder of .deps/torch, for which torch.cmake builds a class. --installed fetches nothing: only the PyTorch of
+this Python, if it has one, is linked there. The headers of c10 are the same in PyTorch's packages for all systems, and those for macOS
 are the smallest: 75 to 140 MB each, of which 3 MB are kept. Exit status 1 if a version could not be had; the others are there.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import re
 import subprocess
 import sys
@@ -16,22 +17,15 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "allocator" / "torch"))
-from cufence import _shim  # noqa: E402
 
-# A new release of PyTorch is a line here. A bug-fix release needs one only if what _shim.HEADERS name has changed in it.
-VERSIONS = (
-    "2.8.0",
-    "2.9.1",
-    "2.10.0",
-    "2.11.0",
-    "2.12.1",
-    "2.13.0",
-    "2.14.1",
-    "2.15.0",
-)
+# The five newest minor releases, each in its newest bug-fix release; those of torch.h's CUFENCE_TORCH_FIRST and CUFENCE_TORCH_LAST.
+VERSIONS = ("2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
 WHEEL = ("--only-binary", ":all:", "--platform", "macosx_14_0_arm64", "--python-version", "3.12")
 KEPT = ("torch/include/c10/", "torch/include/torch/headeronly/")
+
+
+def minor(version: str) -> str:
+    return version.rpartition(".")[0]
 
 
 def fetch(version: str, folder: Path) -> None:
@@ -44,7 +38,22 @@ def fetch(version: str, folder: Path) -> None:
         (package,) = Path(holder).glob("*.whl")
         with zipfile.ZipFile(package) as archive:
             archive.extractall(holder, [name for name in archive.namelist() if name.startswith(KEPT)])
-        (Path(holder) / "torch" / "include").rename(folder / version)
+        (Path(holder) / "torch" / "include").rename(folder / minor(version))
+
+
+def link_installed(folder: Path) -> None:
+    """Of a release, unless its headers are there; of a PyTorch that was built from source, under its whole version."""
+    found = importlib.util.find_spec("torch")
+    package = Path(found.origin).parent if found and found.origin else Path("/nonexistent")
+    if not (package / "lib" / "libc10_cuda.so").is_file():
+        return
+    (version,) = re.findall(r"^__version__ = '([^']+)'", (package / "version.py").read_text(), re.M)
+    is_release = re.fullmatch(r"(\d+\.\d+)\.\d+(\+cu.*)?", version)
+    here = folder / (is_release[1] if is_release else version)
+    if here.is_symlink():
+        here.unlink()  # maybe of another environment
+    if not here.exists():
+        here.symlink_to(package / "include")
 
 
 def say_newer() -> None:
@@ -52,23 +61,26 @@ def say_newer() -> None:
     done = subprocess.run([sys.executable, "-m", "pip", "index", "versions", "torch"], capture_output=True, text=True, check=False)
     newest = re.match(r"torch \((\d+)\.(\d+)\.", done.stdout)
     if newest and tuple(map(int, newest.groups())) > tuple(map(int, VERSIONS[-1].split(".")[:2])):
-        what = f"PyPI has PyTorch {'.'.join(newest.groups())}, which has no line in {Path(__file__).name}"
-        print(f"{what}: add one and run tests/python/test_torch.py", file=sys.stderr)
+        what = f"PyPI has PyTorch {'.'.join(newest.groups())}, which is not in {Path(__file__).name}"
+        print(f"{what}: add it and run tests/python/test_torch.py", file=sys.stderr)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--to", type=Path, default=ROOT / ".deps" / "torch")
-    folder = parser.parse_args().to
+    parser.add_argument("--installed", action="store_true", help="link those of this Python's PyTorch instead")
+    arguments = parser.parse_args()
+    folder = arguments.to
     folder.mkdir(parents=True, exist_ok=True)
+    if arguments.installed:
+        link_installed(folder)
+        return 0
     missing = False
     for version in VERSIONS:
-        here = next(folder.glob(f"{version}-*"), folder / version)
         try:
-            if not here.exists():
+            if not (folder / minor(version)).exists():
                 print(f"fetching the headers of PyTorch {version}", flush=True)
                 fetch(version, folder)
-            here.rename(folder / f"{version}-{_shim.key(here)}")
         except (OSError, RuntimeError) as error:
             print(f"the headers of PyTorch {version} could not be had: {error}", file=sys.stderr)
             missing = True

@@ -115,11 +115,11 @@ static int is_c10(struct dl_phdr_info *library, size_t size, void *unused)
 __attribute__((constructor)) static void adopt_torch(void)
 {
     void *library = dl_iterate_phdr(is_c10, NULL) ? open_library() : NULL;
-    void (*adopt)(void) = library ? (void (*)(void))find_dlsym()(library, "cufence_torch_adopt") : NULL;
+    int (*adopt)(const char *) = library ? (int (*)(const char *))find_dlsym()(library, "cufence_torch_adopt_or_say") : NULL;
     if (!adopt)
         return;
     tell_of_standard_error(library);
-    adopt();
+    adopt(NULL);
 }
 
 static void *hook_of(const char *symbol, const void *found)

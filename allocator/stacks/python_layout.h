@@ -25,7 +25,7 @@ struct python_frame_layout {
     uint16_t head;           /* bytes of what every object begins with; its last word is the type */
     uint16_t frame_previous; /* in a frame */
     uint16_t frame_code;
-    uint16_t frame_position; /* index of the instruction (int) up to 3.10, its address from 3.11 on */
+    uint16_t frame_position; /* index of the instruction (int) in 3.10, its address from 3.11 on */
     uint16_t frame_owner;    /* owner of the frame (char); NO_FIELD in versions without shims */
     uint16_t position_scale; /* bytes per index; 0: the position is an address */
     uint16_t code_version;   /* in a code object: its unique version (uint32_t; 0: none left), or NO_FIELD */

@@ -1,9 +1,8 @@
 /*
- * The allocator's class becomes PyTorch's. Where there is Python, _allocator.py chooses the class, and calls this.
- *
- * In a program without Python, such as one that runs an AOTInductor model, that happens before main(). Only a class that was
- * shipped serves there: no compiler runs in the program. The version of PyTorch is read from the files that its packages have
- * above their libraries. Single-threaded: called by the preload library's constructor, or under _allocator.py's lock.
+ * The allocator's class becomes PyTorch's: the one that was built for PyTorch's release. Python calls this once PyTorch is
+ * imported; in a program without Python, such as one that runs an AOTInductor model, the preload library's constructor does,
+ * before main(). PyTorch's version is then read from the files that its packages have above their libraries. Never two calls at
+ * the same time.
  */
 #include "torch/torch.h"
 
@@ -12,22 +11,20 @@
 #include "base/output.h"
 #include "stacks/module.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define BENEATH "backend:cudaMallocAsync" /* set by `cufence run` */
 #define CURRENT "_ZN3c104cuda20CUDACachingAllocator9allocatorE"
 
+enum { VERSION = 64 }; /* bytes of a version's text */
+
 static const char *const settings[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
 static char reason[2 * PATH_MAX + 256]; /* why the class does not serve */
-
-struct version {
-    int major, minor, patch;
-};
 
 static int find_c10(struct dl_phdr_info *library, size_t size, void *path)
 {
@@ -36,68 +33,50 @@ static int find_c10(struct dl_phdr_info *library, size_t size, void *path)
     return name && strcmp(name, "/libc10_cuda.so") == 0 && realpath(library->dlpi_name, path);
 }
 
-/* Of a release: "2.11.0+cu130". What was built from changed source is another PyTorch. */
-static int read_version(const char *text, struct version *out)
-{
-    int length = 0;
-    if (sscanf(text, "%d.%d.%d%n", &out->major, &out->minor, &out->patch, &length) < 3)
-        return 0;
-    text += length;
-    return strchr("'\n", *text) || strncmp(text, "+cu", 3) == 0;
-}
-
 /* library: in the folder lib of the package. */
-static int find_version(const char *library, struct version *out)
+static int find_version(const char *library, char version[VERSION])
 {
     static const struct {
-        const char *name, *before;
-    } files[] = {{"version.py", "__version__ = '"}, {"build-version", ""}};
+        const char *name, *format;
+    } files[] = {{"version.py", "__version__ = '%63[^']"}, {"build-version", "%63s"}};
     char path[PATH_MAX + 32], line[256];
     int is_found = 0;
     for (size_t i = 0; i < sizeof files / sizeof *files && !is_found; i++) {
         const char *end = strstr(library, "/lib/libc10_cuda.so");
         snprintf(path, sizeof path, "%.*s/%s", end ? (int)(end - library) : 0, library, files[i].name);
         FILE *file = end ? fopen(path, "re") : NULL;
-        while (file && !is_found && fgets(line, sizeof line, file)) {
-            size_t before = strlen(files[i].before);
-            is_found = strncmp(line, files[i].before, before) == 0 && read_version(line + before, out);
-        }
+        while (file && !is_found && fgets(line, sizeof line, file))
+            is_found = sscanf(line, files[i].format, version) == 1;
         if (file)
             fclose(file);
     }
     return is_found;
 }
 
-/* Of the classes for the minor version: the newest that is no newer than this release, else the oldest. A bug-fix release has
- * one of its own only where the class would not fit it. */
-static int is_better(int patch, int than, int wanted)
+/* The class for this very version, else the one for its release: "2.11.0+cu130". What was built from changed source is another
+ * PyTorch. */
+static int find_class(const char *version, char path[PATH_MAX])
 {
-    if (than < 0 || (patch <= wanted) != (than <= wanted))
-        return than < 0 || patch <= wanted;
-    return patch <= wanted ? patch > than : patch < than;
-}
-
-static int find_class(const struct version *wanted, char path[PATH_MAX])
-{
-    char folder[PATH_MAX];
-    struct dirent *entry;
+    char folder[PATH_MAX], release[32];
+    int major, minor, length = 0;
     Dl_info own;
-    int best = -1;
     if (!dladdr((void *)&find_class, &own) || !realpath(own.dli_fname, folder))
         return 0;
     *strrchr(folder, '/') = '\0';
-    strncat(folder, "/torch", sizeof folder - strlen(folder) - 1);
-    DIR *all = opendir(folder);
-    while (all && (entry = readdir(all)) != NULL) {
-        struct version each;
-        if (sscanf(entry->d_name, "libcufence-torch-%d.%d.%d-", &each.major, &each.minor, &each.patch) == 3 &&
-            each.major == wanted->major && each.minor == wanted->minor && is_better(each.patch, best, wanted->patch) &&
-            snprintf(path, PATH_MAX, "%s/%s", folder, entry->d_name) < PATH_MAX)
-            best = each.patch;
+    int has_release = sscanf(version, "%d.%d.%*d%n", &major, &minor, &length) == 2 && length > 0 &&
+                      (!version[length] || strncmp(version + length, "+cu", 3) == 0);
+    snprintf(release, sizeof release, "%d.%d", has_release ? major : 0, has_release ? minor : 0);
+    const char *const names[] = {version, release};
+    for (size_t i = 0; i < 2; i++) {
+        if (snprintf(path, PATH_MAX, "%s/torch/libcufence-torch-%s.so", folder, names[i]) < PATH_MAX && access(path, R_OK) == 0)
+            return 1;
     }
-    if (all)
-        closedir(all);
-    return best >= 0;
+    snprintf(reason, sizeof reason,
+             has_release && major == 2 && minor >= CUFENCE_TORCH_FIRST && minor <= CUFENCE_TORCH_LAST
+                 ? "cufence was built without the class for PyTorch %s; it supports 2.%d to 2.%d"
+                 : "PyTorch %s is none of the releases that cufence supports: 2.%d to 2.%d",
+             version, CUFENCE_TORCH_FIRST, CUFENCE_TORCH_LAST);
+    return 0;
 }
 
 /* Of an object with virtual functions: the name of its class. */
@@ -131,18 +110,9 @@ static void put_shape(const void *object, char *out, size_t size)
     }
 }
 
-/* Whether the entry of PyTorch's settings names the back end, with blanks or without. */
-static int is_beneath(const char *entry)
-{
-    const char *wanted = BENEATH;
-    for (; *entry; entry++) {
-        if (*entry != ' ' && *entry != *wanted++)
-            return 0;
-    }
-    return !*wanted;
-}
-
-/* Takes the back end out of PyTorch's settings while it reads them: for cudaMallocAsync it would start the driver. */
+/* Calls cufence_torch_install() of allocator.cpp. PyTorch reads its settings meanwhile, without the back end cudaMallocAsync:
+ * of that it would ask the driver for its version, which starts the driver, and no child of a fork could use CUDA then. Child
+ * processes need the name, for PyTorch without Python. */
 static const char *install(const char *(*start)(int), int is_traced)
 {
     char *before[2], *left, *entry, *next;
@@ -152,7 +122,7 @@ static const char *install(const char *(*start)(int), int is_traced)
         left = text ? calloc(1, strlen(text) + 2) : NULL;
         char *copy = next = left ? strdup(text) : NULL;
         while ((entry = strsep(&next, ",")) != NULL) {
-            if (!is_beneath(entry))
+            if (strcmp(entry, BENEATH) != 0)
                 strcat(strcat(left, *left ? "," : ""), entry);
         }
         if (copy)
@@ -169,26 +139,26 @@ static const char *install(const char *(*start)(int), int is_traced)
     return why;
 }
 
-static void *class; /* stays loaded, because PyTorch keeps a pointer into it */
-
-/* Global: clang does not make the static variables of PyTorch's inline functions unique in a process, as gcc does, and the
- * class has to find PyTorch's own first (its settings are one). */
-const char *cufence_torch_open(const char *path)
+/* Opens a class, and installs it if it fits the loaded PyTorch: the loader finds each of its symbols, and it has the bases and
+ * the number of virtual functions that PyTorch's own allocator has. libc10 becomes global: clang does not make the static
+ * variables of PyTorch's inline functions unique in a process, as gcc does, and the class has to find PyTorch's own first (its
+ * settings are one). The class stays loaded, because PyTorch keeps a pointer into it. */
+static const char *open_and_install(const char *path, int is_traced)
 {
     void *loaded = dlopen("libc10_cuda.so", RTLD_NOW | RTLD_GLOBAL);
     void **current = loaded ? dlsym(RTLD_DEFAULT, CURRENT) : NULL; /* a program that is linked with it may have a copy */
     void *library = current && *current ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     void *(*object)(void) = library ? (void *(*)(void))dlsym(library, "cufence_torch_allocator") : NULL;
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *why = object ? NULL : dlerror();
+    const char *(*start)(int) = object ? (const char *(*)(int))dlsym(library, "cufence_torch_install") : NULL;
+    const char *name = strrchr(path, '/') + 1, *why = start ? NULL : dlerror();
     char ours[1024] = "", theirs[1024] = "";
-    class = library;
-    if (object) {
+    if (start) {
         put_shape(object(), ours, sizeof ours);
         put_shape(*current, theirs, sizeof theirs);
     }
-    if (object && strcmp(ours, theirs) == 0)
-        return NULL;
-    if (object)
+    if (start && strcmp(ours, theirs) == 0)
+        return install(start, is_traced);
+    if (start)
         snprintf(reason, sizeof reason, "%s does not fit this PyTorch: its allocator has %s, PyTorch's has %s", name, ours,
                  theirs);
     else
@@ -196,37 +166,38 @@ const char *cufence_torch_open(const char *path)
     return reason;
 }
 
-const char *cufence_torch_start(int is_traced)
+struct adoption {
+    const char *version, *why;
+    int is_traced;
+};
+
+static void adopt(void *argument)
 {
-    const char *(*start)(int) = (const char *(*)(int))dlsym(class, "cufence_torch_install");
-    return start ? install(start, is_traced) : dlerror();
+    struct adoption *wanted = argument;
+    char library[PATH_MAX] = "", path[PATH_MAX], found[VERSION];
+    const char *version = wanted->version;
+    if (!version && dl_iterate_phdr(find_c10, library) && find_version(library, found))
+        version = found;
+    wanted->why = reason;
+    if (!version)
+        snprintf(reason, sizeof reason, "Neither version.py nor build-version above %s says which PyTorch it is", library);
+    else if (find_class(version, path))
+        wanted->why = open_and_install(path, wanted->is_traced);
 }
 
-static void adopt(void *unused)
+const char *cufence_torch_adopt(const char *version, int is_traced)
 {
-    (void)unused;
-    char library[PATH_MAX], path[PATH_MAX], name[64] = "";
-    struct version version;
-    const char *why = NULL;
-    if (!dl_iterate_phdr(find_c10, library))
-        return;
-    int is_release = find_version(library, &version);
-    if (is_release && find_class(&version, path) && !(why = cufence_torch_open(path)) && !(why = cufence_torch_start(0)))
-        return;
-    if (is_release)
-        snprintf(name, sizeof name, " %d.%d.%d", version.major, version.minor, version.patch);
-    if (!why)
-        snprintf(reason, sizeof reason,
-                 is_release ? "cufence was installed without an allocator for this version; its library is %s"
-                            : "Neither version.py nor build-version above %s names a release",
-                 library);
-    if (strstr(env_get(settings[0]) ? env_get(settings[0]) : "", BENEATH)) /* else it stays unguarded, as before */
-        output_say("cufence: PyTorch%s allocates through its cudaMallocAsync back end: no CUDA graph trees, memory pools and "
+    struct adoption wanted = {.version = version, .is_traced = is_traced};
+    aside_call(adopt, &wanted);
+    return wanted.why;
+}
+
+int cufence_torch_adopt_or_say(const char *version)
+{
+    const char *why = cufence_torch_adopt(version, 1), *text = env_get(settings[0]);
+    if (why && text && strstr(text, BENEATH)) /* else PyTorch's own allocator serves, unguarded */
+        output_say("cufence: PyTorch allocates through its cudaMallocAsync back end: no CUDA graph trees, memory pools and "
                    "snapshots, and small operations take a fifth longer. %s\n",
-                   name, why ? why : reason);
-}
-
-void cufence_torch_adopt(void)
-{
-    aside_call(adopt, NULL);
+                   why);
+    return !why;
 }

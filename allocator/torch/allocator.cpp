@@ -29,9 +29,6 @@ class cufence_allocator final : public tensor_memory
         const std::uint64_t pool[2] = {id.first, id.second};
         if (borrowed.count.load())
             borrowed.begin(id, filter);
-#if CUFENCE_TORCH_VERSION >= 21300
-        pool_stats.has_pools = true;
-#endif
         auto owned = std::make_unique<std::function<bool(cudaStream_t)>>(std::move(filter));
         check(cufence_pool_begin(device, pool, pool_contains, owned.get(), pool_forget), "cannot begin a memory pool", HERE);
         (void)owned.release(); /* pool_forget() deletes it */
@@ -68,24 +65,16 @@ class cufence_allocator final : public tensor_memory
         check(cufence_torch_pool_retain(device, pool), "cannot make a memory pool", HERE);
     }
 
-#if CUFENCE_TORCH_VERSION >= 21100
     void setUseOnOOM(DeviceIndex device, pool_id id, bool may_lend) override
     {
-        lend(device, id, may_lend);
+        const std::uint64_t pool[2] = {id.first, id.second};
+        check(cufence_torch_pool_lend(device, pool, may_lend), "cannot lend a memory pool", HERE);
     }
-#else
-    void setUseOnOOM(DeviceIndex device, pool_id id) override
-    {
-        lend(device, id, true);
-    }
-#endif
 
-#if CUFENCE_TORCH_VERSION >= 21000
     void setNoSplit(DeviceIndex, pool_id) override
     {
         /* no mapping is ever split */
     }
-#endif
 
     bool checkPoolLiveAllocations(DeviceIndex device, pool_id id, const std::unordered_set<void *> &expected) override
     {
@@ -122,49 +111,32 @@ class cufence_allocator final : public tensor_memory
 
     /* ---- history, snapshots ---- */
 
-#if CUFENCE_TORCH_VERSION >= 21100
     void recordHistory(bool enabled, native::CreateContextFn recorder, std::size_t most, native::RecordContext when,
                        bool clears, const std::vector<std::string> &skip) override
     {
         past.record(enabled, recorder, most, when, clears, skip, mappings_of(-1, nullptr, false));
     }
 
+    /* A mapping is a segment: the slack before its buffer, the buffer, the slack behind it. Borrowed memory is in none. */
     native::SnapshotInfo snapshot(pool_id id = {0, 0}, bool has_traces = true) override
     {
-        return describe(id, has_traces);
+        native::SnapshotInfo info{};
+        info.device_traces.resize(static_cast<std::size_t>(devices.load()));
+        const pool_id *only = id.first || id.second ? &id : nullptr;
+        const auto mappings = mapped_now(nullptr);
+        for (const auto &mapping : mappings) {
+            if (!only || *only == pool_id{mapping.pool[0], mapping.pool[1]})
+                info.segments.push_back(segment(mapping));
+        }
+        past.fill(info, has_traces);
+        info.config_metadata.last_allocator_settings = std::string("backend:cufence ") + cufence_version_string();
+        info.config_metadata.roundup_power2_divisions.resize(16);
+        return info;
     }
-#else
-    void recordHistory(bool enabled, native::CreateContextFn recorder, std::size_t most, native::RecordContext when,
-                       bool clears) override
-    {
-        past.record(enabled, recorder, most, when, clears, {}, mappings_of(-1, nullptr, false));
-    }
-
-    native::SnapshotInfo snapshot(pool_id id = {0, 0}) override
-    {
-        return describe(id, true);
-    }
-#endif
 
     bool isHistoryEnabled() override
     {
         return past.is_enabled();
-    }
-
-    void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &pairs) override
-    {
-        past.annotate(pairs, c10::cuda::current_device());
-    }
-
-    void pushCompileContext(std::string &name) override
-    {
-        history::compile_contexts().push_back(name);
-    }
-
-    void popCompileContext() override
-    {
-        if (!history::compile_contexts().empty())
-            history::compile_contexts().pop_back();
     }
 
     void attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) override
@@ -178,40 +150,21 @@ class cufence_allocator final : public tensor_memory
         past.attach(std::move(tracker));
     }
 
-#if CUFENCE_TORCH_VERSION >= 21200
-    void attachOomRejectionObserver(native::OomRejectionObserver observer) override
+    /* Of throw_on_cudamalloc_oom: there is no cudaMalloc to refuse. */
+    void attachOomRejectionObserver(std::function<void(std::int64_t, std::size_t, std::size_t, std::size_t)>) OVERRIDE_2_12
     {
-        std::lock_guard<std::mutex> guard(lock);
-        rejection_observers.push_back(std::move(observer));
     }
 
-    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *pointer) override
+    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *pointer) OVERRIDE_2_12
     {
         return past.of(reinterpret_cast<std::uintptr_t>(pointer));
     }
-#endif
 
-#if CUFENCE_TORCH_VERSION >= 21300
-    c10::DataPtr allocateWithAddress(std::size_t size, void *address) override
+    c10::DataPtr allocateWithAddress(std::size_t size, void *address) OVERRIDE_2_13
     {
         TORCH_CHECK(false, "cufence: ", size, " bytes cannot be had at the address ", address,
                     ": a guarded buffer ends where its mapping ends. Allocate without an address");
     }
-#endif
-
-#if CUFENCE_TORCH_VERSION >= 21400
-    bool supportsUserMetadata() override
-    {
-        return true;
-    }
-
-    void annotateMemory(const void *pointer, const std::string &text) override
-    {
-        cufence_torch_buffer buffer;
-        if (past.is_enabled() && cufence_torch_find(pointer, &buffer))
-            past.add(native::TraceEntry::ANNOTATE, buffer, past.context(native::RecordContext::STATE), &text);
-    }
-#endif
 
     /* ---- other devices and processes ---- */
 
@@ -255,60 +208,10 @@ class cufence_allocator final : public tensor_memory
         delete static_cast<std::function<bool(cudaStream_t)> *>(filter);
     }
 
-    static void lend(DeviceIndex device, pool_id id, bool may_lend)
-    {
-        const std::uint64_t pool[2] = {id.first, id.second};
-        check(cufence_torch_pool_lend(device, pool, may_lend), "cannot lend a memory pool", HERE);
-    }
-
     [[noreturn]] static void refuse_ipc()
     {
         TORCH_CHECK(false, "cufence: other processes cannot map a guarded tensor by CUDA IPC. Send it through the host: "
                            "tensor.cpu() here, tensor.cuda() there; torch.multiprocessing shares tensors of the processor");
-    }
-
-    /* A mapping is a segment: the slack before its buffer, the buffer, the slack behind it. */
-    native::SnapshotInfo describe(pool_id id, bool has_traces)
-    {
-        native::SnapshotInfo info{};
-        info.device_traces.resize(static_cast<std::size_t>(devices.load()));
-        const pool_id *only = id.first || id.second ? &id : nullptr;
-        const auto mappings = mapped_now(nullptr);
-        for (const auto &mapping : mappings) {
-            if (!only || *only == pool_id{mapping.pool[0], mapping.pool[1]})
-                info.segments.push_back(segment(mapping));
-        }
-        borrowed.each([&](const cufence_torch_buffer &buffer, bool is_live) {
-            if (!only || *only == pool_id{buffer.pool[0], buffer.pool[1]})
-                info.segments.push_back(segment(as_mapping(buffer, is_live)));
-        });
-        past.fill(info, has_traces);
-        if (past.is_wanted.load() && has_traces) /* for the next: a snapshot's own history ends before it */
-            past.add(native::TraceEntry::SNAPSHOT, {0, mapped_bytes(), 0, {0, 0}, 0}, nullptr);
-        info.config_metadata.last_allocator_settings = std::string("backend:cufence ") + cufence_version_string();
-        info.config_metadata.roundup_power2_divisions.resize(16);
-        return info;
-    }
-
-    std::size_t mapped_bytes()
-    {
-        cufence_stats stats = {};
-        (void)cufence_get_stats(-1, &stats);
-        return stats.mapped_bytes;
-    }
-
-    static cufence_mapping as_mapping(const cufence_torch_buffer &buffer, bool is_live)
-    {
-        cufence_mapping mapping = {};
-        mapping.buffer.address = mapping.buffer.mapping_start = buffer.address;
-        mapping.buffer.mapping_end = buffer.address + buffer.size;
-        mapping.buffer.size = buffer.size;
-        mapping.buffer.stream = buffer.stream;
-        mapping.buffer.device = buffer.device;
-        mapping.pool[0] = buffer.pool[0];
-        mapping.pool[1] = buffer.pool[1];
-        mapping.is_live = is_live;
-        return mapping;
     }
 
     native::SegmentInfo segment(const cufence_mapping &mapping)

@@ -44,11 +44,7 @@ std::string readable(std::size_t bytes)
     std::int32_t fault = cufence_torch_fault();
     std::string message = std::string("CUDA error: ") + cudaGetErrorString(static_cast<cudaError_t>(fault)) +
                           "\ncufence has reported it: see 'cufence:' in the output above.";
-#if CUFENCE_TORCH_VERSION >= 20900
     throw c10::AcceleratorError(where, fault, message);
-#else
-    throw c10::Error(where, message);
-#endif
 }
 
 void check(cufence_status status, const char *what, const c10::SourceLocation &where)
@@ -191,10 +187,8 @@ class tensor_memory : public native::CUDAAllocator
             return;
         }
         devices = count;
-#if CUFENCE_TORCH_VERSION >= 21000
         check(cufence_torch_set_limit(-1, native::CUDAAllocatorConfig::per_process_memory_fraction()),
               "cannot limit the memory of devices", HERE);
-#endif
         cufence_torch_installed();
     }
 
@@ -254,22 +248,10 @@ class tensor_memory : public native::CUDAAllocator
         return reinterpret_cast<void *>(buffer.address);
     }
 
-#if CUFENCE_TORCH_VERSION >= 21000
     std::vector<native::StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex) override
     {
         return {};
     }
-
-    void setUserMetadata(const std::string &text) override
-    {
-        history::metadata() = text;
-    }
-
-    std::string getUserMetadata() override
-    {
-        return history::metadata();
-    }
-#endif
 
     /* ---- figures ---- */
 
@@ -290,41 +272,26 @@ class tensor_memory : public native::CUDAAllocator
         stats.num_ooms = figures.failures;
         stats.num_device_alloc = figures.mappings.allocated;
         stats.num_device_free = figures.mappings.freed;
-#if CUFENCE_TORCH_VERSION >= 21300
-        if (pool_stats.has_pools.load())
-            pool_stats.fill(device, mappings_of(device, nullptr, false), stats);
-#endif
-#if CUFENCE_TORCH_VERSION >= 21200
-        std::lock_guard<std::mutex> guard(lock);
-        stats.num_oom_rejections = rejections[device];
-#endif
         return stats;
     }
 
     void resetAccumulatedStats(DeviceIndex device) override
     {
-        reset(device, false);
+        check(cufence_torch_reset(device, false), "cannot reset figures", HERE);
     }
 
     void resetPeakStats(DeviceIndex device) override
     {
-        reset(device, true);
+        check(cufence_torch_reset(device, true), "cannot reset figures", HERE);
     }
 
   protected:
     history past;
     borrowed_pools borrowed;
-#if CUFENCE_TORCH_VERSION >= 21300
-    pool_figures pool_stats;
-#endif
     std::atomic<int> devices{0};
     std::atomic<bool> is_on{true};
     std::mutex lock; /* guards the rest */
     std::vector<native::OutOfMemoryObserver> observers;
-#if CUFENCE_TORCH_VERSION >= 21200
-    std::vector<native::OomRejectionObserver> rejection_observers;
-    std::map<DeviceIndex, std::int64_t> rejections; /* allocations that throw_on_cudamalloc_oom refused */
-#endif
 
     /* Returns what is mapped, after the history has been told what no longer is. */
     std::vector<cufence_mapping> mapped_now(std::shared_ptr<c10::GatheredContext> context)
@@ -337,19 +304,6 @@ class tensor_memory : public native::CUDAAllocator
     }
 
   private:
-    void reset(DeviceIndex device, bool is_peak)
-    {
-        check(cufence_torch_reset(device, is_peak), "cannot reset figures", HERE);
-#if CUFENCE_TORCH_VERSION >= 21200
-        std::lock_guard<std::mutex> guard(lock);
-        if (!is_peak)
-            rejections.erase(device);
-#endif
-#if CUFENCE_TORCH_VERSION >= 21300
-        pool_stats.reset(device, is_peak);
-#endif
-    }
-
     /* Costs a call into Python for each tensor while anything has activated the trace. */
     const c10::impl::PyInterpreter *trace_now() const
     {
@@ -421,10 +375,6 @@ class tensor_memory : public native::CUDAAllocator
         locked.unlock();
         for (const auto &observer : told)
             observer(device, size, std::min(total, bytes_allowed(device, total)), free_bytes);
-#if CUFENCE_TORCH_VERSION >= 21200
-        if (native::CUDAAllocatorConfig::throw_on_cudamalloc_oom() && mapped + size > bytes_allowed(device, total))
-            tell_rejected(size, device, live, total);
-#endif
         c10::reportOutOfMemoryToProfiler(static_cast<std::int64_t>(size), live, mapped, c10::Device(c10::kCUDA, device));
         /* PyTorch's own words as far as they go: programs match them. */
         std::string text = "CUDA out of memory. Tried to allocate " + readable(size) + ". GPU " + std::to_string(device) +
@@ -435,18 +385,6 @@ class tensor_memory : public native::CUDAAllocator
                 readable(mapped > live ? mapped - live : 0) + " is reserved by cufence beside it. cufence: " + why;
         throw c10::OutOfMemoryError(HERE, text);
     }
-
-#if CUFENCE_TORCH_VERSION >= 21200
-    void tell_rejected(std::size_t size, DeviceIndex device, std::size_t live, std::size_t total)
-    {
-        std::unique_lock<std::mutex> locked(lock);
-        rejections[device]++;
-        auto told = rejection_observers;
-        locked.unlock();
-        for (const auto &observer : told)
-            observer(device, size, live, total);
-    }
-#endif
 
     static std::size_t bytes_allowed(DeviceIndex device, std::size_t total)
     {

@@ -26,7 +26,19 @@
 #include <vector>
 
 #ifndef CUFENCE_TORCH_VERSION
-#error "CUFENCE_TORCH_VERSION is not set: see _compile.py"
+#error "CUFENCE_TORCH_VERSION is not set: see cmake/torch.cmake"
+#endif
+
+/* What PyTorch 2.11 lacks. Where a version has no such virtual function, the one here has no caller. */
+#if CUFENCE_TORCH_VERSION >= 21200
+#define OVERRIDE_2_12 override
+#else
+#define OVERRIDE_2_12
+#endif
+#if CUFENCE_TORCH_VERSION >= 21300
+#define OVERRIDE_2_13 override
+#else
+#define OVERRIDE_2_13
 #endif
 
 namespace
@@ -35,7 +47,6 @@ namespace
 namespace native = c10::cuda::CUDACachingAllocator;
 using c10::DeviceIndex;
 using pool_id = c10::cuda::MempoolId_t;
-using annotation = decltype(native::SnapshotInfo::external_annotations)::value_type;
 
 /* ---- history ---- */
 
@@ -55,12 +66,8 @@ class history
         limit = std::max<std::size_t>(most, 1);
         contexts_when = enabled ? when : native::RecordContext::NEVER;
         skipped.clear();
-#if CUFENCE_TORCH_VERSION >= 21100
         for (const auto &name : skip)
             skipped.insert(c10::CachingDeviceAllocator::parseTraceEntryAction(name));
-#else
-        (void)skip;
-#endif
         if (clears || !enabled)
             entries.clear();
         if (!enabled)
@@ -91,16 +98,15 @@ class history
         return recorder ? recorder() : nullptr;
     }
 
-    /* text: in place of the thread's metadata; NULL: that. */
     void add(native::TraceEntry::Action action, const cufence_torch_buffer &buffer,
-             std::shared_ptr<c10::GatheredContext> context, const std::string *text = nullptr)
+             std::shared_ptr<c10::GatheredContext> context)
     {
         std::lock_guard<std::mutex> guard(lock);
         if (action == native::TraceEntry::ALLOC && context)
             contexts[buffer.address] = context;
         else if (action == native::TraceEntry::FREE_COMPLETED)
             contexts.erase(buffer.address);
-        append(action, buffer, std::move(context), true, text);
+        append(action, buffer, std::move(context), true);
     }
 
     /* A mapping that the history has not seen yet. */
@@ -140,16 +146,6 @@ class history
         }
     }
 
-    void annotate(const std::vector<std::pair<std::string, std::string>> &pairs, DeviceIndex device)
-    {
-        annotation entry(device, c10::getApproximateTime());
-        for (const auto &pair : pairs)
-            entry.recordUserMetadata(pair.first, pair.second);
-        std::lock_guard<std::mutex> guard(lock);
-        if (is_recording)
-            annotations.push_back(std::move(entry));
-    }
-
     std::shared_ptr<c10::GatheredContext> of(std::uint64_t address)
     {
         std::lock_guard<std::mutex> guard(lock);
@@ -161,9 +157,6 @@ class history
     {
         auto to_unix = clock.makeConverter();
         std::lock_guard<std::mutex> guard(lock);
-        info.external_annotations = annotations;
-        for (auto &entry : info.external_annotations)
-            entry.time_.t_ = to_unix(entry.time_.approx_t_) / 1000;
         for (const auto &entry : entries) {
             if (!has_traces)
                 break;
@@ -173,35 +166,18 @@ class history
         }
     }
 
-    static std::vector<std::string> &compile_contexts()
-    {
-        static thread_local std::vector<std::string> names;
-        return names;
-    }
-
-    static std::string &metadata()
-    {
-        static thread_local std::string text;
-        return text;
-    }
-
   private:
     /* Caller holds the lock. is_told: to trackers too. They learn of no segments: NCCL's would register what is unmapped in the
      * background before it hears of that. */
     void append(native::TraceEntry::Action action, const cufence_torch_buffer &buffer,
-                std::shared_ptr<c10::GatheredContext> context, bool is_told, const std::string *text = nullptr)
+                std::shared_ptr<c10::GatheredContext> context, bool is_told)
     {
         if (skipped.count(action))
             return;
         bool has_context = contexts_when.load() >= native::RecordContext::ALLOC;
         native::TraceEntry entry(action, static_cast<DeviceIndex>(buffer.device), buffer.address, buffer.size,
                                  reinterpret_cast<cudaStream_t>(buffer.stream), {buffer.pool[0], buffer.pool[1]},
-                                 c10::getApproximateTime(), has_context ? std::move(context) : nullptr, compiling());
-#if CUFENCE_TORCH_VERSION >= 21000
-        entry.user_metadata_ = text ? *text : metadata();
-#else
-        (void)text;
-#endif
+                                 c10::getApproximateTime(), has_context ? std::move(context) : nullptr);
         for (std::size_t i = 0; is_told && i < trackers.size(); i++)
             trackers[i](entry);
         if (!is_recording)
@@ -226,11 +202,6 @@ class history
                 buffer.device};
     }
 
-    static std::string compiling()
-    {
-        return compile_contexts().empty() ? "" : compile_contexts().back();
-    }
-
     c10::ApproximateClockToUnixTimeConverter clock; /* compares the clocks from here to a snapshot */
     std::mutex lock;                                /* guards what follows, apart from what is atomic */
     bool is_recording = false;
@@ -239,66 +210,15 @@ class history
     std::size_t limit = 1;
     std::unordered_set<int> skipped;
     std::deque<native::TraceEntry> entries;
-    std::vector<annotation> annotations;
     std::vector<native::AllocatorTraceTracker> trackers;
     std::uint64_t seen = 0;                                                            /* numbers given to segments */
     std::unordered_map<std::uint64_t, seen_segment> segments;                          /* mappings that the history has seen */
     std::unordered_map<std::uint64_t, std::shared_ptr<c10::GatheredContext>> contexts; /* of live buffers */
 };
 
-/* ---- figures of pools ---- */
-
-#if CUFENCE_TORCH_VERSION >= 21300
-/* What the private pools of a device have mapped. Sums and peaks are of what was seen when somebody asked. */
-class pool_figures
-{
-  public:
-    std::atomic<bool> has_pools{false};
-
-    void fill(DeviceIndex device, const std::vector<cufence_mapping> &mappings, native::DeviceStats &stats)
-    {
-        std::map<pool_id, std::int64_t> mapped;
-        for (const auto &each : mappings)
-            mapped[{each.pool[0], each.pool[1]}] +=
-                static_cast<std::int64_t>(each.buffer.mapping_end - each.buffer.mapping_start);
-        std::lock_guard<std::mutex> guard(lock);
-        auto &known = seen[device];
-        for (const auto &each : mapped)
-            known[each.first];
-        known.erase({0, 0}); /* of no pool */
-        for (auto &[id, stat] : known) {
-            const std::int64_t change = mapped[id] - stat.current;
-            (change < 0 ? stat.freed : stat.allocated) += std::abs(change);
-            stat.current += change;
-            stat.peak = std::max(stat.peak, stat.current);
-            stats.reserved_bytes_by_private_pools[id] = {stat, {}, stat}; /* pages serve buffers of every size */
-        }
-    }
-
-    void reset(DeviceIndex device, bool is_peak)
-    {
-        std::lock_guard<std::mutex> guard(lock);
-        for (auto &[id, stat] : seen[device]) {
-            if (is_peak)
-                stat.peak = stat.current;
-            else
-                stat.allocated = stat.freed = 0;
-        }
-    }
-
-  private:
-    std::mutex lock;
-    std::map<DeviceIndex, std::map<pool_id, c10::CachingAllocator::Stat>> seen;
-};
-#endif
-
 /* ---- pools whose memory is another allocator's ---- */
 
-#if CUFENCE_TORCH_VERSION >= 21100
 using lender = std::shared_ptr<native::CUDAAllocator>;
-#else
-using lender = native::CUDAAllocator *;
-#endif
 
 /* torch.cuda.MemPool(allocator): its buffers come from there, unguarded. Freed ones are used again on their stream only, and go
  * back with the pool's end, because the other allocator may know no streams. */
@@ -401,18 +321,6 @@ class borrowed_pools
             pools.erase(found);
         guard.unlock();
         return_all(idle);
-    }
-
-    template <typename F>
-    void each(F visit)
-    {
-        std::lock_guard<std::mutex> guard(lock);
-        for (const auto &entry : live)
-            visit(entry.second.buffer, true);
-        for (const auto &entry : pools) {
-            for (const auto &loan : entry.second.idle)
-                visit(loan.buffer, false);
-        }
     }
 
   private:

@@ -105,18 +105,17 @@ CUFENCE_TORCH_EXPORT cufence_status cufence_torch_pool_restore(int device, const
 
 /* ---- adopt.c ---- */
 
-/* Makes the class PyTorch's allocator in a program that is linked with PyTorch. Called by the preload library before main(). */
-CUFENCE_TORCH_EXPORT void cufence_torch_adopt(void);
+/* The minor releases of PyTorch 2 that there are classes for (cmake/torch_headers.py). */
+enum { CUFENCE_TORCH_FIRST = 11, CUFENCE_TORCH_LAST = 15 };
 
-/* Opens a class, if it fits the loaded PyTorch: the loader finds each of its symbols, and it has the bases and the number of
- * virtual functions that PyTorch's own allocator has. Returns NULL, or why not; valid until the next call. Not at the same
- * time. */
-CUFENCE_TORCH_EXPORT const char *cufence_torch_open(const char *path);
+/* Makes the class for this version of PyTorch (torch.__version__; NULL: of the PyTorch that the program is linked with) its
+ * CUDA allocator, before it starts CUDA. is_traced: it tells torch.cuda._gpu_trace of tensors. Returns NULL, or why not; valid
+ * until the next call. Not at the same time. */
+CUFENCE_TORCH_EXPORT const char *cufence_torch_adopt(const char *version, int is_traced);
 
-/* Makes the class that was opened last PyTorch's allocator: see cufence_torch_install() in allocator.cpp. PyTorch reads its
- * settings meanwhile, without the back end cudaMallocAsync: of that it would ask the driver for its version, which starts the
- * driver, and no child of a fork could use CUDA then. Child processes need the name, for PyTorch without Python. */
-CUFENCE_TORCH_EXPORT const char *cufence_torch_start(int is_traced);
+/* As that; if there is no class and PyTorch's cudaMallocAsync back end serves instead, says so on stderr. Returns whether the
+ * class is the allocator. Called by the preload library before main(). */
+CUFENCE_TORCH_EXPORT int cufence_torch_adopt_or_say(const char *version);
 
 /* ---- told.c ---- */
 

@@ -39,6 +39,8 @@ DIFFERENT = {
     "TestCudaMallocAsync.test_allocator_backend": "asks for the back end cudaMallocAsync and gets cufence's, which says native",
     "TestCudaMallocAsync.test_allocator_settings": f"roundup_power2_divisions: {SETTINGS}",
     "TestCudaMallocAsync.test_cachingAllocator_raw_alloc": "memory is guarded and counted with PyTorch's cache switched off, too",
+    "TestCudaMallocAsync.test_memory_compile_regions": "the history of memory has no regions of the compiler",
+    "TestCudaMallocAsync.test_memory_plots_metadata": "the history of memory has no metadata of the program",
     "TestMemPool.test_mempool_with_allocator": PAGES,
     "TestMemPool.test_mempool_no_split": "no pool is ever split, whatever no_split says",
     "TestMemPool.test_mempool_limited_memory_with_allocator": "a limit counts guarded memory, and only guarded pools lend",

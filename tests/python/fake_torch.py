@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 _TORCH = '''
-import types
+import contextlib, types
 
 class Storage:
     def __init__(self, address): self.address = address
@@ -59,7 +59,7 @@ class Optimizer:
 class Adam(Optimizer): pass
 
 nn = types.SimpleNamespace(Module=Module)
-_C = types.SimpleNamespace(_is_cow_tensor=lambda tensor: tensor.is_cow)
+_C = types.SimpleNamespace(_is_cow_tensor=lambda tensor: tensor.is_cow, DisableTorchFunctionSubclass=contextlib.nullcontext)
 '''
 
 _TRITON = '''

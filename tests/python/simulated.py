@@ -105,7 +105,7 @@ class Device(Driver):
         ]
         self.check = _library.check
         self.check(self.library.cufence_init(options.encode()), "cufence_init")
-        super().__init__(str(_library.path().with_name("libcufence_sim.so")))
+        super().__init__(str(Path(self.library._name).with_name("libcufence_sim.so")))
 
     def allocate(self, size: int) -> int:
         pointer = ctypes.c_void_p()

@@ -94,7 +94,7 @@ struct Native : CUDAAllocator { int two() override { return 2; } } native;
 CUDAAllocator *allocator = &native;
 }
 """
-# Compiled in place of allocator.cpp.
+# In place of allocator.cpp.
 CLASS = """
 #include <c10/cuda/CUDACachingAllocator.h>
 #include "torch.h"
@@ -113,12 +113,6 @@ extern "C" __attribute__((visibility("default"))) const char *cufence_torch_inst
 }
 """
 
-_SITE = """
-import pathlib
-from cufence import _compile
-_compile.source = lambda: pathlib.Path(__file__).parent / "torch" / "allocator.cpp"
-"""
-
 _TRACE = """
 registered = {"device": [], "stream": [], "event": []}
 def register_callback_for_device_synchronization(callback): registered["device"].append(callback)
@@ -133,8 +127,6 @@ _FILES = {
     "cuda/_gpu_trace.py": _TRACE,
     "include/c10/core/Allocator.h": _BASE,
     "include/c10/cuda/CUDACachingAllocator.h": _ALLOCATOR,
-    "allocator.cpp": CLASS,
-    "../sitecustomize.py": _SITE,
 }
 
 
@@ -183,11 +175,18 @@ def has_compiler() -> bool:
 def make_torch(folder: Path) -> None:
     """Writes the stand-in into folder/torch."""
     write_files(folder / "torch", _FILES)
-    shutil.copy(PACKAGE / "torch.h", folder / "torch")
     libraries = folder / "torch" / "lib"
     libraries.mkdir()
     for name, text in (("libc10.so", ""), ("libc10_cuda.so", _LOADED)):
         compile_shared(text, libraries / name, f"-I{folder / 'torch' / 'include'}", "-fvisibility=hidden", f"-Wl,-soname,{name}")
+
+
+def ship_class(folder: Path, library: Path, version: str = "2.11.0+standin", text: str = CLASS) -> None:
+    """Compiles a class against the stand-in, to lie beside the library."""
+    (library.parent / "torch").mkdir(exist_ok=True)
+    places = [folder / "torch" / "include", HEADER.parent, PACKAGE]
+    links = [f"-L{folder / 'torch' / 'lib'}", "-Wl,--no-as-needed", "-lc10", "-lc10_cuda", str(library)]
+    compile_shared(text, library.parent / "torch" / f"libcufence-torch-{version}.so", *(f"-I{place}" for place in places), *links)
 
 
 def compile_shared(text: str, out: Path, *options: str, kind: tuple[str, ...] = ("-shared", "-fPIC")) -> None:
@@ -199,16 +198,15 @@ def compile_shared(text: str, out: Path, *options: str, kind: tuple[str, ...] = 
 def run_python(code: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs code in a fresh interpreter that sees the package, the simulated device and, with a folder, the stand-in."""
     variables = dict(os.environ)
-    for name in ("CUFENCE_OPTIONS", "CUFENCE_SIM", "CXX", "XDG_CACHE_HOME"):
+    for name in ("CUFENCE_OPTIONS", "CUFENCE_SIM"):
         variables.pop(name, None)
     paths = [str(PACKAGE), str(Path(__file__).parent)]
     if folder is not None:
         paths.insert(0, str(folder))
-        # Not loaded: the shim must find libc10 itself.
+        # Not loaded: the library must find libc10 itself.
         variables["LD_LIBRARY_PATH"] = os.pathsep.join(
             filter(None, [str(folder / "torch" / "lib"), variables.get("LD_LIBRARY_PATH")])
         )
-        variables["XDG_CACHE_HOME"] = str(folder / "cache")
     variables.update(PYTHONPATH=os.pathsep.join(paths), CUFENCE_LIBRARY=str(LIBRARY), CUFENCE_DRIVER="sim")
     variables.update(environment)
     command = [sys.executable, "-c", textwrap.dedent(code)]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import sys
 import unittest
 
 import standin
+
+sys.path.insert(0, str(standin.ROOT / "cmake"))
+import torch_headers  # noqa: E402
 
 CLASS = """
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -34,7 +39,7 @@ int main()
 }
 """
 SETTINGS = "expandable_segments:False,backend:cudaMallocAsync,roundup_power2_divisions:[256:1,>:2]"
-SERVED = f"0 {SETTINGS.replace('backend:cudaMallocAsync,', '')}\n3 {SETTINGS}\n"
+SERVED = f"1 {SETTINGS.replace('backend:cudaMallocAsync,', '')}\n3 {SETTINGS}\n"
 
 
 @unittest.skipUnless(standin.has_compiler(), "no C++ compiler")
@@ -47,13 +52,11 @@ class Adopted(standin.InFolder):
         self.library = standin.copy_library(self.folder / "cufence" / "lib")
         self.links = [f"-I{self.torch / 'include'}", f"-L{self.torch / 'lib'}", "-Wl,--no-as-needed", "-lc10", "-lc10_cuda"]
         standin.compile_shared(PROGRAM, self.program, *self.links, f"-Wl,-rpath,{self.torch / 'lib'}", kind=())
-        self.ship("2.11.1")
+        self.ship("2.11")
         self.version("2.11.1+cu130")
 
     def ship(self, version: str, text: str = CLASS) -> None:
-        folder = self.library.parent / "torch"
-        folder.mkdir(exist_ok=True)
-        standin.compile_shared(text, folder / f"libcufence-torch-{version}-0123456789abcdef.so", *self.links)
+        standin.ship_class(self.folder, self.library, version, text)
 
     def version(self, text: str) -> None:
         (self.torch / "version.py").write_text(f"from typing import Optional\n\n__all__ = ['__version__']\n__version__ = '{text}'\n")
@@ -71,24 +74,38 @@ class Adopted(standin.InFolder):
         (self.torch / "build-version").write_text("2.11.1+cu130\n")
         self.run_it(printed=SERVED)
 
-    def test_other_releases(self) -> None:
-        self.ship("2.11.3", CLASS.replace("return 3", "return 4"))
-        self.ship("2.12.0", CLASS.replace("return 3", "return 5"))
-        for version, number in (("2.11.0", 3), ("2.11.2", 3), ("2.11.3", 4), ("2.11.4", 4)):
+    def test_which_one(self) -> None:
+        """One for the release; what was built from source is served by what was built for this very version."""
+        self.ship("2.12", CLASS.replace("return 3", "return 4"))
+        for version, number in (("2.11.0", 3), ("2.11.4", 3), ("2.12.1+cu130", 4)):
             self.version(version)
             self.run_it(printed=SERVED.replace("\n3", f"\n{number}"))
-        self.version("2.13.0")
-        self.run_it("without an allocator for this version")
-
-    def test_no_release(self) -> None:
         self.version("2.11.1a0+git1234")
-        self.run_it("Neither version.py nor build-version above .*libc10_cuda.so names a release")
+        self.run_it(r"PyTorch 2\.11\.1a0\+git1234 is none of the releases that cufence supports: 2\.11 to 2\.15")
+        self.ship("2.11.1a0+git1234")
+        self.run_it(printed=SERVED)
+        self.version("2.10.0")
+        self.run_it(r"PyTorch 2\.10\.0 is none of the releases that cufence supports: 2\.11 to 2\.15")
+        self.version("2.13.0")
+        self.run_it(r"cufence was built without the class for PyTorch 2\.13\.0; it supports 2\.11 to 2\.15")
+
+    def test_no_version(self) -> None:
+        (self.torch / "version.py").unlink()
+        self.run_it("Neither version.py nor build-version above .*libc10_cuda.so says which PyTorch it is")
 
     def test_one_that_does_not_fit(self) -> None:
-        self.ship("2.11.1", CLASS.replace("{ int two()", "{ virtual int three() { return 3; } int two()"))
-        self.run_it(r"0123456789abcdef\.so does not fit this PyTorch: its allocator has 5 virtual functions and .*, PyTorch's has 4 ")
-        self.ship("2.11.1", CLASS.replace("return 3;", "return missing();").replace("namespace {", "int missing();\nnamespace {"))
+        self.ship("2.11", CLASS.replace("{ int two()", "{ virtual int three() { return 3; } int two()"))
+        self.run_it(r"libcufence-torch-2\.11\.so does not fit this PyTorch: its allocator has 5 virtual functions and .*, PyTorch's has 4 ")
+        header = self.torch / "include" / "c10" / "core" / "Allocator.h"
+        text = header.read_text()
+        header.write_text(text.replace("struct Allocator {", "struct Root { virtual ~Root() {} };\nstruct Allocator : Root {"))
+        self.ship("2.11")
+        header.write_text(text)
+        self.run_it(r"and the bases N3c104cuda\w+E, N3c109AllocatorE, N3c104RootE, PyTorch's has 4 virtual functions and ")
+        self.ship("2.11", CLASS.replace("return 3;", "return missing();").replace("namespace {", "int missing();\nnamespace {"))
         self.run_it("undefined symbol: .*missing")
+        self.ship("2.11", CLASS.replace("cufence_torch_allocator()", "of_another_version()"))
+        self.run_it("undefined symbol: cufence_torch_allocator")
 
     def test_refused(self) -> None:
         printed = SERVED.replace("\n3", "\n2")
@@ -98,3 +115,30 @@ class Adopted(standin.InFolder):
         """With the preload library alone PyTorch has its own allocator."""
         self.version("2.13.0")
         self.run_it(printed="2 max_split_size_mb:64\n", settings="max_split_size_mb:64")
+
+
+class Headers(standin.InFolder):
+    def test_supported(self) -> None:
+        """Messages name the releases for which headers are fetched."""
+        text = (standin.PACKAGE / "torch.h").read_text()
+        first, last = (int(re.findall(rf"CUFENCE_TORCH_{end} = (\d+)", text)[0]) for end in ("FIRST", "LAST"))
+        self.assertEqual([f"2.{minor}" for minor in range(first, last + 1)], list(map(torch_headers.minor, torch_headers.VERSIONS)))
+
+    def test_not_to_be_had(self) -> None:
+        script = standin.ROOT / "cmake" / "torch_headers.py"
+        environment = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
+        done = standin.run(sys.executable, script, "--to", self.folder, env=environment)
+        self.assertEqual((done.returncode, os.listdir(self.folder)), (1, []))
+        self.assertRegex(done.stderr, r"the headers of PyTorch 2\.11\.0 could not be had: ERROR: No matching distribution")
+
+    def test_installed(self) -> None:
+        """Headers that are there stay; links follow the environment."""
+        for version, name in (("2.11.0+cu130", "2.11"), ("2.12.1", "2.12"), ("2.11.0a0+git1234", "2.11.0a0+git1234")):
+            package = self.folder / version / "torch"
+            files = {"__init__.py": "", "version.py": f"__version__ = '{version}'\n", "lib/libc10_cuda.so": "", "include/c10.h": ""}
+            standin.write_files(package, files)
+            for _ in range(2):
+                environment = {**os.environ, "PYTHONPATH": str(package.parent)}
+                done = standin.run(sys.executable, standin.ROOT / "cmake/torch_headers.py", "--to", self.folder / "to", "--installed", env=environment)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual((self.folder / "to" / name).resolve(), package / "include")

@@ -107,7 +107,7 @@ class Install(unittest.TestCase):
         self.assertGreaterEqual(len(built), 5, rules)
         for file in built:
             if file.startswith("lib/torch/"):
-                continue  # OPTIONAL: torch_classes makes them
+                continue  # OPTIONAL
             self.assertLessEqual(self.ninja("commands", "-s", file), steps, file)
 
     @staticmethod

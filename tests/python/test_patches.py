@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import textwrap
+import unittest
 
 import standin
 
@@ -206,26 +207,30 @@ assert torch.cuda.graphs.make_graphed_callables(model, ()) == "captured"
         """
         self.run_code(code)
 
-    def test_another_back_end(self) -> None:
-        path = self.folder / "torch" / "__init__.py"
-        path.write_text(TORCH.replace("cudaMallocAsync", "native"))
-        done = self.run_it(
-            "import cufence._patches as patches; patches.install()\n"
-            "import os; os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'; import torch"
-        )
-        self.assertIn("PyTorch's back end is native (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)", done.stderr)
-        path.write_text(TORCH.replace("cudaMallocAsync", "native").replace('"13.0"', "None"))
-        done = self.run_it("import cufence._patches as patches; patches.install(); import torch")
-        self.assertEqual((done.returncode, done.stderr), (0, ""), "a PyTorch without CUDA has none")
+    def run_guarded(self, code: str, torch: str = TORCH, **more: str) -> str:
+        """Under the preload library itself. Returns what standard error says."""
+        (self.folder / "torch" / "__init__.py").write_text(torch)
+        preload = str(standin.LIBRARY.with_name("libcufence_preload.so"))
+        code = f"import cufence._patches as patches; patches.install(); {code}"
+        done = standin.run_python(code, PYTHONPATH=f"{self.folder}:{standin.PACKAGE}", LD_PRELOAD=preload, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stderr
 
+    @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
+    def test_another_back_end(self) -> None:
+        native = TORCH.replace("cudaMallocAsync", "native")
+        code = "import os; os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'; import torch"
+        said = self.run_guarded(code, native)
+        self.assertIn("PyTorch's back end is native (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)", said)
+        self.assertEqual(self.run_guarded("import torch", native.replace('"13.0"', "None")), "", "a PyTorch without CUDA has none")
+
+    @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
     def test_the_right_back_end(self) -> None:
         """Where there is no class for this PyTorch, whose back end then serves."""
-        done = self.run_it("import cufence._patches as patches; patches.install(); import torch")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(
-            done.stderr,
-            r"^cufence: PyTorch 2\.11\.0\+standin allocates through its cudaMallocAsync back end: no CUDA graph trees, .*\n$",
-        )
+        said = self.run_guarded("import torch", TORCH.replace("2.11.0", "2.10.0"), PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+        lost = r"no CUDA graph trees, memory pools and snapshots, and small operations take a fifth longer"
+        which = r"PyTorch 2\.10\.0\+standin is none of the releases that cufence supports: 2\.11 to 2\.15"
+        self.assertRegex(said, rf"^cufence: PyTorch allocates through its cudaMallocAsync back end: {lost}\. {which}\n$")
 
     def test_module_is_as_it_was(self) -> None:
         self.run_code(

@@ -159,7 +159,7 @@ class Hook(standin.InOneFolder):
 
     def test_same_library(self) -> None:
         """The library next to the preload library is used, even if another one is named."""
-        code = "import torch; from cufence import _library; print(_library.path())"
+        code = "import torch; from cufence import _library; print(_library.load()._name)"
         done = self.run_it("-c", code, more={CUDA: "backend:cufence"})
         self.assertEqual(done.stdout.splitlines()[-1], str(self.library), done.stderr)
         preload = str(self.library.with_name("libcufence_preload.so"))

@@ -97,7 +97,6 @@ class Torch(standin.InFolder):
             CUFENCE_DRIVER="sim",
             LD_PRELOAD=str(self.runtime),
             LD_LIBRARY_PATH=str(LIBCUDA),
-            XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
             **more,
         )
         words = [BUILD / "bin" / "cufence", "run", "--", *command]
@@ -114,9 +113,9 @@ class Torch(standin.InFolder):
         """The buffer ends with its page: PyTorch's own allocator rounds it up to 512 bytes, and begins with one."""
         torch = torch_folder()
         assert torch is not None
-        version = (torch / "version.py").read_text().split("__version__ = '")[1].partition("+")[0]
-        if not list((BUILD / "lib" / "torch").glob(f"libcufence-torch-{version}-*.so")):
-            self.skipTest(f"no class for PyTorch {version} was built: python3 cmake/torch_headers.py, then --target torch_classes")
+        version = ".".join((torch / "version.py").read_text().split("__version__ = '")[1].split(".")[:2])
+        if not (BUILD / "lib" / "torch" / f"libcufence-torch-{version}.so").exists():
+            self.skipTest(f"no class for PyTorch {version} was built: python3 cmake/torch_headers.py, then ./dev build")
         program, headers = self.folder / "program", torch.parent / "nvidia" / "cu13" / "include"
         links = ["-Wl,--no-as-needed", f"-L{torch / 'lib'}", "-lc10", "-lc10_cuda", str(self.runtime), f"-Wl,-rpath,{torch / 'lib'}"]
         standin.compile_shared(PROGRAM, program, "-std=c++20", f"-I{torch / 'include'}", f"-I{headers}", *links, kind=())

@@ -1,6 +1,6 @@
 """Writes tests/fixtures/linetables.txt: line tables that real interpreters made, and the lines that these say themselves.
 
-python3 tests/unit/linetable_cases.py PYTHON3.9 PYTHON3.10 PYTHON3.11 ... > tests/fixtures/linetables.txt
+python3 tests/unit/linetable_cases.py PYTHON3.10 PYTHON3.11 ... > tests/fixtures/linetables.txt
 """
 
 from __future__ import annotations
@@ -41,19 +41,13 @@ def planted(items, other=None):
 '''
 
 PROGRAM = r'''
-import dis, sys, textwrap
+import sys, textwrap
 code = next(c for c in compile(sys.stdin.read(), "planted.py", "exec").co_consts if hasattr(c, "co_name"))
-table = code.co_lnotab if sys.version_info < (3, 10) else code.co_linetable
+table = code.co_linetable
 lines = [0] * (len(code.co_code) // 2)
-if sys.version_info < (3, 10):
-    starts = dict(dis.findlinestarts(code))
-    line = code.co_firstlineno
-    for i in range(len(lines)):
-        line = lines[i] = starts.get(2 * i, line)
-else:
-    for start, end, line in code.co_lines():
-        for i in range(start // 2, end // 2):
-            lines[i] = line or 0
+for start, end, line in code.co_lines():
+    for i in range(start // 2, end // 2):
+        lines[i] = line or 0
 for name, values in ("table", list(table)), ("lines", lines):
     print("\n%s of Python %s" % (name, sys.version.split()[0]))
     print(textwrap.fill(" ".join(map(str, values)), 120))

@@ -21,18 +21,8 @@ typedef void (*cudaHostFn_t)(void *);
 #define cudaGraphUserObjectMove 1
 #define cudaUserObjectNoDestructorSync 1
 
-enum cudaMemcpyKind {
-    cudaMemcpyHostToDevice = 1,
-    cudaMemcpyDeviceToHost = 2,
-    cudaMemcpyDeviceToDevice = 3,
-    cudaMemcpyDefault = 4
-};
-
-enum cudaStreamCaptureMode {
-    cudaStreamCaptureModeGlobal = 0,
-    cudaStreamCaptureModeThreadLocal = 1,
-    cudaStreamCaptureModeRelaxed = 2
-};
+enum cudaMemcpyKind { cudaMemcpyDeviceToDevice = 3 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
 
 enum cudaStreamCaptureStatus {
     cudaStreamCaptureStatusNone = 0,

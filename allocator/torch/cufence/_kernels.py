@@ -1,4 +1,4 @@
-"""Names the arguments of a launch, from the compiled kernels that Triton (tried: 3.4 to 3.9), numba (numba-cuda 0.30) and Warp (1.19)
+"""Names the arguments of a launch, from the compiled kernels that Triton (tried: 3.6 to 3.9), numba (numba-cuda 0.30) and Warp (1.19)
 keep."""
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ def arguments_of(kernel: Any) -> list[tuple[str, str]] | None:
     signature = signature_of(kernel)
     metadata = vars(kernel).get("metadata")
     has_maps = bool(getattr(metadata, "tensordesc_meta", None))
-    version = re.match(r"3\.(\d+)", str(getattr(metadata, "triton_version", "")))
-    flags = 2 if version is None or int(version[1]) > 6 else int(version[1]) > 4  # padding, rounding
+    flags = ("padding", "round_f32_to_tf32")[: 1 if str(getattr(metadata, "triton_version", "")).startswith("3.6.") else 2]
     found: list[tuple[str, str]] = []
 
     def add(name: str, kind: Any) -> None:
@@ -77,7 +76,7 @@ def arguments_of(kernel: Any) -> list[tuple[str, str]] | None:
             found.append((name, "nvTmaDesc"))
         else:
             found.extend([(name, f"*{descriptor[1]}"), *((each, "i64") for each in shape + strides)])
-            found.extend([(f"{name}.padding", "i1"), (f"{name}.round_f32_to_tf32", "i1")][:flags])
+            found.extend((f"{name}.{flag}", "i1") for flag in flags)
         found.extend([*((each, "i32") for each in shape), *((each, "i64") for each in strides)])
 
     try:
@@ -88,31 +87,11 @@ def arguments_of(kernel: Any) -> list[tuple[str, str]] | None:
     return found if signature is not None else None
 
 
-def _constants_of(source: Any) -> dict[Any, Any]:
-    for name in ("constants", "constexprs"):
-        value = getattr(source, name, None)
-        if isinstance(value, dict):
-            return value
-    return {}
-
-
-def _position(key: Any, names: list[str]) -> int | None:
-    """Returns the number of the parameter that a constant's key means: a name, a number, or a path."""
-    if isinstance(key, tuple):
-        return key[0] if len(key) == 1 and isinstance(key[0], int) else None
-    if isinstance(key, str):
-        return names.index(key) if key in names else None
-    return key if isinstance(key, int) else None
-
-
-def _constexprs_of(kernel: Any, names: list[str]) -> dict[str, str]:
-    found = {}
-    for key, value in _constants_of(vars(kernel).get("src")).items():
-        at = _position(key, names)
-        text = value if isinstance(value, str) else repr(value) if isinstance(value, (int, float, type(None))) else str(value)
-        if at is not None and at < len(names) and len(text) <= _TEXT_MOST:
-            found[names[at]] = text
-    return found
+def _constexprs_of(kernel: Any) -> dict[str, str]:
+    """By name; their keys are paths: (2,) is the third parameter, longer ones lead into tuples."""
+    names, constants = list(signature_of(kernel) or {}), getattr(vars(kernel).get("src"), "constants", {})
+    texts = {key[0]: str(value) for key, value in constants.items() if isinstance(key, tuple) and len(key) == 1}
+    return {names[at]: text for at, text in texts.items() if at < len(names) and len(text) <= _TEXT_MOST}
 
 
 def _is_of(kernel: Any, symbol: str) -> bool:
@@ -167,7 +146,7 @@ def look_up(report: dict[str, Any], kernels: list[Any]) -> dict[str, Any]:
     for kernel in candidates:
         arguments = arguments_of(kernel)
         if arguments is not None and (not facts or _fits(arguments, facts)):
-            known.append((arguments, _constexprs_of(kernel, list(signature_of(kernel) or {}))))
+            known.append((arguments, _constexprs_of(kernel)))
     if not known:
         return {}
     found: dict[str, Any] = {}

@@ -83,7 +83,6 @@ class StreamStats(ctypes.Structure):
 
 # Function -> result type and argument types.
 PROTOTYPES = {
-    "cufence_version": (ctypes.c_int, []),
     "cufence_version_string": (ctypes.c_char_p, []),
     "cufence_strerror": (ctypes.c_char_p, [ctypes.c_int]),
     "cufence_error_detail": (ctypes.c_char_p, []),
@@ -104,8 +103,8 @@ PROTOTYPES = {
     "cufence_wait_reports": (ctypes.c_int, [ctypes.c_uint]),
     "cufence_last_report": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
     "cufence_last_report_json": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
-    "cufence_torch_open": (ctypes.c_char_p, [ctypes.c_char_p]),
-    "cufence_torch_start": (ctypes.c_char_p, [ctypes.c_int]),
+    "cufence_torch_adopt": (ctypes.c_char_p, [ctypes.c_char_p, ctypes.c_int]),
+    "cufence_torch_adopt_or_say": (ctypes.c_int, [ctypes.c_char_p]),
     "cufence_torch_before_sync": (ctypes.c_int, [ctypes.c_int, ctypes.c_uint64]),
     "cufence_torch_add": (None, [ctypes.c_char_p, ctypes.c_char_p]),
     "cufence_torch_kernel": (None, [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p]),
@@ -113,7 +112,6 @@ PROTOTYPES = {
 
 _lock = threading.RLock()  # a signal handler or __del__ may call in the middle of load()
 _loaded: ctypes.CDLL | None = None
-_path: Path | None = None
 
 
 def find() -> Path:
@@ -158,25 +156,16 @@ def _open(path: Path) -> ctypes.CDLL:
 
 def load() -> ctypes.CDLL:
     """Returns the library and loads it at the first call. Raises Error."""
-    global _loaded, _path
+    global _loaded
     with _lock:
         if _loaded is None:
-            path = find()
-            _loaded = _open(path)
-            _path = path
+            _loaded = _open(find())
         return _loaded
 
 
 def loaded() -> ctypes.CDLL | None:
     """Returns the library if it is in use in this process (loaded from Python, or preloaded), else None."""
     return load() if _loaded is None and _preload.path() else _loaded
-
-
-def path() -> Path:
-    """Returns the path of the library that load() loaded."""
-    load()
-    assert _path is not None
-    return _path
 
 
 def check(status: int, call: str) -> None:

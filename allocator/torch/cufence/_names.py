@@ -16,7 +16,7 @@ from . import _kernels
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from types import FrameType
     from typing import Any
 
@@ -35,15 +35,10 @@ class _Buffers:
     """The live buffers that a report mentions."""
 
     def __init__(self, report: dict[str, Any]) -> None:
-        self.ids: dict[int, int] = {}  # by address
-        self.owner: tuple[int, int] | None = None  # start and end of the buffer that the access was meant for
-        for fact in [report.get("buffer"), *report.get("candidates", {}).get("buffers", [])]:
-            if fact and "freed" not in fact and "address" in fact:
-                self.ids[int(fact["address"], 16)] = fact["id"]
-        owner = report.get("buffer")
-        if owner and "freed" not in owner and "address" in owner:
-            start = int(owner["address"], 16)
-            self.owner = (start, start + owner["size"])
+        facts = [report.get("buffer"), *report.get("candidates", {}).get("buffers", [])]
+        live = [fact for fact in facts if fact and "freed" not in fact and "address" in fact]
+        self.ids: dict[int, int] = {int(fact["address"], 16): fact["id"] for fact in live}  # by address
+        self.owner = live[0] if facts[0] in live else None  # the buffer that the access was meant for
         for argument in report.get("arguments", {}).get("list", []):
             if "buffer" in argument and "value" in argument:
                 self.ids.setdefault(int(argument["value"], 16) - argument["offset"], argument["buffer"])
@@ -51,8 +46,8 @@ class _Buffers:
     def of(self, storage: int) -> int | None:
         """Returns the number of the buffer in which a storage begins."""
         found = self.ids.get(storage)
-        if found is None and self.owner and self.owner[0] <= storage < self.owner[1]:
-            found = self.ids[self.owner[0]]
+        if found is None and self.owner and 0 <= storage - int(self.owner["address"], 16) < self.owner["size"]:
+            found = self.owner["id"]
         return found
 
 
@@ -63,8 +58,7 @@ def _has_torch() -> bool:
 def _storage_of(tensor: Any) -> int | None:
     """Returns the address of a CUDA tensor's storage. None for others, and for copy-on-write ones, which asking would copy."""
     try:
-        is_cow = getattr(sys.modules["torch"]._C, "_is_cow_tensor", None)
-        if not tensor.is_cuda or (is_cow is not None and is_cow(tensor)):
+        if not tensor.is_cuda or sys.modules["torch"]._C._is_cow_tensor(tensor):
             return None
         address: int = tensor.untyped_storage().data_ptr()
         return address or None
@@ -134,14 +128,29 @@ def _has_fields(value: Any) -> bool:
     return not isinstance(value, type) and kind.__module__ != "builtins" and type(getattr(value, "__dict__", None)) is dict
 
 
+def _scopes(frames: list[FrameType]) -> list[tuple[Mapping[str, Any], str, str]]:
+    """Returns the frames' variables, what they are, and where; and those of the program's main module."""
+    found: list[tuple[Mapping[str, Any], str, str]] = []
+    for frame in frames:
+        code = frame.f_code
+        if frame.f_locals is not frame.f_globals and code.co_name != "<module>":
+            found.append((frame.f_locals, "local", f"{code.co_name}, {_base(code.co_filename)}:{frame.f_lineno}"))
+        if not any(scope is frame.f_globals for scope, *_ in found):
+            found.append((frame.f_globals, "global", _base(code.co_filename)))
+    main = sys.modules.get("__main__")
+    if main is not None and not any(scope is vars(main) for scope, *_ in found):
+        found.append((vars(main), "global", _base(getattr(main, "__file__", None) or "__main__")))
+    return found
+
+
 class _Names:
     """Collects names of the tensors in the buffers."""
 
     def __init__(self, buffers: _Buffers, survey: _Survey, frames: list[FrameType]) -> None:
-        self.buffers, self.survey, self.frames = buffers, survey, frames
+        self.buffers, self.survey, self.scopes = buffers, survey, _scopes(frames)
         self.found: dict[int, tuple[int, Any]] = {}  # by the identity of a tensor: its buffer and itself
         self.names: dict[int, list[dict[str, Any]]] = {}
-        self.parents: dict[int, tuple[Any, str]] = {}
+        self.parents: dict[int, tuple[Any, str]] = {}  # by the identity of a module or parameter: the module that has it, and as what
         for tensor in survey.tensors:
             if survey.is_over():
                 return
@@ -173,18 +182,12 @@ class _Names:
     # ---- modules ----
 
     def _variable_of(self, module: Any) -> str | None:
-        for frame in self.frames:
-            for scope in (frame.f_locals, frame.f_globals):
-                for name, value in list(scope.items()):
-                    if value is module and name != "self":
-                        return str(name)
-        for name, value in list(vars(sys.modules.get("__main__", sys)).items()):
-            if value is module:
-                return str(name)
-        return None
+        names = (str(name) for scope, *_ in self.scopes for name, value in list(scope.items()) if value is module and name != "self")
+        return next(names, None)
 
-    def _qualified(self, module: Any, name: str) -> str:
+    def _qualified(self, parameter: Any) -> str:
         """Returns "model.layers.3.weight", or "layers.3.weight of a Net" if no variable holds the outermost module."""
+        module, name = self.parents[id(parameter)]
         for _ in range(_DEPTH):
             if id(module) not in self.parents:
                 break
@@ -205,11 +208,12 @@ class _Names:
                 for name, tensor in list(module.__dict__.get(f"_{what}s", {}).items()):
                     if tensor is None:
                         continue
+                    self.parents[id(tensor)] = module, name
                     if self._find(tensor):
-                        self._add(tensor, self._qualified(module, name), what)
+                        self._add(tensor, self._qualified(tensor), what)
                     gradient = tensor.grad if what == "parameter" and tensor.is_leaf else None
                     if gradient is not None and self._find(gradient):
-                        self._add(gradient, f"{self._qualified(module, name)}.grad", "gradient")
+                        self._add(gradient, f"{self._qualified(tensor)}.grad", "gradient")
 
     # ---- variables ----
 
@@ -228,27 +232,14 @@ class _Names:
                 if self._is_tensor(element):
                     yield f"{name}.{key}", element
 
-    def _take_scope(self, scope: dict[str, Any], what: str, where: str) -> None:
-        for name, value in list(scope.items()):
-            if not name.startswith("__"):
-                for full, tensor in self._inside(name, value):
-                    self._add(tensor, full, what, where)
-
     def _take_variables(self) -> None:
-        globals_seen: set[int] = set()
-        for frame in self.frames:
+        for scope, what, where in self.scopes:
             if self.survey.is_over():
                 return
-            code = frame.f_code
-            is_module = frame.f_locals is frame.f_globals or code.co_name == "<module>"
-            if not is_module:
-                self._take_scope(frame.f_locals, "local", f"{code.co_name}, {_base(code.co_filename)}:{frame.f_lineno}")
-            if id(frame.f_globals) not in globals_seen:
-                globals_seen.add(id(frame.f_globals))
-                self._take_scope(frame.f_globals, "global", _base(code.co_filename))
-        main = sys.modules.get("__main__")
-        if main is not None and id(vars(main)) not in globals_seen:
-            self._take_scope(vars(main), "global", _base(getattr(main, "__file__", None) or "__main__"))
+            for name, value in list(scope.items()):
+                if not name.startswith("__"):
+                    for full, tensor in self._inside(name, value):
+                        self._add(tensor, full, what, where)
 
     # ---- optimizers ----
 
@@ -261,16 +252,8 @@ class _Names:
                     continue
                 for key, tensor in list(state.items()):
                     if self._is_tensor(tensor):
-                        names = self.names.get(id(parameter)) or self._name_of_parameter(parameter)
-                        of = f" of {names[0]['name']}" if names else ""
+                        of = f" of {self._qualified(parameter)}" if id(parameter) in self.parents else ""
                         self._add(tensor, f"{key}{of}", "optimizer state", type(optimizer).__name__)
-
-    def _name_of_parameter(self, parameter: Any) -> list[dict[str, Any]]:
-        for module in self.survey.modules:
-            for name, tensor in list(module.__dict__.get("_parameters", {}).items()):
-                if tensor is parameter:
-                    return [{"name": self._qualified(module, name)}]
-        return []
 
 
 def _base(path: str) -> str:
@@ -331,16 +314,10 @@ def _per_buffer(names: _Names, report: dict[str, Any]) -> list[dict[str, Any]]:
     return listed
 
 
-def _without_overrides() -> Any:
-    """Returns a context in which a subclass of Tensor can't intercept what is asked of it."""
-    plain = getattr(sys.modules["torch"]._C, "DisableTorchFunctionSubclass", None)
-    return plain() if plain is not None else contextlib.nullcontext()
-
-
 def _tensors(report: dict[str, Any], survey: _Survey, frames: list[FrameType]) -> list[dict[str, Any]]:
     with contextlib.suppress(Exception):
         _add_frozen(survey, frames)
-    with _without_overrides():
+    with sys.modules["torch"]._C.DisableTorchFunctionSubclass():  # no subclass of Tensor intercepts what is asked of it
         names = _Names(_Buffers(report), survey, frames)
         names.take_all()
         return _per_buffer(names, report)

@@ -41,26 +41,34 @@ def _are_graphs_off() -> bool:
     return pairs(os.environ.get("CUFENCE_OPTIONS", "")).get("graphs") == "off"
 
 
-def _has_checkpoints() -> bool:
-    return bool(sys.modules["torch"].cuda.get_allocator_backend() == "native")
-
-
-def _apply(patch: Callable[[ModuleType], None], module: ModuleType) -> None:
-    """Applies a patch. Ignores errors: another version of the library may look different, and its import must not fail."""
+def _attempt(patch: Callable[[Any], None], thing: Any) -> None:
+    """Applies a patch to a module, or looks at an object of it. Ignores errors: another version of the library may look different,
+    and its import must not fail."""
     try:
-        patch(module)
+        patch(thing)
     except Exception:
         import logging
 
-        logging.getLogger("cufence").debug("%s is not what it was made for", patch.__name__, exc_info=True)
+        logging.getLogger("cufence").debug("%s does not find what it was made for", patch.__name__, exc_info=True)
 
 
-def _replace(module: ModuleType, name: str, wrap: Callable[[Any], Any]) -> None:
+def _replace(module: Any, name: str, wrap: Callable[[Any], Any]) -> None:
     before = getattr(module, name)
     if not hasattr(before, "cufence_before"):
         after = wrap(before)
         after.cufence_before = before
         setattr(module, name, after)
+
+
+def _are_graphs_refused(is_cuda: bool = True) -> bool:
+    """Returns whether graphs are off, or would need trees that PyTorch does not have here, and warns of that; is_cuda: graphs of
+    CUDA's."""
+    is_off = _are_graphs_off()
+    if is_off or sys.modules["torch"].cuda.get_allocator_backend() == "native":
+        return is_off
+    if is_cuda:
+        _warn_of_graph_trees()
+    return True
 
 
 def _without_graph_trees(module: ModuleType) -> Callable[[Any], Any]:
@@ -69,11 +77,9 @@ def _without_graph_trees(module: ModuleType) -> Callable[[Any], Any]:
 
     def wrap(before: Any) -> Any:
         def after(example_inputs: Any, compiled_graph: Any, cudagraphs: Any, *others: Any, **named: Any) -> Any:
-            is_off = _are_graphs_off()
-            if not is_off and (_has_checkpoints() or not module.config.triton.cudagraph_trees):
+            needs_trees = module.config.triton.cudagraph_trees or _are_graphs_off()
+            if not needs_trees or not _are_graphs_refused("cuda" in compiled_graph.device_types):
                 return before(example_inputs, compiled_graph, cudagraphs, *others, **named)
-            if "cuda" in compiled_graph.device_types and not is_off:
-                _warn_of_graph_trees()
             cudagraphs.value = False  # a BoxedBool that later steps and the backward graph read
             return None
 
@@ -92,12 +98,7 @@ def _patch_cudagraph_trees(module: ModuleType) -> None:
 
     def wrap(before: Any) -> Any:
         def after(model: Any, *others: Any, **named: Any) -> Any:
-            is_off = _are_graphs_off()
-            if _has_checkpoints() and not is_off:
-                return before(model, *others, **named)
-            if not is_off:
-                _warn_of_graph_trees()
-            return model
+            return model if _are_graphs_refused() else before(model, *others, **named)
 
         return after
 
@@ -177,20 +178,30 @@ def _patch_torch(module: ModuleType) -> None:
         _check_back_end(module)
 
 
+def _followed_by(tell: Callable[[Any], None]) -> Callable[[Any], Any]:
+    """Wraps a method that loads a kernel: afterwards, `tell` gets its object. Whatever goes wrong there is not the program's."""
+
+    def wrap(before: Any) -> Any:
+        def after(self: Any, *others: Any, **named: Any) -> Any:
+            found = before(self, *others, **named)
+            _attempt(tell, self)
+            return found
+
+        return after
+
+    return wrap
+
+
 def _patch_kernels(module: ModuleType) -> None:
     """Reports get the names of arguments. A program that uses Triton, numba or Warp need not have PyTorch."""
     from . import _signatures, _tell
 
-    if _preload.path():
-        _tell.install()
-    if module.__name__.startswith("triton"):
-        _signatures.patch_triton(module)
-
-
-def _patch_heuristics(module: ModuleType) -> None:
-    from . import _signatures
-
-    _signatures.patch_heuristics(module)
+    if not _preload.path():
+        return
+    _tell.install()
+    if module.__name__ in _signatures.METHODS:
+        owner, name, tell = _signatures.METHODS[module.__name__]
+        _replace(getattr(module, owner), name, _followed_by(tell))
 
 
 PATCHES: dict[str, Callable[[ModuleType], None]] = {
@@ -198,7 +209,7 @@ PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "torch.cuda.graphs": _patch_graphs,
     "torch._inductor.output_code": _patch_output_code,
     "torch._inductor.cudagraph_trees": _patch_cudagraph_trees,
-    "torch._inductor.runtime.triton_heuristics": _patch_heuristics,
+    "torch._inductor.runtime.triton_heuristics": _patch_kernels,
     "triton.compiler.compiler": _patch_kernels,
     "numba.cuda.dispatcher": _patch_kernels,
     "warp": _patch_kernels,
@@ -229,7 +240,7 @@ def _follow(loader: Any, patch: Callable[[ModuleType], None]) -> None:
     def exec_module(module: ModuleType) -> None:
         del loader.exec_module
         execute(module)
-        _apply(patch, module)
+        _attempt(patch, module)
 
     loader.exec_module = exec_module  # this instance only: each module has its own loader
 
@@ -243,7 +254,7 @@ def install() -> None:
         PATCHES.update(_pools.PATCHES)
     for name, patch in PATCHES.items():
         if name in sys.modules:
-            _apply(patch, sys.modules[name])
+            _attempt(patch, sys.modules[name])
 
 
 class _Refuser:

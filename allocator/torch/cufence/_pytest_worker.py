@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Generator
+from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
@@ -55,15 +56,12 @@ def _settled() -> Generator[None, Any, Any]:
 
 
 class Worker:
-    def __init__(self, config: pytest.Config, source: int, target: int) -> None:
+    def __init__(self, config: pytest.Config, descriptor: int) -> None:
         self.config = config
-        self.input = os.fdopen(source, encoding="utf-8")
-        self.output = os.fdopen(target, "w", encoding="utf-8")
-        os.set_inheritable(source, False)
-        os.set_inheritable(target, False)
+        os.set_inheritable(descriptor, False)
+        self.pipe = Connection(descriptor)
         self.pid = os.getpid()
         self.faults = 0
-        self.has_faulted = False
         # Set as pytest-xdist does in its workers: plugins then leave writing files to the main process.
         config.workerinput = {  # type: ignore[attr-defined]
             "workerid": os.environ.get("PYTEST_XDIST_WORKER", "cufence"),
@@ -74,9 +72,8 @@ class Worker:
 
     def _send(self, **message: Any) -> None:
         if os.getpid() != self.pid:
-            os._exit(1)  # a child that a test forked, and that has left the test: the pipes are its parent's
-        self.output.write(json.dumps(message, default=repr) + "\n")
-        self.output.flush()
+            os._exit(1)  # a child that a test forked, and that has left the test: the pipe is its parent's
+        self.pipe.send_bytes(json.dumps(message, default=repr).encode())
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -87,34 +84,21 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
-        self._send(ready=len(items))
-        for line in self.input:
-            message = json.loads(line)
+        self._send(ready=True)
+        while True:
+            try:
+                message = json.loads(self.pipe.recv_bytes())
+            except EOFError:
+                return True
             item = items.get(message["run"])
-            if item is None:
-                self._send(report=self._not_here(message["run"]))
-            else:
-                self._run(item, items.get(message["next"]))
-            self._send(done=True, faults=int(self.has_faulted))
-        return True
+            if item is not None:
+                self.config.hook.pytest_runtest_protocol(item=item, nextitem=items.get(message["next"]))
+            self._send(done="unknown" if item is None else "faulted" if self.faults else "well")
 
-    def _run(self, item: pytest.Item, next_item: pytest.Item | None) -> None:
-        try:
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=next_item)
-        except (KeyboardInterrupt, pytest.exit.Exception) as end:  # the test ends the whole session
-            self._send(end=str(end), status=getattr(end, "returncode", None), interrupted=isinstance(end, KeyboardInterrupt))
-            raise
-
-    def _not_here(self, nodeid: str) -> Any:
-        report = pytest.TestReport(
-            nodeid=nodeid,
-            location=(nodeid.split("::")[0], None, nodeid),
-            keywords={},
-            outcome="failed",
-            longrepr="under cufence this test was not collected: what is collected must not change from run to run",
-            when="call",
-        )
-        return self.config.hook.pytest_report_to_serializable(config=self.config, report=report)
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Also of pytest.exit(): the test ends the whole session."""
+        end = excinfo.value
+        self._send(end=str(end), status=getattr(end, "returncode", None), interrupted=isinstance(end, KeyboardInterrupt))
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
@@ -129,11 +113,10 @@ class Worker:
         report = yield
         faults = _api.fault_count()
         if faults > self.faults:
+            if not self.faults:
+                atexit.register(_say_no_more)  # when pytest no longer captures
             self._blame(report, faults - self.faults)
             self.faults = faults
-            if not self.has_faulted:
-                atexit.register(_say_no_more)  # when pytest no longer captures
-            self.has_faulted = True
         return report
 
     def _blame(self, report: pytest.TestReport, count: int) -> None:
@@ -153,15 +136,6 @@ class Worker:
         self._send(report=self.config.hook.pytest_report_to_serializable(config=self.config, report=report))
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str, nodeid: str) -> None:
-        if when != "runtest":
-            return  # collected in the main process too
-        self._send(
-            warning={
-                "category": warning_message.category.__name__,
-                "message": str(warning_message.message),
-                "filename": warning_message.filename,
-                "lineno": warning_message.lineno,
-                "when": when,
-                "nodeid": nodeid,
-            }
-        )
+        if when == "runtest":  # else collected in the main process too
+            of = warning_message
+            self._send(warning=[of.category.__name__, str(of.message), of.filename, of.lineno, nodeid])

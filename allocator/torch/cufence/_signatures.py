@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import re
 
-from . import _kernels, _library, _preload
+from . import _kernels, _library
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
     from typing import Any
 
 # A pointer, a number, or a tensor map.
@@ -35,11 +33,6 @@ def _tell(handle: Any, symbol: Any, arguments: list[tuple[str, str]]) -> None:
         library.cufence_torch_kernel(handle, symbol.encode(), text.encode())
 
 
-def of_compiled(kernel: Any) -> list[tuple[str, str]]:
-    """Returns name and type of the arguments of a triton.compiler.CompiledKernel."""
-    return _kernels.arguments_of(kernel) or []
-
-
 def of_inductor(result: Any) -> list[tuple[str, str]]:
     """Returns the same of a kernel that Inductor launches without Triton's launcher. Empty unless it agrees with the number of
     arguments that Inductor passes."""
@@ -54,25 +47,10 @@ def of_inductor(result: Any) -> list[tuple[str, str]]:
     return found if len(found) == len(result.kernel.arg_tys) else []
 
 
-def _guarded(tell: Callable[[Any], None], before: Any) -> Any:
-    """Wraps a method that loads a kernel: afterwards, `tell` gets its object. Whatever goes wrong there is not the program's."""
-
-    def after(self: Any, *others: Any, **named: Any) -> Any:
-        found = before(self, *others, **named)
-        try:
-            tell(self)
-        except Exception:
-            import logging
-
-            logging.getLogger("cufence").debug("the signature of a kernel was not found", exc_info=True)
-        return found
-
-    return after
-
-
 def _tell_compiled(kernel: Any) -> None:
     own = vars(kernel)
-    _tell(own.get("function"), getattr(own.get("metadata"), "name", None) or own.get("name"), of_compiled(kernel))
+    arguments = _kernels.arguments_of(kernel) or []
+    _tell(own.get("function"), getattr(own.get("metadata"), "name", None) or own.get("name"), arguments)
 
 
 def _tell_inductor(result: Any) -> None:
@@ -81,19 +59,8 @@ def _tell_inductor(result: Any) -> None:
         _tell(handle, kernel.name, of_inductor(result))
 
 
-def _wrap(owner: Any, name: str, tell: Callable[[Any], None]) -> None:
-    before = getattr(owner, name)
-    if not hasattr(before, "cufence_before"):
-        after = _guarded(tell, before)
-        after.cufence_before = before
-        setattr(owner, name, after)
-
-
-def patch_triton(module: ModuleType) -> None:
-    if _preload.path():
-        _wrap(module.CompiledKernel, "_init_handles", _tell_compiled)
-
-
-def patch_heuristics(module: ModuleType) -> None:
-    if _preload.path():
-        _wrap(module.StaticTritonCompileResult, "make_launcher", _tell_inductor)
+# The methods that load a kernel, by module: class, method, and what tells of the method's object.
+METHODS = {
+    "triton.compiler.compiler": ("CompiledKernel", "_init_handles", _tell_compiled),
+    "torch._inductor.runtime.triton_heuristics": ("StaticTritonCompileResult", "make_launcher", _tell_inductor),
+}

@@ -36,10 +36,8 @@ def _is_this(executable: str) -> bool:
         return False
 
 
-def _is_command(arguments: list[str] | None) -> bool:
+def _is_command(arguments: list[str]) -> bool:
     """Returns whether the process was started with these arguments; True if that can't be determined."""
-    if arguments is None:
-        return True
     try:
         with open("/proc/self/cmdline", "rb") as file:
             return file.read().split(b"\0")[1:-1] == [os.fsencode(argument) for argument in arguments[1:]]
@@ -49,7 +47,7 @@ def _is_command(arguments: list[str] | None) -> bool:
 
 def _is_embedded() -> bool:
     """Returns whether the process is another program that embeds Python."""
-    return not _is_this(sys.executable) or not _is_command(getattr(sys, "orig_argv", None))
+    return not _is_this(sys.executable) or not _is_command(sys.orig_argv)
 
 
 def _refuse(message: str) -> None:
@@ -66,15 +64,10 @@ def _refuse(message: str) -> None:
 
 
 def _check_interpreter(variable: str) -> None:
-    why = None
     if _is_embedded():
-        why = f"this program is not the Python interpreter {sys.executable or '(unknown)'}"
-    elif not hasattr(sys, "orig_argv"):
-        why = f"Python {sys.version.split()[0]} does not keep its arguments (3.10 and later do)"
-    if why:
         raise Refusal(
-            f"{variable} names cufence, for which the interpreter has to be executed again under 'cufence run', but {why}. "
-            "Start the program under 'cufence run' instead"
+            f"{variable} names cufence, for which the interpreter has to be executed again under 'cufence run', but this program is "
+            f"not the Python interpreter {sys.executable or '(unknown)'}. Start the program under 'cufence run' instead"
         )
 
 

@@ -11,7 +11,7 @@ import sys
 import textwrap
 import threading
 
-from . import _library, _preload
+from . import _library
 
 TYPE_CHECKING = False
 
@@ -114,33 +114,25 @@ def text_of(report: dict[str, Any], names: dict[str, Any]) -> str:
 # ---- looking up ----
 
 
-def _key(report: dict[str, Any]) -> tuple[Any, ...]:
-    return (report["process"]["pid"], report.get("time"), report.get("headline"), report.get("address", {}).get("value"))
-
-
 def names_for(report: dict[str, Any], frames: list[FrameType]) -> dict[str, Any]:
     """Returns what is known of a report, looked up once. Never raises."""
     try:
+        key = (report["process"]["pid"], report.get("time"), report.get("headline"), report.get("address", {}).get("value"))
         with _lock:
-            return _names_for(report, frames)
+            if key not in _told:
+                from . import _names
+
+                found = _names.look_up(report, frames)
+                if not found.get("buffers") and not found.get("arguments"):
+                    return found  # another moment may know more
+                _told[key] = found
+                _add(report, found)
+            return _told[key]
     except Exception:
         import logging
 
         logging.getLogger("cufence").debug("the names of a report were not found", exc_info=True)
         return {}
-
-
-def _names_for(report: dict[str, Any], frames: list[FrameType]) -> dict[str, Any]:
-    key = _key(report)
-    if key not in _told:
-        from . import _names
-
-        found = _names.look_up(report, frames)
-        if not found.get("buffers") and not found.get("arguments"):
-            return found  # another moment may know more
-        _told[key] = found
-        _add(report, found)
-    return _told[key]
 
 
 def _add(report: dict[str, Any], found: dict[str, Any]) -> None:
@@ -159,29 +151,9 @@ def _add(report: dict[str, Any], found: dict[str, Any]) -> None:
     _library.load().cufence_torch_add(text.encode(errors="replace"), record.encode())
 
 
-def _is_in_use() -> bool:
-    """Returns whether the library is in this process. The preload library loads it when the program starts CUDA."""
-    if _library._loaded is not None:
-        return True
-    if not _preload.path():
-        return False
-    import ctypes
-    import os
-
-    try:
-        ctypes.CDLL(str(_library.find()), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except OSError:
-        return False
-    return True
-
-
 def _last() -> dict[str, Any] | None:
-    if not _is_in_use():
-        return None
     library = _library.loaded()
-    if library is None or not library.cufence_fault_count():
-        return None
-    return _library.last_report()
+    return _library.last_report() if library is not None and library.cufence_fault_count() else None
 
 
 def for_caller(report: dict[str, Any]) -> dict[str, Any]:
@@ -213,18 +185,12 @@ def _add_note(exception: BaseException, said: list[str]) -> None:
 # ---- hooks ----
 
 
-def _wrap_excepthook(before: Callable[..., Any]) -> Callable[..., Any]:
-    def excepthook(kind: Any, value: Any, traceback: Any) -> None:
-        after(value, traceback)
-        before(kind, value, traceback)
-
-    return excepthook
-
-
-def _wrap_thread_hook(before: Callable[..., Any]) -> Callable[..., Any]:
-    def excepthook(arguments: Any) -> None:
-        after(arguments.exc_value, arguments.exc_traceback)
-        before(arguments)
+def _after_and(before: Callable[..., Any]) -> Callable[..., Any]:
+    def excepthook(*arguments: Any) -> None:
+        """Its arguments are kind, value and traceback; those of threading's are one object, a tuple that begins with these."""
+        _, exception, traceback, *_ = arguments if len(arguments) > 1 else arguments[0]
+        after(exception, traceback)
+        before(*arguments)
 
     return excepthook
 
@@ -237,6 +203,6 @@ def install() -> None:
     _is_installed = True
     import atexit
 
-    sys.excepthook = _wrap_excepthook(sys.excepthook)
-    threading.excepthook = _wrap_thread_hook(threading.excepthook)
+    sys.excepthook = _after_and(sys.excepthook)
+    threading.excepthook = _after_and(threading.excepthook)
     atexit.register(lambda: after(None, getattr(sys, "last_traceback", None)))

@@ -130,8 +130,8 @@ def enable(**options: Unpack[Options]) -> None:
     take effect if CUDA has not started yet.
 
     Raises ValueError for an unknown option or a bad value, ImportError without PyTorch, cufence.Error if the library or the
-    driver can't be used or other options are in effect, RuntimeError if PyTorch has already started CUDA or has no CUDA, or if
-    there is no class for this PyTorch and none can be compiled.
+    driver can't be used or other options are in effect, RuntimeError if PyTorch has already started CUDA or has no CUDA, or is
+    none of the releases that cufence supports.
     """
     text = option_string(options)
     with _lock:
@@ -147,7 +147,7 @@ def enable(**options: Unpack[Options]) -> None:
         torch = _import_torch()
         _check_not_started(torch)
         _library.check(library.cufence_init(os.fsencode(text)), "cufence_init")
-        _allocator.install(torch, is_traced=False)  # _install_sync_callbacks() activates the trace
+        _allocator.install(torch)
         _install_sync_callbacks(torch)
         _patches.install()
         _tell.install()

@@ -8,15 +8,10 @@ Without --cufence this module does nothing and imports nothing else of cufence.
 from __future__ import annotations
 
 import os
-from collections import Counter
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from ._pytest_main import Main
-
-WORKER = "CUFENCE_PYTEST_WORKER"  # "<pid of the main process> <descriptor to read> <descriptor to write>"
+WORKER = "CUFENCE_PYTEST_WORKER"  # the descriptor of a worker's end of the pipe
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,63 +36,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--no-require-guarded", action="store_false", dest="require_guarded", help="do not")
 
 
-def _check_other_options(config: pytest.Config) -> None:
-    if config.getoption("usepdb", False) or config.getoption("trace", False):
-        raise pytest.UsageError("--cufence runs the tests in another process, where --pdb and --trace have no terminal")
-    if config.getoption("cov_source", None):
-        raise pytest.UsageError("--cufence runs the tests in another process, which --cov does not see: measure without it")
-
-
-class _Distributed:
-    """In the process that deals tests out to pytest-xdist's workers: tells them how to start their guarded process."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        parameters = config.invocation_params
-        self.counts: Counter[str] = Counter()
-        self.start = {"arguments": [str(argument) for argument in parameters.args], "folder": str(parameters.dir)}
-
-    def pytest_report_header(self) -> str:
-        return "cufence: a process of its own for each of pytest-xdist's workers; the end says what was guarded"
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput["cufence"] = self.start
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        self.counts.update(getattr(node, "workeroutput", {}).get("cufence", {}))
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        from ._pytest_main import judge
-
-        judge(session, self.counts)
-
-    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
-        from ._pytest_main import say
-
-        say(terminalreporter, config, self.counts)
-
-
-def _is_distributed(config: pytest.Config) -> bool:
-    return bool(config.getoption("dist", "no") != "no" and (config.getoption("numprocesses", None) or config.getoption("tx", None)))
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--cufence"):
         return
-    mark = os.environ.pop(WORKER, "").split()
-    if mark and int(mark[0]) == os.getppid():
+    mark = os.environ.pop(WORKER, None)
+    if mark is not None:
         from ._pytest_worker import Worker
 
-        config.pluginmanager.register(Worker(config, int(mark[1]), int(mark[2])), "cufence-worker")
+        config.pluginmanager.register(Worker(config, int(mark)), "cufence-worker")
     elif not config.getoption("collectonly", False):
-        _check_other_options(config)
-        if _is_distributed(config):
-            config.pluginmanager.register(_Distributed(config), "cufence-distributed")
-            return
-        from ._pytest_main import Main
+        if config.getoption("usepdb", False) or config.getoption("trace", False):
+            raise pytest.UsageError("--cufence runs the tests in another process, where --pdb and --trace have no terminal")
+        if config.getoption("cov_source", None):
+            raise pytest.UsageError("--cufence runs the tests in another process, which --cov does not see: measure without it")
+        from ._pytest_main import Main, Summary
 
-        main: Main = Main(config, WORKER)
-        config.pluginmanager.register(main, "cufence-main")
+        if not hasattr(config, "workerinput"):
+            config.pluginmanager.register(Summary(config), "cufence-summary")
+        if config.getoption("dist", "no") == "no":  # else pytest-xdist deals tests out to processes, each with a worker of its own
+            config.pluginmanager.register(Main(config, WORKER), "cufence-main")

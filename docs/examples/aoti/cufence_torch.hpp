@@ -1,17 +1,16 @@
-/*
- * Puts libtorch's CUDA tensors under cufence from C++: the allocator that Python programs get (allocator.cpp), compiled into
- * the program against its own libtorch. Include it in one source; link libtorch and libcufence.
- */
+/* Puts libtorch's CUDA tensors under cufence from C++, with the allocator that Python programs get. Link libtorch and
+ * libcufence. */
 #ifndef CUFENCE_TORCH_HPP
 #define CUFENCE_TORCH_HPP
 
-#include <torch/version.h>
-
-#define CUFENCE_TORCH_VERSION (TORCH_VERSION_MAJOR * 10000 + TORCH_VERSION_MINOR * 100 + TORCH_VERSION_PATCH)
-#include <allocator.cpp>
+#include <cufence.h>
 
 #include <stdexcept>
 #include <string>
+
+/* Of libcufence: makes the class for this version of PyTorch (null: found above libtorch) its allocator. Returns null, or why
+ * not. */
+extern "C" const char *cufence_torch_adopt(const char *version, int is_traced);
 
 namespace cufence_torch
 {
@@ -25,7 +24,7 @@ inline void install(const char *options)
 {
     if (cufence_init(options) != CUFENCE_OK)
         throw std::runtime_error(std::string("cufence_init: ") + cufence_error_detail());
-    if (const char *why = cufence_torch_install(0))
+    if (const char *why = cufence_torch_adopt(nullptr, 0))
         throw std::runtime_error(std::string("cufence cannot be libtorch's allocator: ") + why);
 }
 
