@@ -376,10 +376,10 @@ cufence_status cufence_pool_end(int device, const uint64_t id[2]);
 cufence_status cufence_pool_release(int device, const uint64_t id[2]);
 
 /*
- * Poison: bytes of a live buffer that nobody may use, such as a free row of a pool of the program's own (`cufence docs poison`). They
- * are filled with NaN (0x7fff in each two bytes, no likely index either), and a write into them is a finding of kind "write to
- * poisoned memory": it is found when they are unpoisoned, by cufence_check(), when the buffer is freed, and before its context
- * or the process ends. Unpoisoned bytes keep the NaN until they are written.
+ * Poison: bytes of a live buffer that nobody may use, such as a free row of a pool of the program's own (`cufence docs
+ * poison`). They are filled with NaN (0x7fff in each two bytes, no likely index either), and a write into them is a finding of
+ * kind "write to poisoned memory": it is found when they are unpoisoned, by cufence_check(), when the buffer is freed, and
+ * before its context or the process ends. Unpoisoned bytes keep the NaN until they are written.
  *
  * Both are done in the order of `stream`, one of the buffer's context: what used the bytes before must have been submitted to
  * it, or it been made to wait for that. Any part of what is poisoned may be unpoisoned, and bytes may be poisoned again. A

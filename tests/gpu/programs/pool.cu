@@ -1,5 +1,5 @@
-// A pool that hands out pieces of one allocation, and says which of its bytes nobody may use: cufence_poison(), where cufence is
-// there. Without it the program is an ordinary one. The first argument says what is wrong:
+// A pool that hands out pieces of one allocation, and says which of its bytes nobody may use: cufence_poison(), where cufence
+// is there. Without it the program is an ordinary one. The first argument says what is wrong:
 //   clean   nothing: pieces are written and summed up, given back and handed out again, on a stream of their own
 //   past    two floats are written past a piece of 1000 bytes, into what the pool rounds it up by
 //   late    a piece is written to after it was given back
