@@ -83,8 +83,7 @@ void slack_report(const struct heap_slack *slack)
     struct search *search = malloc(sizeof *search);
     heap_describe(buffer.mapping_start, &where);
     if (write.found.poison.bytes && where.buffer.id == buffer.id)
-        buffer = where.buffer; /* else it was freed meanwhile, and its memory has another one: the poisoned bytes are all that
-                                  is known */
+        buffer = where.buffer; /* else it was freed meanwhile, and its memory has another one */
     if (where.buffer.mapping_start == buffer.mapping_start)
         buffer.guard_start = where.buffer.guard_start;
     struct poison_fact *poison = &write.found.poison;

@@ -20,8 +20,8 @@ struct slack_again {
 
 /* Bytes of a buffer that the program has poisoned: when and where. The frames are borrowed, innermost first. */
 struct poison_fact {
-    uint64_t start, bytes; /* 0 bytes: none */
-    uint64_t buffer;       /* its id */
+    uint64_t start, bytes;          /* 0 bytes: none */
+    uint64_t buffer, address, size; /* which one: its id, and where */
     uint64_t ns, stream, tid;
     uint64_t until_ns;     /* when it was checked */
     uint64_t after, until; /* launch_entry.sequence: that thread's last launch before, and the last one of until_tid before the

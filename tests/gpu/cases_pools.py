@@ -1,4 +1,4 @@
-"""Pools of other libraries, and rows of one's own that are poisoned: what each story must show."""
+"""Pools of other libraries, and pools of one's own that are poisoned (programs/pool.cu): what each story must show."""
 
 from __future__ import annotations
 
@@ -35,3 +35,10 @@ STORIES = [
          report=[r"first NaN: \S*elementwise\S* writes 4096 NaN", r"launched at\s+\S*poison_rows\.py:29\b"], **_POISON),  # type: ignore[arg-type]
 ]
 
+_WRITE = r"cufence: WRITE to poisoned memory: {} of the 1024 poisoned ones on, in buffer #\d+"
+_BY = [r"given to +fill<<<\(1,1,1\), \(256,1,1\)>>>", r"poisoned at +.*\bgive_back\b"]
+PROGRAMS: list[tuple[str, dict[str, object]]] = [
+    ("clean", {"status": 0, "output": ["done"]}),
+    ("past", {"status": 86, "report": [_WRITE.format("8 bytes changed, from byte 1000"), *_BY], "output": ["done"]}),
+    ("late", {"status": 86, "report": [_WRITE.format("4 bytes changed, from byte 0"), *_BY], "output": ["done"]}),
+]

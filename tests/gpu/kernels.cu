@@ -16,14 +16,6 @@ extern "C" __global__ void gpu_read_past(const float *in, float *out, int n)
     out[i] = next - in[i];
 }
 
-// The store is the kernel's last instruction.
-extern "C" __global__ void gpu_store_only(float *out, int n)
-{
-    int i = global_index();
-    if (i <= n)
-        out[i] = 1.0f;
-}
-
 // In bounds from here on.
 
 extern "C" __global__ void gpu_fill(int *out, size_t n, int value)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import cases_cause
 import cases_freed
+import cases_pools
 import cases_rerun
 from harness import Case, Result, execute, marked_line, problems_of, problems_of_statistics
 from results import line, summary, write_json
@@ -75,6 +76,7 @@ def _past(buffer: int = 1) -> str:
 
 CASES = [
     *(_program(f"freed_{kind}", "freed", arguments=[kind], **facts) for kind, facts in cases_freed.programs((SOURCES / "freed.cu").read_text())),
+    *(_program(f"pool_{kind}", "pool", arguments=[kind], **facts) for kind, facts in cases_pools.PROGRAMS),
     *(
         _rerun(kind, _past(), rf"written +{bytes} bytes? past the end: ({value}).*re-run")
         for kind, bytes, value in (

@@ -92,12 +92,10 @@ int story_wait_report(unsigned seconds)
 
 static void on_fault(const cufence_fault *fault, void *user)
 {
+    (void)fault;
     (void)user;
-    if (witness->faults == 0) {
+    if (witness->faults == 0)
         witness->reported_ns = story_now();
-        snprintf(witness->text, sizeof witness->text, "%s", fault->text);
-        witness->is_address_known = fault->is_address_known;
-    }
     __atomic_fetch_add(&witness->faults, 1, __ATOMIC_RELEASE);
 }
 

@@ -10,8 +10,7 @@
 
 /* The first fault, as the handler got it, in memory shared by parent and child. */
 struct witness {
-    int faults, is_address_known;
-    char text[32 * 1024];
+    int faults;
     uint64_t launched_ns, reported_ns; /* CLOCK_MONOTONIC; launched_ns is that of the latest story_launch() */
     uint64_t value[8];                 /* for use by the story */
 };

@@ -1,4 +1,5 @@
-/* What happens to the program after a fault on a real GPU: on_fault, and reports without synchronisation. */
+/* What happens after a fault on a real GPU to a program that nothing hooks: on_fault, and reports without synchronisation.
+ * programs.py has exit statuses. */
 #define TEST_OWN_MAIN
 #include "support/test.h"
 
@@ -81,38 +82,6 @@ TEST(test_error)
     assert_int_equal(story->witness->value[2], story->witness->value[1]);
 }
 
-/* If the program itself returns an error status, the status is kept. */
-static int tell_own_status(void)
-{
-    plant();
-    driver->cuCtxSynchronize();
-    return story_wait_report(10) ? 3 : 1;
-}
-
-TEST(test_own_status)
-{
-    const struct story *story = story_run("", tell_own_status);
-    expect_reported(story);
-    expect_status(story, 3);
-}
-
-static int tell_well(void)
-{
-    plant();
-    driver->cuCtxSynchronize();
-    return story_wait_report(10) ? 0 : 1;
-}
-
-TEST(test_exit_status)
-{
-    const struct story *story = story_run("on_fault=error/42", tell_well);
-    expect_reported(story);
-    expect_status(story, 42);
-    story = story_run("on_fault=error/0", tell_well);
-    expect_reported(story);
-    expect_status(story, 0);
-}
-
 static int tell_abort(void)
 {
     plant();
@@ -127,8 +96,6 @@ TEST(test_abort)
     expect_reported(story);
     assert_int_equal(story->signal, SIGABRT);
 }
-
-/* The context keeps working: later allocations, kernels and copies succeed, and their results are correct. */
 
 /* cufence continues. The driver decides how long the context keeps working: 580.159.04 makes the error sticky by itself, 22
  * to 25 ms after the dump. */
@@ -150,29 +117,6 @@ TEST(test_continue)
     const struct story *story = story_run("on_fault=continue/0", tell_continue);
     expect_reported(story);
     expect_status(story, 0);
-}
-
-static int tell_no_fault(void)
-{
-    void *out = story_buffer("output", 4000, NULL);
-    size_t elements = COUNT;
-    int value = 7;
-    story_ok(story_launch("gpu_fill", BLOCKS, NULL, ARGUMENTS(&out, &elements, &value)), "gpu_fill");
-    story_ok(driver->cuCtxSynchronize(), "cuCtxSynchronize");
-    return 0;
-}
-
-TEST(test_no_fault)
-{
-    const struct story *story = story_run("", tell_no_fault);
-    expect_status(story, 0);
-    assert_int_equal(story->witness->faults, 0);
-    const char *line = strstr(story->stderr_text, "cufence: no faults; 1 allocation guarded (at most 4000 bytes at once)\n");
-    if (!line || strchr(story->stderr_text, '\n')[1])
-        fail_msg("stderr is not the closing line alone:\n%s", story->stderr_text);
-    story = story_run("say=quiet", tell_no_fault);
-    expect_status(story, 0);
-    assert_string_equal(story->stderr_text, "");
 }
 
 /* Without core dumps, the program still stops at the access, but without a report. */

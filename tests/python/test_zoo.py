@@ -121,6 +121,12 @@ class Verdicts(standin.InFolder):
         nan = {"kind": "first NaN", "nan": {"kernel": "log_of"}, "buffer": {"id": 2, "size": 400000}}
         self.assertEqual(self.verdict("nan log", "own", 86, "", nan), ("found", {"buffer", "kernel"}))
         self.assertEqual(self.verdict("nan log", "own", 86, "", {"kind": "first NaN", "nan": {"kernel": "pass_on"}})[0], "elsewhere")
+        late: dict[str, object] = {"kind": "write to poisoned memory", "buffer": {"id": 2, "size": 1 << 20}, "access": {"kind": "write"}}
+        for given, named in (("fill", "fill"), {"buffer", "kernel"}), (("fill", "add_up"), {"buffer"}):  # one of two: it names none
+            late["slack"] = {"poisoned": {"bytes": 1024}, "launches": {"list": [{"symbol": name} for name in given]}}
+            for name in ("pool late", "pool past"):
+                self.assertEqual(self.verdict(name, "run", 86, "", late), ("found", named))
+        self.assertEqual(self.verdict("slack tail", "run", 86, "", late), ("elsewhere", set()))
         race = {"kind": "stream race", "call": "PyTorch's allocator", "called": {"frames": [{"file": "/s/streams_race.py", "line": bug("streams_race race").place()[1]}]}}
         self.assertEqual(self.verdict("streams_race race", "own", 86, "", race), ("found", {"line", "call", "stacks"}))
 

@@ -3,6 +3,7 @@
 #include "pokes.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
 
 #define ROWS 8u
 #define ROW 1000u
@@ -235,6 +236,188 @@ CLEAN(threads)
     for (size_t i = 0; i < 4; i++)
         CHECK(pthread_join(all[i], NULL) == 0);
     CHECK(cufence_check(0) == 0);
+}
+
+/* ---- what may go wrong ---- */
+
+CLEAN(odd_ranges)
+{
+    unsigned char bytes[16];
+    start("");
+    char *buffer = pool(NULL);
+    for (unsigned from = 0; from < 4; from++) {
+        for (unsigned length = 1; length < 6; length++) {
+            CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 16, NULL));
+            CHECK_OK(cufence_poison(buffer + from, length, NULL));
+            CHECK_CU(cuMemcpyDtoH(bytes, (CUdeviceptr)(uintptr_t)buffer, 16));
+            for (unsigned i = 0; i < 16; i++)
+                CHECK(bytes[i] == (i < from || i >= from + length ? 0 : (uintptr_t)(buffer + i) & 1 ? 0x7f : 0xff));
+            CHECK(cufence_check(0) == 0);
+            CHECK_OK(cufence_unpoison(buffer, 16, NULL)); /* more than that is poisoned */
+            CHECK(poisoned(buffer) == 0);
+        }
+    }
+    CHECK_OK(cufence_poison(buffer + ROWS * ROW - 1, 1, NULL)); /* up to the guard */
+    CHECK(cufence_check(0) == 0);
+}
+
+FINDS(what_is_poisoned_again_is_checked_before, "3 bytes changed, from byte 500 of the 1000 poisoned ones on, in buffer #1")
+{
+    start("");
+    char *buffer = pool(NULL);
+    CHECK_OK(cufence_poison(buffer, ROW, NULL));
+    CHECK_OK(cufence_poison(buffer, ROW, NULL));
+    CHECK(cufence_check(0) == 0 && poisoned(buffer) == ROW);
+    write_at(buffer + 500, 3, 1, NULL);
+    CHECK_OK(cufence_poison(buffer + 100, 2 * ROW, NULL)); /* over that */
+    AWAIT(cufence_fault_count());
+    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 1);
+    CHECK(poisoned(buffer) == 2 * ROW + 100);
+}
+
+CLEAN(memory_that_is_not_guarded)
+{
+    CUdeviceptr managed;
+    start("skip=smaller:1K");
+    char *buffer = pool(NULL), *small = allocate(100, NULL);
+    CHECK_CU(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+    void *const pointers[] = {NULL, &managed, (void *)(uintptr_t)managed, small, buffer - 1, buffer + ROWS * ROW, (void *)-1};
+    for (size_t i = 0; i < sizeof pointers / sizeof *pointers; i++) {
+        CHECK(cufence_poison(pointers[i], 8, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+        CHECK(cufence_unpoison(pointers[i], 8, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+        CHECK(strstr(cufence_error_detail(), "are not in one live buffer that cufence guards"));
+    }
+    CHECK_OK(cufence_poison(buffer, ROW, NULL));
+    release(buffer, NULL);
+    CHECK(cufence_poison(buffer, ROW, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(cufence_unpoison(buffer, ROW, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(cufence_check(0) == 0);
+}
+
+/* Those beside it have patterns of their own around them. */
+CLEAN(small_ones_that_share_a_page)
+{
+    char *small[8];
+    start("small=pack");
+    for (int i = 0; i < 8; i++)
+        small[i] = allocate(40 + (size_t)i, NULL);
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < 8; i++)
+            CHECK_OK(cufence_poison(small[i], 40 + (size_t)i, NULL));
+        CHECK(cufence_check(0) == 0);
+        for (int i = turn; i < 8; i += 2) {
+            release(small[i], NULL);
+            small[i] = allocate(40 + (size_t)i, NULL);
+            CHECK(poison_bytes((uintptr_t)small[i], (uintptr_t)small[i] + 40) == 0);
+            write_at(small[i], 40 + (size_t)i, turn, NULL);
+        }
+        CHECK(cufence_check(0) == 0);
+    }
+}
+
+/* The next buffer has the memory before the check is over. */
+FINDS(of_a_buffer_whose_memory_has_another,
+      "WRITE to poisoned memory: 8 bytes changed, from byte 4 of the 1000 poisoned ones on, in buffer #1\n")
+{
+    uint32_t flag = 0;
+    char text[4096];
+    CUstream stream = start_with_stream("uaf=off");
+    char *buffer = pool(stream);
+    spin(stream, &flag);
+    CHECK_OK(cufence_poison(buffer + 3 * ROW, ROW, stream));
+    write_at(buffer + 3 * ROW + 4, 8, 1, stream);
+    release(buffer, stream);
+    char *next = allocate(ROWS * ROW - 64, stream);
+    CHECK(next == buffer + 64 && poisoned(buffer) == 0);
+    write_at(next, ROWS * ROW - 64, 2, stream);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    AWAIT(cufence_fault_count());
+    CHECK(cufence_last_report(text, sizeof text) <= sizeof text);
+    CHECK(strstr(text, "#1, 8000 bytes") && strstr(text, "1000 bytes from byte 3000 of the buffer on"));
+    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 1);
+}
+
+/* Also the very first time, when kernels are loaded. */
+CLEAN(a_capture_of_another_stream)
+{
+    CUgraph graph;
+    CUstreamCaptureStatus status;
+    CUstream stream = start_with_stream(""), captured = new_stream();
+    char *buffer = pool(stream);
+    function("poke");
+    CHECK_CU(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK_OK(cufence_poison(buffer, ROW, stream));
+    CHECK_OK(cufence_poison(buffer, ROW, stream));
+    CHECK(cufence_poison(buffer, 2 * ROW, captured) == CUFENCE_ERROR_UNSUPPORTED && poisoned(buffer) == ROW);
+    CHECK_OK(cufence_unpoison(buffer, ROW, stream));
+    CHECK_CU(cuStreamIsCapturing(captured, &status));
+    CHECK(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    write_at(buffer, ROW, 1, captured);
+    CHECK_CU(cuStreamEndCapture(captured, &graph));
+    CHECK(cufence_check(0) == 0 && poison_unchecked == 0);
+}
+
+CLEAN(a_stream_that_has_ended)
+{
+    CUstream first = start_with_stream(""), second = new_stream();
+    char *buffer = pool(first);
+    CHECK_OK(cufence_poison(buffer, ROW, first));
+    CHECK_CU(cuStreamSynchronize(first));
+    CHECK_OK(cufence_stream_gone(first));
+    CHECK_CU(cuStreamDestroy(first));
+    CHECK_OK(cufence_poison(buffer + 500, ROW, second));
+    CHECK_OK(cufence_unpoison(buffer, 2 * ROW, second));
+    write_at(buffer, ROW, 1, second);
+    CHECK(cufence_check(0) == 0 && poison_unchecked == 0);
+}
+
+CLEAN(another_device)
+{
+    setenv("CUFENCE_SIM", "devices=2", 1);
+    start("");
+    char *buffer = pool(NULL);
+    use_device(1);
+    CUstream far = new_stream();
+    CHECK(cufence_poison(buffer, ROW, far) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK_OK(cufence_poison(buffer, ROW, NULL)); /* the default stream of the buffer's own context */
+    CHECK(cufence_check(0) == 0);
+    CHECK_OK(cufence_unpoison(buffer, ROW, NULL));
+    CHECK(cufence_unpoison(buffer, ROW, far) == CUFENCE_ERROR_INVALID_ARGUMENT);
+}
+
+FINDS(one_of_thousands, "1 byte changed, from byte 0 of the 100 poisoned ones on, in buffer #1")
+{
+    enum { COUNT = 4000, PITCH = 128 };
+    CUstream stream = start_with_stream("");
+    char *buffer = allocate(COUNT * PITCH, stream);
+    for (unsigned i = 0; i < COUNT; i++) /* not in their order */
+        CHECK_OK(cufence_poison(buffer + i * 1777 % COUNT * PITCH, 100, stream));
+    CHECK(poison_bytes((uintptr_t)buffer, (uintptr_t)buffer + COUNT * PITCH) == COUNT * 100);
+    write_at(buffer + 2345 * PITCH, 1, 1, stream);
+    write_at(buffer + 2345 * PITCH + 100, 28, 1, stream);
+    for (unsigned i = 0; i < COUNT; i++)
+        CHECK_OK(cufence_unpoison(buffer + i * 1999 % COUNT * PITCH, 100, stream));
+    AWAIT(cufence_fault_count());
+    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 1);
+    CHECK(poison_bytes((uintptr_t)buffer, (uintptr_t)buffer + COUNT * PITCH) == 0);
+}
+
+/* CUDA is of no use to it, and cufence says so. */
+CLEAN(a_child)
+{
+    start("");
+    char *buffer = pool(NULL);
+    CHECK_OK(cufence_poison(buffer, ROW, NULL));
+    pid_t child = fork();
+    if (!child) {
+        alarm(20);
+        _exit(cufence_poison(buffer + ROW, ROW, NULL) == CUFENCE_OK || cufence_unpoison(buffer, ROW, NULL) == CUFENCE_OK);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    CHECK(cufence_check(0) == 0);
+    CHECK_OK(cufence_unpoison(buffer, ROW, NULL));
 }
 
 TEST_CONCURRENTLY

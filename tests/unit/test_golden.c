@@ -335,6 +335,65 @@ TEST(slack)
     CHECK(slack, "slack_launched_again", &write);
 }
 
+/* The report stands in the page as an example, indented by two, without a space at a line's end. */
+static void check_page(const char *page, char *report)
+{
+    char *whole = golden_read(page), *shown = NULL;
+    size_t size;
+    FILE *out = open_memstream(&shown, &size);
+    for (char *line = strtok(report, "\n"); line; line = strtok(NULL, "\n"))
+        fprintf(out, "  %.*s\n", (int)strlen(line) - (line[strlen(line) - 1] == ' '), line);
+    fclose(out);
+    assert_non_null(whole);
+    if (!strstr(whole, shown))
+        fail_msg("%s shows another report than\n%s", page, shown);
+    free(shown);
+    free(whole);
+    free(report);
+}
+
+/* A row of a pool, written to while it was poisoned: what is told of it wherever that is found. */
+TEST(poison)
+{
+    static struct launch_function function = {.name = "_Z5storePfi"};
+    const struct launch_entry entry = {
+        .function = &function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .tid = 4242, .stream = 0x5581c0, .time_ns = 9900000};
+    struct stack_frame frames[2], poisoned[2];
+    struct finding finding;
+    cufence_buffer buffer = world[A];
+    strcpy(buffer.label, "cache");
+    struct slack_write write = slack_before(&buffer);
+    write.found.address = buffer.address + 3012;
+    write.found.span = write.found.byte_count = 4;
+    write.found.poison = (struct poison_fact){.start = buffer.address + 3000,
+                                              .bytes = 1000,
+                                              .ns = 1000000,
+                                              .stream = 0x5581c0,
+                                              .tid = 4242,
+                                              .frames = poisoned,
+                                              .frame_count = frames_of(NULL, 9, poisoned, 2)};
+    CHECK(slack, "poison_found_at_the_end", &write); /* which launches there were is no longer known */
+    write.launches[0] = (struct fault_launch){.entry = &entry};
+    write.launch_count = write.launch_total = 1;
+    CHECK(slack, "poison_found_at_unpoison", &write);
+    finding_of_slack(&finding, &write, &origin);
+    check_page(CUFENCE_FIXTURES "/../../docs/poison.md", finding_text(&finding));
+    finding_free(&finding);
+    write.launches[0].frames = frames;
+    write.launches[0].frame_count = frames_of(NULL, 41, frames, 2);
+    write.launches[1] = (struct fault_launch){.entry = &entry};
+    write.launch_count = 2;
+    write.launch_total = 12;
+    write.graphs = 1;
+    CHECK(slack, "poison_found_by_check", &write);
+    write.is_incomplete = 1;
+    write.graphs = 0;
+    buffer.freed_ns = 50000000; /* before the check was over */
+    buffer.free_stream = 0x5581c0;
+    buffer.freed_tid = 4243;
+    CHECK(slack, "poison_found_at_free", &write);
+}
+
 /* The same launch at the same place of allocation is reported once; the other side is another finding. */
 TEST(sides_and_launches_tell_slack_apart)
 {

@@ -23,6 +23,7 @@ CLASSES = {  # of a bug's kind: classes of what may be said about it; any other 
     "double free": ("free", "value"), "leak": ("leak",), "NaN": ("NaN",), "uninitialised read": ("uninitialised", "NaN"), "race in shared memory": ("race",),
     "missing record_stream": ("streams",), "pinned buffer reused in flight": ("streams",), "pinned buffer freed in flight": ("streams",),
     "misaligned, wild address": ("misaligned", "access"), "overrun inside a pool": ("region", "access"),
+    "use after free inside a pool": ("region", "access"),
 }  # fmt: skip
 OURS = {  # kinds of cufence's findings
     "misaligned access": "misaligned", "exception": "exception", "double free": "free", "invalid free": "free", "leak": "leak", "first NaN": "NaN",
@@ -72,7 +73,8 @@ def kept_of_finding(found: Cell) -> Cell:
     """A finding of cufence in few members."""
     kernel, buffer, access = (found.get(part) or {} for part in ("kernel", "buffer", "access"))
     made = found.get("nan") or {}
-    given = [one.get("symbol", "") for one in (found.get("slack") or {}).get("launches", {}).get("list", [])]
+    slack = found.get("slack") or {}
+    given = [one.get("symbol", "") for one in slack.get("launches", {}).get("list", [])]
     place = made.get("written_at") or kernel
     frames = [one for part in (found.get("called"), found.get("launch"), made, buffer.get("allocated")) if part for one in part.get("frames", [])[:6]]
     distance, thread = buffer.get("distance"), found.get("thread")
@@ -81,7 +83,7 @@ def kept_of_finding(found: Cell) -> Cell:
         "kernel": kernel.get("name") or made.get("kernel") or (given[0] if given and len(set(given)) == 1 else None),
         "file": Path(place.get("file") or "").name, "line": place.get("line"),
         "thread": thread and " ".join(",".join(map(str, thread[part])) for part in ("block", "thread")), "bytes": buffer.get("size"),
-        "distance": distance and [distance["bytes"], distance["from"]],
+        "row": slack.get("poisoned", {}).get("bytes"), "distance": distance and [distance["bytes"], distance["from"]],
         "frames": [f"{one.get('function', '')} {Path(one.get('file') or one.get('module') or '').name}:{one.get('line', '')}" for one in frames],
     }  # fmt: skip
     return {name: value for name, value in kept.items() if value not in (None, "", [])}
@@ -190,7 +192,8 @@ def rightly_named(record: Cell, facts: Facts) -> set[str]:
         right.add("line")
     if facts.thread and re.fullmatch(facts.thread, record.get("thread") or ""):
         right.add("thread")
-    if facts.bytes and facts.bytes <= (record.get("bytes") or 0) <= -(-facts.bytes // ROUNDED) * ROUNDED:
+    sizes = (record.get("bytes") or 0, record.get("row") or 0)
+    if facts.bytes and any(facts.bytes <= size <= -(-facts.bytes // ROUNDED) * ROUNDED for size in sizes):
         right.add("buffer")
     distance, wanted = record.get("distance"), facts.distance
     if "buffer" in right and distance is not None and wanted is not None and (distance < 0) == (wanted < 0):

@@ -97,7 +97,8 @@ def machines(data: Data) -> str:
 def page(data: Data) -> str:
     tools = [tool for tool in COLUMNS if any(tool in row for row in data["bugs"].values())]
     body, misses = [], []
-    for name, row in sorted(data["bugs"].items(), key=lambda one: (row_of(one[0])[1], row_of(one[0])[0].kind, one[0])):
+    unmeasured: Data = {bug.name: {} for bug in BUGS}
+    for name, row in sorted((unmeasured | data["bugs"]).items(), key=lambda one: (row_of(one[0])[1], row_of(one[0])[0].kind, one[0])):
         facts, framework, reason = row_of(name)
         body.append([name, facts.kind, framework, *(shown(facts, row.get(tool)) for tool in tools)])
         if "run" in row and word(facts, row["run"]) not in ("full", "found", "?"):

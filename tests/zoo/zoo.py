@@ -4,7 +4,7 @@ The programs are those of tests/gpu: programs/NAME.cu (with NAME.cu's kernels an
 
 kind      what is wrong            kernel, mark   who does it: the line with this mark in the program's source ("" where it is no kernel)
 access    read, write, atomic      width          of the access, in bytes
-bytes     size of the buffer       thread         a pattern of the blocks and threads that may be bad first, as "7,0,0 104,0,0"
+bytes     of the buffer or piece   thread         a pattern of the blocks and threads that may be bad first, as "7,0,0 104,0,0"
 distance  of its first bad byte: from the end of the buffer, or, negative, from its start; None where that is not the point
 call      a pattern of the call on the host that is wrong, where it is no kernel
 own       the options of cufence that are for such a bug, where the default ones are not
@@ -103,6 +103,7 @@ _STREAMS = {"own": ("--set", "streams=on+host"), "reason": "two streams, and not
 _UNINIT = {"sanitizer": "initcheck", "reason": "no access is out of bounds; integers and float64 are for initcheck"}
 _FRESH = {"own": ("hunt", "--modes", "fresh"), "sanitizer": "initcheck", "reason": "no access is out of bounds: hunt --modes fresh fills new memory with NaN"}
 _ROUNDED = "a size is rounded up to 16 bytes, and what lies between is only watched for writes: align=auto leaves nothing there"
+_POOL = "within one allocation nothing faults: what the pool poisons is only watched for writes, which tells the kernel, but not the line"
 _UNUSED = {"twin": ("unused",), "twin_program": "freed.cu"}
 
 BUGS = [
@@ -137,6 +138,8 @@ BUGS = [
     *(_cuda("freed", kind, "freed pointer in a launch", kernel, "", 0, None, bytes=4000, thread=_ANY_BLOCK, mark=kernel, twin=(twin,)) for kind, kernel, twin in (
         ("same_stream", "scale", "unused"), ("waited", "scale", "unused"), ("behind_work", "scale", "unused"), ("loop", "scale", "unused"),
         ("of_struct", "scale_of", "list"), ("other_stream", "scale", "list"), ("graph", "scale", "graph_in_order"))),
+    *(_cuda("pool", kind, what, "fill", "write", 4, None, bytes=1000, thread=thread, mark="WRITES", twin=("clean",), reason=_POOL) for kind, what, thread in (
+        ("past", "overrun inside a pool", "0,0,0 25[01],0,0"), ("late", "use after free inside a pool", "0,0,0 0,0,0"))),
     *(Bug(f"slack {' '.join(kind)}", "slack.cu", kind, what, "store_at", ANY, "write", 1, distance, bytes=1000, thread=r"0,0,0 1?\d,0,0", twin=("clean",))
       for kind, what, distance in ((("before",), "underrun", -16), (("before", "async"), "underrun", -16), (("tail",), "overrun", 0), (("tail", "async"), "overrun", 0))),
     *(_cuda("tensor_map", kind, what, kernel, access, 0, None, bytes=65536, thread=r"\d+,0,0 0,0,0", mark=mark, twin=("good",)) for kind, what, kernel, access, mark in (

@@ -69,37 +69,32 @@ static size_t find(uint64_t start, uint64_t end, struct piece *part)
     return low;
 }
 
-/* Puts the bytes of a piece in the place of so many others. */
-static void put(size_t at, size_t others, struct piece piece, uint64_t start, uint64_t end)
+/* Puts the bytes of a piece in the place of so many others. Returns 0, and has done nothing, if the host is out of memory. */
+static int put(size_t at, size_t others, struct piece piece, uint64_t start, uint64_t end)
 {
     lock_expect(RANK_POISON);
     size_t own = start < end;
+    if (count + own > room + others) {
+        struct piece *grown = realloc(pieces, (2 * room + 64) * sizeof *grown);
+        if (!grown)
+            return 0;
+        pieces = grown;
+        __atomic_store_n(&room, 2 * room + 64, __ATOMIC_RELAXED);
+    }
     piece.start = start;
     piece.end = end;
     memmove(&pieces[at + own], &pieces[at + others], (count - at - others) * sizeof *pieces);
     if (own)
         pieces[at] = piece;
     __atomic_store_n(&count, count + own - others, __ATOMIC_RELAXED);
-}
-
-/* For one piece more, and another that is cut in two. */
-static int make_room(void)
-{
-    lock_expect(RANK_POISON);
-    struct piece *grown = count + 2 > room ? realloc(pieces, (2 * room + 64) * sizeof *grown) : NULL;
-    if (grown) {
-        pieces = grown;
-        __atomic_store_n(&room, 2 * room + 64, __ATOMIC_RELAXED);
-    }
-    return count + 2 <= room;
+    return 1;
 }
 
 /* Takes that part out. Returns 0 if there is none. */
 static int take(uint64_t start, uint64_t end, struct piece *part)
 {
-    lock_expect(RANK_POISON);
     size_t at = find(start, end, part);
-    if (at == count || !make_room())
+    if (at == count)
         return 0;
     const struct piece whole = pieces[at];
     put(at, 1, whole, part->end, whole.end);
@@ -227,66 +222,73 @@ static int is_filling(const struct piece *piece)
 static int order(uint64_t start, uint64_t end, struct stream *stream)
 {
     struct piece part;
-    uint64_t until = monotonic_ms() + WAIT_MS;
-    for (; look(start, end, &part); start = part.end) {
-        int is_there = stream_ref_is_there(&part.on), is_over = is_there && part.on.stream == stream;
-        is_over = is_over || (is_there && stream_waits_for(books_of(part.context), stream, &part.on));
-        while (!is_over) {
-            lock_take(&lock);
+    int is_over = 1;
+    for (uint64_t until = monotonic_ms() + WAIT_MS; is_over && look(start, end, &part); start = part.end) {
+        is_over = stream_ref_is_there(&part.on) &&
+                  (part.on.stream == stream || stream_waits_for(books_of(part.context), stream, &part.on));
+        for (; !is_over && monotonic_ms() < until; aside_sleep(PAUSE_US)) {
+            HOLD(&lock);
             is_over = !is_filling(&part);
-            lock_release(&lock);
-            if (!is_over && monotonic_ms() > until)
-                return 0;
-            aside_sleep(PAUSE_US);
         }
     }
-    return 1;
+    return is_over;
 }
 
 /* ---- the functions of the C API, and the free of a buffer ---- */
 
-static cufence_status find_stream(const struct heap_range *range, const struct piece *piece, CUstream handle,
+static cufence_status find_stream(const struct heap_range *range, uint64_t start, uint64_t bytes, CUstream handle,
                                   struct stream **stream)
 {
     *stream = stream_is_default(handle) ? stream_in(range->context, handle) : stream_resolve(handle);
     if (!*stream || (*stream)->context != range->context)
         return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "stream %p is not one of the context of buffer #%" PRIu64,
                          (void *)handle, range->id);
-    if (!order(piece->start, piece->end, *stream))
+    if (!order(start, start + bytes, *stream))
         return error_set(CUFENCE_ERROR_TIMEOUT,
                          "stream %p cannot wait for the one on which 0x%" PRIx64 " was poisoned; synchronise that one before",
-                         (void *)handle, piece->start);
+                         (void *)handle, start);
     return CUFENCE_OK;
+}
+
+/* Submits a check of bytes that are about to be something else. */
+static int check_last(struct piece *part, struct stream *stream, uint64_t last)
+{
+    part->fact.until = last;
+    part->fact.until_tid = thread_id();
+    return submit(part, stream, PATTERN_CHECK);
 }
 
 cufence_status poison_begin(const struct heap_range *range, uint64_t start, uint64_t bytes, CUstream handle, uint64_t last)
 {
     struct stream *stream;
-    struct piece old, piece = {.start = start, .end = start + bytes};
-    cufence_status status = find_stream(range, &piece, handle, &stream);
+    struct piece old, piece = {.start = start, .end = start + bytes, .context = range->context};
+    cufence_status status = find_stream(range, start, bytes, handle, &stream);
     if (status != CUFENCE_OK)
         return status;
-    piece.context = range->context;
     piece.on = stream_ref(stream);
-    piece.fact = (struct poison_fact){.start = start,
-                                      .bytes = bytes,
-                                      .buffer = range->id,
-                                      .ns = monotonic_ns(),
+    piece.fact = (struct poison_fact){start,
+                                      bytes,
+                                      range->id,
+                                      range->address,
+                                      range->size,
+                                      monotonic_ns(),
                                       .stream = (uintptr_t)handle,
                                       .tid = thread_id(),
                                       .after = last,
                                       .stack = facts_stack()};
-    if (!submit(&piece, stream, PATTERN_WRITE))
+    int is_well = 1;
+    for (uint64_t at = start; is_well && look(at, piece.end, &old); at = old.end)
+        is_well = check_last(&old, stream, last); /* a fill covers up what was written */
+    if (!is_well || !submit(&piece, stream, PATTERN_WRITE))
         return error_set(CUFENCE_ERROR_UNSUPPORTED,
                          "0x%" PRIx64 " is not poisoned: stream %p is capturing or has failed, or memory has run out", start,
                          (void *)handle);
     HOLD(&lock);
     while (take(start, piece.end, &old))
         continue;
-    if (!make_room())
-        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for poisoned bytes");
-    put(find(start, UINT64_MAX, &old), 0, piece, start, piece.end);
-    return CUFENCE_OK;
+    return put(find(start, UINT64_MAX, &old), 0, piece, start, piece.end)
+               ? CUFENCE_OK
+               : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for poisoned bytes");
 }
 
 /* Checks these bytes, which are poisoned no more. */
@@ -295,12 +297,9 @@ static void end_all(uint64_t start, uint64_t end, struct stream *stream, enum he
     struct piece part;
     lock_take(&lock);
     while (take(start, end, &part)) {
-        part.fact.until = last;
-        part.fact.until_tid = thread_id();
         int is_checked = users == HEAP_NONE && run(&part, PATTERN_CHECK, monotonic_ms() + WAIT_MS);
         lock_release(&lock);
-        is_checked = is_checked || (users == HEAP_STREAM && submit(&part, stream, PATTERN_CHECK));
-        if (!is_checked)
+        if (!is_checked && !(users == HEAP_STREAM && check_last(&part, stream, last)))
             __atomic_fetch_add(&poison_unchecked, part.end - part.start, __ATOMIC_RELAXED);
         lock_take(&lock);
     }
@@ -310,12 +309,11 @@ static void end_all(uint64_t start, uint64_t end, struct stream *stream, enum he
 cufence_status poison_end(const struct heap_range *range, uint64_t start, uint64_t bytes, CUstream handle, uint64_t last)
 {
     struct stream *stream;
-    const struct piece piece = {.start = start, .end = start + bytes};
-    cufence_status status = find_stream(range, &piece, handle, &stream);
-    if (status == CUFENCE_OK && !poison_bytes(start, piece.end))
+    cufence_status status = find_stream(range, start, bytes, handle, &stream);
+    if (status == CUFENCE_OK && !poison_bytes(start, start + bytes))
         return error_set(CUFENCE_ERROR_NOT_FOUND, "none of the %" PRIu64 " bytes at 0x%" PRIx64 " is poisoned", bytes, start);
     if (status == CUFENCE_OK)
-        end_all(start, piece.end, stream, HEAP_STREAM, last);
+        end_all(start, start + bytes, stream, HEAP_STREAM, last);
     return status;
 }
 
@@ -345,10 +343,18 @@ int poison_check(const struct context *context, uint64_t until_ms, size_t *found
     return is_done;
 }
 
-static void gather(const struct work *work, struct slack_found *all)
+static void gather(const struct work *work, struct heap_slack *out)
 {
     const uint32_t *states = (const void *)(work->jobs + work->parts);
-    *all = (struct slack_found){.since_ns = work->piece.fact.ns, .buffers = 1, .poison = work->piece.fact};
+    const struct poison_fact *fact = &work->piece.fact;
+    struct slack_found *all = &out->found;
+    out->buffer = (cufence_buffer){.id = fact->buffer,
+                                   .address = fact->address,
+                                   .size = fact->size,
+                                   .mapping_start = fact->address,
+                                   .mapping_end = fact->address + fact->size,
+                                   .device = work->piece.context->device};
+    *all = (struct slack_found){.since_ns = fact->ns, .buffers = 1, .poison = *fact};
     for (unsigned i = 0; i < work->parts; i++) {
         const struct pattern_found *found = &work->jobs[i].found[0];
         if (states[i] != PATTERN_BAD)
@@ -379,8 +385,7 @@ static int take_over(struct heap_slack *out, int *is_pending)
     }
     if (!work)
         return 0;
-    gather(work, &out->found);
-    out->buffer.device = work->piece.context->device;
+    gather(work, out);
     drop(work);
     if (out->found.changed)
         untold_begin();
@@ -389,20 +394,12 @@ static int take_over(struct heap_slack *out, int *is_pending)
 
 size_t poison_collect(int *is_pending)
 {
-    struct heap_slack slack = {0};
+    struct heap_slack slack;
     size_t found = 0;
     while (take_over(&slack, is_pending)) {
-        const struct poison_fact *fact = &slack.found.poison;
-        if (!slack.found.changed)
-            continue;
-        slack.buffer = (cufence_buffer){.id = fact->buffer,
-                                        .address = fact->start,
-                                        .size = fact->bytes,
-                                        .mapping_start = fact->start,
-                                        .mapping_end = fact->start + fact->bytes,
-                                        .device = slack.buffer.device};
-        slack_report_found(&slack, 1);
-        found++;
+        if (slack.found.changed)
+            slack_report_found(&slack, 1);
+        found += slack.found.changed != 0;
     }
     return found;
 }

@@ -35,7 +35,7 @@ def _call(name: str, what: Any, stream: Any) -> None:
 def poison(what: Any, *, stream: Any = None) -> None:
     """Nobody may use the memory of a tensor, or of an array of CuPy and others, from here on in the order of the stream: it
     becomes NaN, and a write into it is reported. stream: one of PyTorch or CuPy, a handle, or None for PyTorch's current one,
-    without PyTorch the default stream. Raises Error if cufence does not guard the memory, or the stream is capturing."""
+    without PyTorch the default stream. Raises ValueError if cufence does not guard the memory, Error if the stream is capturing."""
     _call("cufence_poison", what, stream)
 
 

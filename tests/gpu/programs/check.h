@@ -1,4 +1,4 @@
-/* What these programs share. They are ordinary CUDA programs: nothing in them knows of cufence. */
+/* What these programs share. They are ordinary CUDA programs: nothing in them needs cufence. */
 #pragma once
 
 #include <cstdio>
