@@ -15,7 +15,6 @@ _cufence_values() {
     peers) echo auto on off ;;
     ipc) echo refuse driver ;;
     small) echo auto map pack ;;
-    live) echo off usr1 exit leaks ;;
     say) echo normal quiet verbose ;;
     nan) echo off report stop report+inf stop+inf ;;
     preset) echo fast thorough production ;;
@@ -27,9 +26,8 @@ _cufence_values() {
 
 _cufence() {
     local current=${COMP_WORDS[COMP_CWORD]#=} command=${COMP_WORDS[1]} options='' operands='' awaits='' option='' start=0 i word
-    local keys='uaf= align= side= on_fault= exitcode= max_reports= guard= remember= stacks= streams= slack= fill= wait_ms=
-        explain= peers= ipc= skip= small= fallback= live= say= log= json= known= keep= save_max= save_values= every= values=
-        nan= graphs='
+    local keys='uaf= align= side= on_fault= guard= remember= stacks= streams= slack= fill= leaks= wait_ms= explain= peers= ipc=
+        skip= small= say= log= json= known= keep= save_values= values= nan= graphs='
     keys=${keys//[[:space:]]/ }
     case $command in
     run) options="set= preset= error-exitcode= require-guarded if-asked verbose $keys" operands=COMMAND ;;
@@ -40,7 +38,7 @@ _cufence() {
     explain) options='json all-threads registers memory=' operands=FILE ;;
     replay) options='times= set-arg= buffer= seconds= json verbose' operands=FOLDER ;;
     report) options='html= sarif= json= known= exit-code' operands=FILE ;;
-    options) options='all check= json' operands=${keys//=/} ;;
+    options) options='check= json' operands=${keys//=/} ;;
     doctor) options=json ;;
     help) operands='run hunt demo explain replay report options doctor' ;;
     esac

@@ -16,7 +16,7 @@ struct fault {
     int device; /* -1: unknown */
 };
 
-/* Opens a dump, which must outlive the fault. Call fault_close() afterwards, even after an error. Errors: those of coredump_open()
- * and evidence_read(), OUT_OF_MEMORY if not all of the dump is there. */
+/* Opens a dump, which must outlive the fault. Call fault_close() afterwards, even after an error. Errors: those of
+ * coredump_open() and evidence_read(), OUT_OF_MEMORY if not all of the dump is there. */
 cufence_status fault_open(struct fault *fault, const struct dump *dump, struct problem *problem);
 void fault_close(struct fault *fault);

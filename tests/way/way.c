@@ -42,7 +42,8 @@ void __cyg_profile_func_enter(void *function, void *caller)
         __atomic_store_n(&is_within, out != NULL, __ATOMIC_RELEASE);
     }
     if (__atomic_load_n(&is_within, __ATOMIC_ACQUIRE) && dladdr(function, &info))
-        fprintf(out, "%ld + %s %" PRIxPTR "\n", syscall(SYS_gettid), info.dli_fname, (uintptr_t)function - (uintptr_t)info.dli_fbase);
+        fprintf(out, "%ld + %s %" PRIxPTR "\n", syscall(SYS_gettid), info.dli_fname,
+                (uintptr_t)function - (uintptr_t)info.dli_fbase);
 }
 
 void __cyg_profile_func_exit(void *function, void *caller)
