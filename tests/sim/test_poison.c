@@ -357,6 +357,25 @@ CLEAN(a_capture_of_another_stream)
     CHECK(cufence_check(0) == 0 && poison_unchecked == 0);
 }
 
+/* A stream that captures waits for nothing. */
+CLEAN(a_fill_that_is_not_over)
+{
+    uint32_t flag = 0;
+    CUgraph graph;
+    CUstream stream = start_with_stream(""), captured = new_stream();
+    char *buffer = pool(stream);
+    function("poke");
+    spin(stream, &flag);
+    CHECK_OK(cufence_poison(buffer, ROW, stream));
+    CHECK_CU(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CHECK(cufence_unpoison(buffer, ROW, captured) == CUFENCE_ERROR_TIMEOUT && poisoned(buffer) == ROW);
+    CHECK(strstr(cufence_error_detail(), "cannot wait for the one on which"));
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK_OK(cufence_unpoison(buffer, ROW, captured));
+    CHECK_CU(cuStreamEndCapture(captured, &graph));
+    CHECK(cufence_check(0) == 0 && poison_unchecked == ROW);
+}
+
 CLEAN(a_stream_that_has_ended)
 {
     CUstream first = start_with_stream(""), second = new_stream();
