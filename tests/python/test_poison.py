@@ -13,7 +13,7 @@ import cufence
 from cufence import _library
 library = _library.load()
 _library.check(library.cufence_init(b""), "cufence_init")
-driver = ctypes.CDLL(str(_library.path().with_name("libcufence_sim.so")))
+driver = ctypes.CDLL(str(_library.find().with_name("libcufence_sim.so")))
 def call(name, *arguments):
     result = getattr(driver, name)(*arguments)
     assert result == 0, (name, result)
@@ -57,7 +57,7 @@ def last():
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
 class Poison(unittest.TestCase):
     def run_code(self, code: str) -> subprocess.CompletedProcess[str]:
-        done = standin.run_python(PRELUDE + code, CUFENCE_OPTIONS="exitcode=0")
+        done = standin.run_python(PRELUDE + code, CUFENCE_OPTIONS="on_fault=error/0")
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
