@@ -94,7 +94,7 @@ row = Tensor(start + 2000, (500,))
 cufence.poison(row)
 write(start + 2000, 2)
 cufence.unpoison(row)
-assert cufence.check() == 0  # it is told by another thread
+cufence.check()  # or another thread finds it
 assert cufence.wait_reports(60) and cufence.fault_count() == 1
 assert (last()["bytes"], last()["stream"], asked) == (1000, hex(stream.value), [0, 0]), (last(), asked)
 """
