@@ -107,9 +107,11 @@ row = Array(start, (4000,), "|u1")
 for given in (types.SimpleNamespace(cuda_stream=stream.value), types.SimpleNamespace(ptr=stream.value), stream.value, None):
     cufence.poison(row, stream=given)
     write(start, 1, ctypes.c_void_p(0) if given is None else stream)
-    assert cufence.check() == 1
+    found = cufence.check()
+    assert found == 1, (given, found)
     assert last()["stream"] == (hex(stream.value) if given is not None else "0x0"), (given, last())
     cufence.unpoison(row, stream=given)
+    call("cuStreamSynchronize", stream)  # the next one does not wait for it
 """
         )
 

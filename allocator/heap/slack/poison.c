@@ -38,6 +38,7 @@ struct work {
     struct pattern_job *jobs; /* pinned, and behind them a state each */
     unsigned parts;
     int is_fill;
+    int is_asked; /* by poison_check(), which counts what it finds */
     struct work *prev, *next;
 };
 
@@ -199,6 +200,8 @@ static int run(const struct piece *piece, uint32_t does, uint64_t until_ms)
     SCOPE scope = scope_enter(piece->context);
     struct stream *own = scope.pushed ? books_stream(books_of(piece->context)) : NULL;
     struct work *work = own ? make(piece, own, does) : NULL;
+    if (work)
+        work->is_asked = (does & PATTERN_RENEW) != 0;
     if (work && !launch(work, own))
         drop(work);
     else if (work)
@@ -329,20 +332,6 @@ void poison_freed(uint64_t address, uint64_t size, struct stream *stream, enum h
 
 /* ---- what was found ---- */
 
-int poison_check(const struct context *context, uint64_t until_ms, size_t *found)
-{
-    struct piece part;
-    int is_done = 1, is_pending;
-    lock_take(&lock);
-    for (uint64_t at = 0; is_done && find(at, UINT64_MAX, &part) < count; at = part.end) {
-        if (part.context == context && !is_filling(&part))
-            is_done = run(&part, PATTERN_CHECK | PATTERN_RENEW, until_ms);
-    }
-    lock_release(&lock);
-    *found += poison_collect(&is_pending);
-    return is_done;
-}
-
 static void gather(const struct work *work, struct heap_slack *out)
 {
     const uint32_t *states = (const void *)(work->jobs + work->parts);
@@ -372,13 +361,15 @@ static void gather(const struct work *work, struct heap_slack *out)
 }
 
 /* Takes one out that is over. Returns 0 if there is none. */
-static int take_over(struct heap_slack *out, int *is_pending)
+static int take_over(struct heap_slack *out, int takes_asked, int *is_pending)
 {
     struct work *work;
     HOLD(&lock);
     *is_pending = 0;
     DL_FOREACH(flying, work)
     {
+        if (work->is_asked && !takes_asked)
+            continue;
         if (flight_is_over(&work->flight))
             break;
         *is_pending |= __atomic_load_n(&work->piece.context->fault, __ATOMIC_RELAXED) == CUDA_SUCCESS;
@@ -392,16 +383,39 @@ static int take_over(struct heap_slack *out, int *is_pending)
     return 1;
 }
 
-size_t poison_collect(int *is_pending)
+static size_t collect(int takes_asked, int *is_pending)
 {
     struct heap_slack slack;
     size_t found = 0;
-    while (take_over(&slack, is_pending)) {
+    while (take_over(&slack, takes_asked, is_pending)) {
         if (slack.found.changed)
             slack_report_found(&slack, 1);
         found += slack.found.changed != 0;
     }
     return found;
+}
+
+size_t poison_collect(int *is_pending)
+{
+    return collect(0, is_pending);
+}
+
+int poison_check(const struct context *context, uint64_t until_ms, size_t *found)
+{
+    struct work *work;
+    struct piece part;
+    int is_done = 1, is_pending;
+    lock_take(&lock);
+    for (uint64_t at = 0; is_done && find(at, UINT64_MAX, &part) < count; at = part.end) {
+        if (part.context == context && !is_filling(&part))
+            is_done = run(&part, PATTERN_CHECK | PATTERN_RENEW, until_ms);
+    }
+    lock_release(&lock);
+    *found += collect(1, &is_pending);
+    HOLD(&lock);
+    DL_FOREACH(flying, work) /* those that took too long */
+    work->is_asked = 0;
+    return is_done;
 }
 
 void poison_context_gone(struct context *context)
