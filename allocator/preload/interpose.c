@@ -13,6 +13,7 @@
 #include "base/tally.h"
 #include "base/thread.h"
 
+#include <cufence.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <stdarg.h>
@@ -433,6 +434,24 @@ static int exec_list(int (*execute)(const char *, char *const *, char *const *),
 EXEC_LIST(execl, interposed_execve, 0)
 EXEC_LIST(execle, interposed_execve, 1)
 EXEC_LIST(execlp, interposed_execvpe, 0)
+
+/* ---- the functions that a program may declare weak (cufence.h) ---- */
+
+/* Before the program has used the driver, it has no buffer either. */
+#define WEAK(name)                                                                                                             \
+    EXPORT cufence_status name(const void *pointer, size_t bytes, cufence_stream stream)                                       \
+    {                                                                                                                          \
+        static cufence_status (*real)(const void *, size_t, cufence_stream); /* atomic */                                      \
+        cufence_status (*next)(const void *, size_t, cufence_stream) = __atomic_load_n(&real, __ATOMIC_ACQUIRE);               \
+        void *library = next ? NULL : linked_library();                                                                        \
+        if (library) {                                                                                                         \
+            *(void **)&next = find_dlsym()(library, #name);                                                                    \
+            __atomic_store_n(&real, next, __ATOMIC_RELEASE);                                                                   \
+        }                                                                                                                      \
+        return next ? next(pointer, bytes, stream) : CUFENCE_ERROR_NOT_INITIALIZED;                                            \
+    }
+WEAK(cufence_poison)
+WEAK(cufence_unpoison)
 
 /* ---- for programs linked with libcuda ---- */
 
