@@ -36,7 +36,7 @@ STORIES = [
 ]
 
 _WRITE = r"cufence: WRITE to poisoned memory: {} of the 1024 poisoned ones on, in buffer #\d+"
-_BY = [r"given to +fill<<<\(1,1,1\), \(256,1,1\)>>>", r"poisoned at +.*\bgive_back\b"]
+_BY = [r"given to +fill<<<\(1,1,1\), \(256,1,1\)>>>", r"poisoned at +\S*pool\.cu:\d+ in \w+"]
 PROGRAMS: list[tuple[str, dict[str, object]]] = [
     ("clean", {"status": 0, "output": ["done"]}),
     ("past", {"status": 86, "report": [_WRITE.format("8 bytes changed, from byte 1000"), *_BY], "output": ["done"]}),
