@@ -87,7 +87,6 @@ SCREENS = {
     "run-clean": Screen(("cufence run ./app use_after_free --help", "cufence run ./app allocations")),
     "run-exception": Screen(("cufence run ./app other_exception 5",)),
     "run-slack": Screen(("cufence run --slack on ./app unmarked",)),
-    "run-html": Screen(("cufence run --html found.html ./app overrun; echo status $?",)),
     "options": Screen(("cufence options",)),
     "mistakes": Screen(
         (
