@@ -9,7 +9,7 @@
 #if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
 #define RESERVE_DEFAULT ((size_t)24 << 30)
 #elif defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-#define RESERVE_DEFAULT ((size_t)192 << 30)
+#define RESERVE_DEFAULT ((size_t)384 << 30)
 #else
 #define RESERVE_DEFAULT ((size_t)3 << 39)
 #endif
