@@ -63,6 +63,7 @@ TEST(test_files)
     SUCCEEDS("grep -q 'buffers/2.npy' %s/README.md && grep -q 'SUMMARY' %s/report.txt", bundle, bundle);
     SUCCEEDS("%s explain %s | grep -q 'address .* re-run$'", CUFENCE_CLI, bundle);
     SUCCEEDS("%s explain %s | grep -q 'written .*2.5 .*re-run'", CUFENCE_CLI, bundle);
+    SUCCEEDS("! %s explain %s | grep 'kernel.cubin'", CUFENCE_CLI, bundle); /* a cubin is no dump */
 }
 
 TEST(test_most)

@@ -158,7 +158,12 @@ static cufence_status index_sections(struct coredump *dump, struct problem *prob
 cufence_status coredump_open(const void *bytes, size_t size, struct coredump *dump, struct problem *problem)
 {
     memset(dump, 0, sizeof(*dump));
-    return image_open(bytes, size, &dump->image) ? index_sections(dump, problem) : no_dump(size, problem);
+    if (!image_open(bytes, size, &dump->image))
+        return no_dump(size, problem);
+    cufence_status status = index_sections(dump, problem);
+    if (status == CUFENCE_OK && !coredump_next(dump, COREDUMP_DEVICES, 0)) /* as of a cubin */
+        status = problem_set(problem, CUFENCE_ERROR_CORRUPT, "the file (%zu bytes) is no core dump: it names no device", size);
+    return status;
 }
 
 void coredump_close(struct coredump *dump)
