@@ -177,14 +177,14 @@ static int launch(const struct work *work, const struct stream *stream)
 /* On a stream of the program's. Returns whether it is under way. */
 static int submit(const struct piece *piece, struct stream *stream, uint32_t does)
 {
-    struct work *work = NULL;
+    struct work *work = NULL, made; /* once it is launched, another thread may collect it */
     stream_touch_begin(stream);
     struct scope scope = scope_enter_stream(stream);
     lock_take(&lock);
-    if (scope.pushed)
-        work = make(piece, stream, does);
+    if (scope.pushed && (work = make(piece, stream, does)))
+        made = *work;
     lock_release(&lock);
-    int is_launched = work && launch(work, stream);
+    int is_launched = work && launch(&made, stream);
     scope_leave(scope);
     stream_touch_end(stream);
     HOLD(&lock);
