@@ -372,7 +372,8 @@ int step_fork(struct world *world)
         int is_wrong = cu.cuMemAllocAsync(&address, 4096, NULL) == CUDA_SUCCESS;
         is_wrong |= cu.cuMemAlloc(&address, 4096) == CUDA_SUCCESS ? 2 : 0;
         if (other)
-            is_wrong |= (cu.cuMemFreeAsync(other, NULL) == CUDA_SUCCESS ? 4 : 0) | (cu.cuMemFree(other) == CUDA_SUCCESS ? 8 : 0);
+            is_wrong |=
+                (cu.cuMemFreeAsync(other, NULL) == CUDA_SUCCESS ? 4 : 0) | (cu.cuMemFree(other) == CUDA_SUCCESS ? 8 : 0);
         _exit(is_wrong);
     }
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
