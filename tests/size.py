@@ -26,7 +26,7 @@ LIMITS = {
     "allocator": (66000, 80626),
     "allocator/lens": (5725, 5725),
     "allocator/sim": (7500, 8499),
-    "tests": (55000, 67145),
+    "tests": (55000, 67146),
     "options": (26, 26),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),
