@@ -52,7 +52,8 @@ static int collect_live(struct slot *slot, void *user)
 {
     struct orphans *orphans = user;
     struct block *block = (struct block *)slot;
-    if (block->books != orphans->books || !slot->is_mapped || index_find(block->facts.address) != block)
+    if (__atomic_load_n(&block->books, __ATOMIC_RELAXED) != orphans->books || !slot->is_mapped ||
+        index_find(block->facts.address) != block)
         return 0;
     if (block_outlives_context(block))
         return 0;
