@@ -60,7 +60,7 @@ static struct block *cut(struct books *books, int device, const struct layout *l
         *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a buffer");
         return NULL;
     }
-    __atomic_store_n(&block->books, books, __ATOMIC_RELAXED); /* collect_live() looks at blocks that others hold */
+    __atomic_store_n(&block->books, books, __ATOMIC_RELAXED);
     block->is_elsewhere = device != books->context->device;
     block->is_alone = is_alone != 0;
     block->pages = layout->pages & (CELL_PAGES - 1); /* up to 4 TiB, more than any device has */
