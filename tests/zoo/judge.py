@@ -104,6 +104,7 @@ def kept_of_sanitizer(said: str) -> list[str]:
 
 def kept_lines(said: str, stem: str) -> list[str]:
     """Lines of the program's output with an error of CUDA, and of a traceback those of the program."""
+    said = said.replace(f"{ROOT}/", "")  # results name no folder of the machine
     lines, kept = [line for line in said.splitlines() if not line.startswith(("==", "cufence:"))], []
     for number, line in enumerate(lines):
         if ASSERTION.search(line) or any(re.search(pattern, line) for pattern, _ in ERRORS):
