@@ -23,10 +23,10 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 80627),
+    "allocator": (66000, 80670),
     "allocator/lens": (5725, 5725),
     "allocator/sim": (7500, 8499),
-    "tests": (55000, 67146),
+    "tests": (55000, 67159),
     "options": (26, 26),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),

@@ -14,7 +14,7 @@ static int is_noted(CUcoredumpSettings attribute, const void *value, const size_
 CUresult coredump_set_global(coredump_call function, CUcoredumpSettings attribute, void *value, size_t *size)
 {
     if (is_noted(attribute, value, size))
-        return program_dump_set(attribute, value, *size);
+        return program_dump_set(NULL, attribute, value, *size);
     CUresult result = function(attribute, value, size);
     if (result == CUDA_SUCCESS && value && attribute == CU_COREDUMP_ENABLE_USER_TRIGGER && is_active())
         program_dump_triggers(*(const unsigned char *)value != 0);
@@ -23,18 +23,23 @@ CUresult coredump_set_global(coredump_call function, CUcoredumpSettings attribut
 
 CUresult coredump_get_global(coredump_call function, CUcoredumpSettings attribute, void *value, size_t *size)
 {
-    return is_noted(attribute, value, size) ? program_dump_get(attribute, value, size) : function(attribute, value, size);
+    return is_noted(attribute, value, size) ? program_dump_get(NULL, attribute, value, size) : function(attribute, value, size);
 }
 
-/* Without a context the driver answers that there is none. */
+/* NULL: the driver answers that there is none. */
+static const struct context *context_noted(CUcoredumpSettings attribute, const void *value, const size_t *size)
+{
+    return is_noted(attribute, value, size) ? context_current() : NULL;
+}
+
 CUresult coredump_set(coredump_call function, CUcoredumpSettings attribute, void *value, size_t *size)
 {
-    return is_noted(attribute, value, size) && context_current() ? program_dump_set(attribute, value, *size)
-                                                                 : function(attribute, value, size);
+    const struct context *context = context_noted(attribute, value, size);
+    return context ? program_dump_set(context, attribute, value, *size) : function(attribute, value, size);
 }
 
 CUresult coredump_get(coredump_call function, CUcoredumpSettings attribute, void *value, size_t *size)
 {
-    return is_noted(attribute, value, size) && context_current() ? program_dump_get(attribute, value, size)
-                                                                 : function(attribute, value, size);
+    const struct context *context = context_noted(attribute, value, size);
+    return context ? program_dump_get(context, attribute, value, size) : function(attribute, value, size);
 }

@@ -99,14 +99,14 @@ static CUresult get(const struct dump_settings *settings, CUcoredumpSettings num
     return CUDA_SUCCESS;
 }
 
-static CUresult set_locked(CUcoredumpSettings number, const void *value, size_t *size)
+static CUresult set_locked(struct dump_settings *to, CUcoredumpSettings number, const void *value, size_t *size)
 {
     const struct attribute *attribute;
     CALL_TRY(find_attribute(&attribute, number, value, size));
     if (value == NULL)
         return CUDA_SUCCESS;
     CALL_REFUSE(is_fixed[number], NOT_PERMITTED);
-    char *out = (char *)&global + attribute->offset;
+    char *out = (char *)to + attribute->offset;
     size_t length = attribute->form == TEXT ? strnlen(value, *size) : form_bytes[attribute->form];
     if (attribute->form == TEXT ? length >= form_bytes[TEXT] : *size < length)
         return CUDA_ERROR_INVALID_VALUE;
@@ -127,12 +127,13 @@ DRIVER(cuCoredumpGetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *va
 DRIVER(cuCoredumpSetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
     HOLD(&settings_lock);
-    return set_locked(attrib, value, size);
+    return set_locked(&global, attrib, value, size);
 }
 
 DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
     CONTEXT_CURRENT(context);
+    HOLD(&settings_lock);
     return get(&context->home->dump, attrib, value, size);
 }
 
@@ -140,9 +141,8 @@ DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings attrib, void *value, s
 DRIVER(cuCoredumpSetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
 {
     CONTEXT_CURRENT(context);
-    const struct attribute *attribute;
-    CALL_TRY(find_attribute(&attribute, attrib, value, size));
-    return value == NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    HOLD(&settings_lock);
+    return set_locked(&context->home->dump, attrib, value, size);
 }
 
 /* Expands %p and %t. Without a name: core_TIME_PID.nvcudmp in the working folder. */

@@ -189,7 +189,7 @@ static void explain(const struct dump *dump)
         __atomic_fetch_sub(&monitor.poisons, monitor.poisons > 0, __ATOMIC_RELAXED);
     } else {
         int is_triggered = status == CUFENCE_OK && !fault.evidence->site_count && program_dump_has_trigger();
-        program_dump_write(dump, is_triggered); /* first: who is told may end the process */
+        program_dump_write(dump, fault.device, is_triggered); /* first: who is told may end the process */
         if (!is_triggered)
             explain_opened(&fault, &problem);
     }

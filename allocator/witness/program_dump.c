@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define FILE_BYTES 1024 /* cuda.h: up to 1023 characters */
+#define CONTEXTS 16
 #define HIDDEN 16
 
 struct wishes {
@@ -21,6 +22,11 @@ struct wishes {
 static struct {
     struct lock lock; /* of everything here but has_trigger; a leaf */
     struct wishes all;
+    struct {
+        const struct context *context;
+        uint64_t generation;
+        struct wishes wishes;
+    } own[CONTEXTS];  /* of contexts that have set something for themselves */
     unsigned fixed;   /* by variables: a bit for each attribute */
     int is_learned;   /* the driver was asked: later it has what cufence has set */
     int has_trigger;  /* atomic */
@@ -201,12 +207,33 @@ int program_dump_has(CUcoredumpSettings attribute)
            attribute == CU_COREDUMP_LIGHTWEIGHT || attribute == CU_COREDUMP_FILE || attribute == CU_COREDUMP_GENERATION_FLAGS;
 }
 
+/* Returns the context's own, or with `make`, some for it; else those of all. Caller holds the lock. */
+static struct wishes *wishes_of(const struct context *context, int make)
+{
+    size_t unused = CONTEXTS;
+    for (size_t i = 0; context && i < CONTEXTS; i++) {
+        const struct context *owner = program.own[i].context;
+        int is_there = owner && context_is_alive(owner) &&
+                       __atomic_load_n(&owner->generation, __ATOMIC_ACQUIRE) == program.own[i].generation;
+        if (is_there && owner == context)
+            return &program.own[i].wishes;
+        if (!is_there)
+            unused = i;
+    }
+    if (!context || !make || unused == CONTEXTS)
+        return &program.all;
+    program.own[unused].context = context;
+    program.own[unused].generation = __atomic_load_n(&context->generation, __ATOMIC_ACQUIRE);
+    program.own[unused].wishes = program.all;
+    return &program.own[unused].wishes;
+}
+
 static void set_flags(struct wishes *wishes, unsigned flags, int is_set)
 {
     wishes->flags = is_set ? wishes->flags | flags : wishes->flags & ~flags;
 }
 
-CUresult program_dump_set(CUcoredumpSettings attribute, const void *value, size_t size)
+CUresult program_dump_set(const struct context *context, CUcoredumpSettings attribute, const void *value, size_t size)
 {
     size_t length = attribute == CU_COREDUMP_FILE ? strnlen(value, size) : 0;
     if (size < (attribute == CU_COREDUMP_GENERATION_FLAGS ? sizeof(unsigned) : 1) || length >= FILE_BYTES)
@@ -214,7 +241,7 @@ CUresult program_dump_set(CUcoredumpSettings attribute, const void *value, size_
     HOLD(&program.lock);
     if (program.fixed >> attribute & 1)
         return CUDA_ERROR_NOT_PERMITTED;
-    struct wishes *wishes = &program.all;
+    struct wishes *wishes = wishes_of(context, 1);
     if (attribute == CU_COREDUMP_FILE)
         snprintf(wishes->file, sizeof wishes->file, "%.*s", (int)length, (const char *)value);
     else if (attribute == CU_COREDUMP_GENERATION_FLAGS)
@@ -233,10 +260,10 @@ static int is_lightweight(const struct wishes *wishes)
     return (wishes->flags & CU_COREDUMP_LIGHTWEIGHT_FLAGS) == CU_COREDUMP_LIGHTWEIGHT_FLAGS;
 }
 
-CUresult program_dump_get(CUcoredumpSettings attribute, void *value, size_t *size)
+CUresult program_dump_get(const struct context *context, CUcoredumpSettings attribute, void *value, size_t *size)
 {
     HOLD(&program.lock);
-    const struct wishes *wishes = &program.all;
+    const struct wishes *wishes = wishes_of(context, 0);
     bool truth = attribute == CU_COREDUMP_ENABLE_ON_EXCEPTION ? wishes->is_enabled
                  : attribute == CU_COREDUMP_LIGHTWEIGHT       ? is_lightweight(wishes)
                                                               : !(wishes->flags & CU_COREDUMP_SKIP_ABORT);
@@ -268,11 +295,22 @@ int program_dump_has_trigger(void)
 
 /* ---- the file ---- */
 
-void program_dump_write(const struct dump *dump, int is_triggered)
+/* Returns those of a context on the device that wants a dump; if none does, those of all. */
+static struct wishes wishes_on(int device)
 {
-    lock_take(&program.lock);
-    const struct wishes wishes = program.all;
-    lock_release(&program.lock);
+    HOLD(&program.lock);
+    for (size_t i = 0; i < CONTEXTS; i++) {
+        const struct context *context = program.own[i].context;
+        const struct wishes *wishes = context && context->device == device ? wishes_of(context, 0) : &program.all;
+        if (wishes != &program.all && wishes->is_enabled)
+            return *wishes;
+    }
+    return program.all;
+}
+
+void program_dump_write(const struct dump *dump, int device, int is_triggered)
+{
+    struct wishes wishes = wishes_on(device);
     char to[FILE_BYTES + 64];
     if (!wishes.is_enabled && !is_triggered)
         return;

@@ -27,22 +27,22 @@ void program_dump_hand_back(void);
 /* Returns the name of a variable that the driver may have seen; NULL: there is none. */
 const char *program_dump_variable(void);
 
-/* ---- the attributes, while dumps are armed. Those of one context count for all: there is one pipe ---- */
+/* ---- the attributes, while dumps are armed. context: NULL for those of all contexts ---- */
 
 /* Whether the attribute is one that is noted. Those of the trigger pipe are the driver's. */
 int program_dump_has(CUcoredumpSettings attribute);
 
 /* As cuCoredumpSetAttribute() and cuCoredumpGetAttribute(), with a value. What a variable says is refused: NOT_PERMITTED. */
-CUresult program_dump_set(CUcoredumpSettings attribute, const void *value, size_t size);
-CUresult program_dump_get(CUcoredumpSettings attribute, void *value, size_t *size);
+CUresult program_dump_set(const struct context *context, CUcoredumpSettings attribute, const void *value, size_t size);
+CUresult program_dump_get(const struct context *context, CUcoredumpSettings attribute, void *value, size_t *size);
 
 /* The trigger pipe was switched on or off: dumps without an exception may come. */
 void program_dump_triggers(int is_on);
 int program_dump_has_trigger(void);
 
 /* Writes the program's file, if it has asked for one, and says so in a line. Waits for the reader of a pipe for seconds at
- * most. is_triggered: no kernel has faulted, the dump was asked for. */
-void program_dump_write(const struct dump *dump, int is_triggered);
+ * most. device: on which a kernel has faulted, -1: unknown. is_triggered: no kernel has, the dump was asked for. */
+void program_dump_write(const struct dump *dump, int device, int is_triggered);
 
 /* ---- program_file.c ---- */
 

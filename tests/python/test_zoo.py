@@ -161,6 +161,11 @@ class Verdicts(standin.InFolder):
         waited = TRACEBACK.format(line=19, text="torch.cuda.synchronize()  # RAISES")
         self.assertEqual(self.verdict("triton_overrun", "native", 1, waited), ("elsewhere", set()))
 
+    def test_no_folder_of_the_machine_is_kept(self) -> None:
+        said = f'  File "{ROOT}/tests/gpu/stories/big_buffer.py", line 23, in <module>\n    torch.cuda.synchronize()\n'
+        self.assertEqual(judge.kept_lines(said, "big_buffer.py"),
+                         ['File "tests/gpu/stories/big_buffer.py", line 23, in <module> | torch.cuda.synchronize()'])  # fmt: skip
+
     def test_names_of_kernels(self) -> None:
         facts = bug("numba_overrun wrong").facts()
         for named in ("k_oob", "void ns::k_oob<float>(float *)", "__main__::k_oob[abi:v1](Array<float, 1>)", "k_oob_0", "_ZN8__main__5k_oobB2v1B106cw51"):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 Cell = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[2]
 NOT_FINDINGS = ("run", "guarded", "use", "mode", "summary")
 MOST = 3  # records kept of a run
 ROUNDED = 512  # PyTorch and the driver round sizes up to this; a buffer named with such a size is the right one

@@ -1,6 +1,6 @@
 /*
  * Buffers that are not guarded: those that the options leave out (skip), and those for
- * whose pages there is no room (fallback). The driver allocates them. Each is counted by its reason, and remembered until it is
+ * whose pages there is no room. The driver allocates them. Each is counted by its reason, and remembered until it is
  * freed.
  *
  * Thread safety: every function, from any thread, after heap_open().

@@ -51,6 +51,12 @@ STORY(dump_by_attributes)
     set(change, CU_COREDUMP_FILE, arguments[3], strlen(arguments[3]) + 1);
     set(change, CU_COREDUMP_GENERATION_FLAGS, &flags, sizeof flags);
     set(change, CU_COREDUMP_ENABLE_ON_EXCEPTION, &yes, 1);
+    if (!is_global) { /* those of another context are its own */
+        CUcontext other;
+        MUST(cu.cuCtxCreate(&other, NULL, 0, 0));
+        set(change, CU_COREDUMP_FILE, "other", sizeof "other");
+        MUST(cu.cuCtxDestroy(other));
+    }
     MUST(get(CU_COREDUMP_FILE, file, &file_size));
     MUST(get(CU_COREDUMP_GENERATION_FLAGS, &read, &flags_size));
     printf("%s %zu %u\n", file, file_size, read);
