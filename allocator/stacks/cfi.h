@@ -7,9 +7,9 @@
  * AArch64, the DWARF instructions with rules for the CFA and for registers, and the expressions of realigned stacks. Anything
  * else, such as a signal's trampoline, ends the walk.
  *
- * Not libunwind (1.6.2): its cached walk is as fast, 104 ns for 14 frames beside 98, but it keeps a pipe in the program to try
- * whether memory can be read. A program that closes all descriptors, as daemons do, and opens files of its own then has a byte
- * read from one of them, and two of them closed.
+ * Not libunwind (1.6.2): its cached walk is about as fast, but it keeps a pipe in the program to try whether memory can be
+ * read. A program that closes all descriptors, as daemons do, and opens files of its own then has a byte read from one of them,
+ * and two of them closed.
  *
  * Sources: the System V ABI's supplement for x86-64, section 3.7 (register numbers); DWARF for the Arm 64-bit Architecture
  * (AADWARF64), sections 4.1 and 4.4 to 4.7; the Linux Standard Base, Core, sections 10.5 and 10.6 (.eh_frame, .eh_frame_hdr);
