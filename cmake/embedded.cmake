@@ -1,7 +1,7 @@
 # Libraries that become part of libcufence.so, which may be copied to machines without them.
 
 include(CheckLinkerFlag)
-check_linker_flag(C -Wl,--exclude-libs,libjansson.a CUFENCE_EXCLUDES_LIBS) # zig's linker lacks it; cufence.map hides the symbols too
+check_linker_flag(C -Wl,--exclude-libs,libjansson.a CUFENCE_EXCLUDES_LIBS) # zig's linker lacks it; public.map hides the symbols too
 
 # Makes the target cufence_NAME of the library NAME, whose header (in NAME_INCLUDE) has the function that `call` calls. Uses the static archive if it
 # can be linked into a shared library (Debian's are made for executables, but work once their symbols are hidden). Otherwise copies

@@ -36,7 +36,7 @@ else()
   set(man ${CMAKE_INSTALL_MANDIR})
 endif()
 install(FILES docs/cufence.1 DESTINATION ${man}/man1)
-install(FILES allocator/cli/cufence.bash DESTINATION ${data}/bash-completion/completions RENAME cufence)
+install(FILES allocator/cli/completion.bash DESTINATION ${data}/bash-completion/completions RENAME cufence)
 
 # The pages that messages name; `cufence --help` says where they are.
 if(SKBUILD)

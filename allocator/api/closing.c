@@ -9,10 +9,10 @@
 #include "heap/slack/poison.h"
 #include "heap/unguarded/unguarded.h"
 #include "launch/launch.h"
-#include "launch/maps.h"
+#include "launch/tensor_maps.h"
 #include "stacks/stack.h"
-#include "witness/delivery.h"
-#include "witness/tell.h"
+#include "fault/delivery.h"
+#include "fault/tell.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -12,23 +12,23 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "base/tunables.h"
-#include "base/untold.h"
+#include "base/lost_reports.h"
 #include "base/options.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"
 #include "kernels/kernels.h"
 #include "launch/launch.h"
-#include "launch/lens_table.h"
-#include "launch/pinned.h"
+#include "launch/inspect_table.h"
+#include "launch/pinned_memory.h"
 #include "order/order.h"
 #include "vmm/arena.h"
-#include "witness/delivery.h"
-#include "witness/arming.h"
-#include "witness/monitor.h"
-#include "witness/program_dump.h"
-#include "witness/saving.h"
-#include "witness/tell.h"
+#include "fault/delivery.h"
+#include "fault/arming.h"
+#include "fault/monitor.h"
+#include "fault/program_dump.h"
+#include "fault/saving.h"
+#include "fault/tell.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -90,7 +90,7 @@ static void *synchronise_all(void *unused)
 
 static unsigned report_ms(void)
 {
-    uint64_t ms = REPORT_MS + process.options.witness_ms + saving_limit_ms(&process.options);
+    uint64_t ms = REPORT_MS + process.options.rerun_ms + saving_limit_ms(&process.options);
     return ms < INT32_MAX ? (unsigned)ms : INT32_MAX;
 }
 
@@ -263,8 +263,8 @@ static void conclude(void *argument)
     int is_synchronised = wait_for_faults();
     if (is_synchronised && !driver_has_faulted(exit_result))
         settle_check(NULL);
-    if (lens_now())
-        lens_now()->close(LENS_MS);
+    if (inspector_now())
+        inspector_now()->close(LENS_MS);
     if (is_synchronised)
         monitor_flush(DUMP_MS);
     monitor_stop();
@@ -331,15 +331,15 @@ static void context_begun(struct context *context)
     wait_before_exit();
     monitor_add_context(context);
     heap_context_begun(context);
-    if (lens_now())
-        lens_now()->context_begun(context);
+    if (inspector_now())
+        inspector_now()->context_begun(context);
 }
 
 static void context_gone(struct context *context)
 {
     lock_expect(RANK_CONTEXTS);
-    if (lens_now())
-        lens_now()->context_gone(context);
+    if (inspector_now())
+        inspector_now()->context_gone(context);
     kernels_forget(context);
     if (order_is_wanted())
         order_context_gone(context);
@@ -389,7 +389,7 @@ static cufence_status start(const char *options)
     if (status == CUFENCE_OK)
         writable_check(&process.options, 1, warn);
     if (status == CUFENCE_OK)
-        status = lifecycle_lens(&process.options, 1);
+        status = lifecycle_inspect(&process.options, 1);
     if (status == CUFENCE_OK)
         status = monitor_start(&process.options);
     if (hides)

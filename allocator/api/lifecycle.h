@@ -20,9 +20,9 @@ cufence_status lifecycle_check(void);
 /* Returns the options that cufence was started with. Valid for ever. */
 const struct options *lifecycle_options(void);
 
-/* The lens (lens/), where an option asks for it: whether it can be opened, for a command that checks options first, and opening
- * it at the start. Errors: as lens/lens.h says; UNSUPPORTED: this build has none (CUFENCE_LENS=OFF). */
-cufence_status lifecycle_lens(const struct options *options, int is_start);
+/* The inspector (inspect/), where an option asks for it: whether it can be opened, for a command that checks options first, and
+ * opening it at the start. Errors: as inspect/inspect.h says; UNSUPPORTED: this build has none (CUFENCE_INSPECT=OFF). */
+cufence_status lifecycle_inspect(const struct options *options, int is_start);
 
 /* Returns a copy of the cubin that has the kernel, for the caller to free; empty if the code of modules is not kept (explain=,
  * slack=), or if several have one of the name. */
@@ -49,7 +49,7 @@ const char *settle_unchecked(void); /* why some could not be checked; "": all we
  * CUDA_SUCCESS if the context had faulted before. */
 CUresult settle_before_end(CUcontext context, struct books **held);
 
-/* slack.c: reports what the heap finds in the slack of a buffer, with the launches that may have written it. Takes
+/* slack_findings.c: reports what the heap finds in the slack of a buffer, with the launches that may have written it. Takes
  * milliseconds. */
 uint64_t slack_last_launch(void); /* of the calling thread in the current context; 0: none is known */
 void slack_report(const struct heap_slack *found);

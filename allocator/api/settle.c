@@ -6,8 +6,8 @@
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
-#include "witness/delivery.h"
-#include "witness/monitor.h"
+#include "fault/delivery.h"
+#include "fault/monitor.h"
 
 #include <stdio.h>
 

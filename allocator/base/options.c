@@ -1,6 +1,6 @@
 #include "options.h"
 #include "error.h"
-#include "gone.h"
+#include "old_names.h"
 #include "option_value.h"
 #include "rules.h"
 #include "text.h"
@@ -61,7 +61,7 @@ static const struct option_row table[] = {
     OPTION("leaks", SWITCH, "on | off", "off", IN(leaks),
            .help = "report what is still allocated when the process ends, by place of allocation (not for PyTorch, whose tensors live on)"),
     OPTION("wait_ms", NUMBER, "EXIT or EXIT/RERUN, 0..86400000 and 100..600000", "1000", IN(exit_wait), RANGE(0, DAY_MS),
-           .joint = "/", REST(NUMBER, "10000", IN(witness_ms), RANGE(100, 600000)),
+           .joint = "/", REST(NUMBER, "10000", IN(rerun_ms), RANGE(100, 600000)),
            .help = "max wait at exit for pending GPU work, in milliseconds, so that its faults are reported, and of a report for the re-run that explain= asks for"),
     OPTION("explain", CHOICE, "auto | off | dump | rerun", "auto", IN(explain),
            .help = "how a fault is explained; dump: by a GPU core dump; rerun: also by launching the kernel again, in another process; auto: rerun on a real GPU, where the dump leaves something open; off: no core dumps are armed"),

@@ -42,7 +42,7 @@ struct options {
     uint64_t exit_wait;          /* max wait at exit for pending GPU work, in ms, default 1000; 0: no wait */
     enum option_explain explain; /* auto (default): dump, and rerun but on the simulated device | off | dump: arm GPU core dumps
                                     | rerun: also launch a faulted kernel again */
-    uint64_t witness_ms;         /* 100..600000, default 10000: the most that a report waits for that */
+    uint64_t rerun_ms;           /* 100..600000, default 10000: the most that a report waits for that */
     enum option_peers peers; /* auto (default): map buffers for peers that the program gives access to | on: all | off: none */
     enum option_ipc ipc;     /* refuse (default) | driver: under the preload library, memory of cuMemAlloc can be exported */
     char skip[256];          /* rules.h: do not guard these */
@@ -55,7 +55,7 @@ struct options {
     char record[256];        /* folder for the core dump and the snapshot of each fault, "" = none; %p, %r, %h */
     char save[256];          /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
     uint64_t save_max;       /* bytes of buffers in a bundle of a fault, default 4G */
-    char known[256];         /* file of findings that are not reported (known.h), "" = none */
+    char known[256];         /* file of findings that are not reported (known_findings.h), "" = none */
     char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */
     char save_values[256];   /* filter.h: launches whose inputs and outputs are kept, "" = none */
     char saved[256];         /* folder for them; %p, %r, %h */

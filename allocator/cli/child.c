@@ -1,6 +1,6 @@
 #include "child.h"
 
-#include "arguments.h"
+#include "command_line.h"
 
 #include "base/clock.h"
 

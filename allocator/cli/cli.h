@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "arguments.h"
+#include "command_line.h"
 
 extern const struct command demo_command, doctor_command, explain_command, hunt_command, options_command, replay_command,
     report_command, run_command;

@@ -1,11 +1,11 @@
 /* `cufence demo`: plays a program with one planted bug under `cufence run`, and checks that the bug is reported as what it is.
  */
-#include "arguments.h"
+#include "command_line.h"
 #include "child.h"
 #include "cli.h"
-#include "collected.h"
+#include "findings_file.h"
 #include "program.h"
-#include "planted.h"
+#include "demo_bugs.h"
 #include "settings.h"
 #include "words.h"
 

@@ -1,7 +1,7 @@
 /* `cufence doctor`: what this machine's driver and permissions allow, and what to do about each 'no'. */
 #include "doctor.h"
 
-#include "arguments.h"
+#include "command_line.h"
 #include "cli.h"
 
 #include <string.h>

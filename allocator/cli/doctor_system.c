@@ -5,7 +5,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "witness/hidden.h"
+#include "fault/hidden.h"
 
 #include "doctor_py.h"
 

@@ -1,5 +1,5 @@
 #include "cli/environment.h"
-#include "arguments.h"
+#include "command_line.h"
 
 #include "base/env.h"
 #include "base/error.h"

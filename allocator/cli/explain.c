@@ -1,5 +1,5 @@
 /* `cufence explain`: explains GPU core dumps, also of programs that ran without cufence. Needs neither a GPU nor CUDA. */
-#include "arguments.h"
+#include "command_line.h"
 #include "cli.h"
 #include "loaded.h"
 
@@ -118,7 +118,7 @@ static json_t *finding_of(const struct evidence *evidence, const struct diagnosi
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
     struct finding finding;
     finding_of_fault(&finding, diagnosis, rerun_of(known), &origin);
-    json_t *json = record_to_json_at(&finding_facts, &finding, finding.now_ns);
+    json_t *json = json_table_write_at(&finding_facts, &finding, finding.now_ns);
     finding_free(&finding);
     if (!known)
         json_object_del(json, "process");

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "collected.h"
+#include "findings_file.h"
 
 #include <stdio.h>
 

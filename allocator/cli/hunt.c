@@ -2,7 +2,7 @@
 #include "child.h"
 #include "cli.h"
 #include "environment.h"
-#include "arguments.h"
+#include "command_line.h"
 #include "hunt.h"
 #include "settings.h"
 

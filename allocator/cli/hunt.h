@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "collected.h"
+#include "findings_file.h"
 
 #include <jansson.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* One run of `cufence hunt`: a process of its own does what `cufence run` does. */
 #include "cli.h"
-#include "arguments.h"
+#include "command_line.h"
 #include "hunt.h"
 #include "child.h"
 

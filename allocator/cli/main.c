@@ -1,9 +1,9 @@
-#include "arguments.h"
+#include "command_line.h"
 #include "cli.h"
-#include "planted.h"
+#include "demo_bugs.h"
 #include "program.h"
 #include "base/env.h"
-#include "base/gone.h"
+#include "base/old_names.h"
 #include "base/text.h"
 #include "rerun/rerun.h"
 
@@ -146,7 +146,7 @@ static void keep_numbers(void)
 }
 
 /* Output into a full disk or a closed pipe is lost: a script must not take that for success. It is exported, so that the stacks
- * of a planted program end there (planted.h). */
+ * of a planted program end there (demo_bugs.h). */
 PLANTED int main(int argc, char **argv)
 {
     int is_planted = argc == 4 && !strcmp(argv[1], "planted");

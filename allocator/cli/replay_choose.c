@@ -1,5 +1,5 @@
 /* Which saved launch `cufence replay FOLDER` means: the folder's own, or one in it. */
-#include "arguments.h"
+#include "command_line.h"
 #include "replay.h"
 
 #include "base/text.h"

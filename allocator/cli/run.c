@@ -1,19 +1,19 @@
 /* `cufence run`: sets up the environment and executes the program in this process. */
-#include "arguments.h"
+#include "command_line.h"
 #include "cli.h"
 #include "cli/environment.h"
 #include "cli/program.h"
 #include "cli/settings.h"
 #include "base/env.h"
 #include "base/error.h"
-#include "base/known.h"
+#include "base/known_findings.h"
 #include "base/options.h"
 #include "base/output.h"
 #include "base/tally.h"
 #include "base/text.h"
 #include "api/lifecycle.h"
 #include "finding/json.h"
-#include "witness/tell.h"
+#include "fault/tell.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -52,7 +52,7 @@ static void refuse(const char *option, const char *sentence)
     complain(0, "%s", sentence);
 }
 
-/* Whether the file can be read that names findings (base/known.h). */
+/* Whether the file can be read that names findings (base/known_findings.h). */
 static int check_known(const char *file)
 {
     struct known_names names = {0};
@@ -93,7 +93,7 @@ static int set_options(const struct request *request)
     int status = settings_check(&request->settings, &options) ?: check_known(options.known);
     if (status == 0 && writable_check(&options, 0, refuse))
         status = STATUS_USAGE;
-    if (status == 0 && lifecycle_lens(&options, 0) != CUFENCE_OK)
+    if (status == 0 && lifecycle_inspect(&options, 0) != CUFENCE_OK)
         status = complain(STATUS_USAGE, "%s", error_detail());
     status = status ?: begin_json(request, &options);
     if (status == 0 && merged[0] && environment_set("CUFENCE_OPTIONS", merged) != CUFENCE_OK)

@@ -1,5 +1,5 @@
 #include "settings.h"
-#include "arguments.h"
+#include "command_line.h"
 #include "words.h"
 #include "base/error.h"
 #include "base/list.h"

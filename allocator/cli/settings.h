@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "arguments.h"
+#include "command_line.h"
 #include "base/options.h"
 
 struct setting {

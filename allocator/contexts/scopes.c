@@ -1,5 +1,5 @@
 /* Contexts as the driver knows them: which is current, whether it is still the one that its handle named. */
-#include "internal.h"
+#include "contexts_internal.h"
 
 int contexts_watched;
 

@@ -1,4 +1,4 @@
-#include "internal.h"
+#include "contexts_internal.h"
 
 #include "base/clock.h"
 #include "base/lock.h"

@@ -43,7 +43,7 @@ static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] =
 #define ROW(kind, ...) FIELD(kind, struct finding, __VA_ARGS__)
 #define MUST .flags = REQUIRED
 #define FRAMES(of, frames, count)                                                                                              \
-    FIELD(LIST, of, frames, "frames", .flags = NOT_ZERO | BEHIND, .record = &frame_facts, COUNT(of, count))
+    FIELD(LIST, of, frames, "frames", .flags = NOT_ZERO | BEHIND, .table = &frame_facts, COUNT(of, count))
 #define CERTAINTY(of, member, ...) FIELD(WORD, of, member, "certainty", .words = certainty_words, __VA_ARGS__)
 
 /* ---- who called ---- */
@@ -54,7 +54,7 @@ static const struct field of_frame[] = {FRAME(CHARS, function, "function"),
                                         FRAME(CHARS, module, "module"),
                                         FRAME(NUMBER, offset, "offset", WHEN(struct stack_frame, module[0])),
                                         FRAME(TRUE, is_python, "python")};
-static const struct record frame_facts = NAMED_RECORD("frame", struct stack_frame, of_frame);
+static const struct json_table frame_facts = NAMED_TABLE("frame", struct stack_frame, of_frame);
 
 /* ---- buffers ---- */
 
@@ -74,14 +74,14 @@ TABLE(argument_name, struct argument_name, FIELD(INT, struct argument_name, word
       FIELD(INT, struct argument_name, number, "argument", .flags = OR_NONE));
 
 static const struct field of_buffer[] = {
-    BUFFER(PART, buffer, NULL, .flags = BEHIND, .record = &memory),
-    BUFFER(PART, buffer, "redzone", .flags = BEHIND, .record = &redzone, WHEN(struct buffer_fact, has_redzone)),
+    BUFFER(PART, buffer, NULL, .flags = BEHIND, .table = &memory),
+    BUFFER(PART, buffer, "redzone", .flags = BEHIND, .table = &redzone, WHEN(struct buffer_fact, has_redzone)),
     OPEN("allocated", WHEN(struct buffer_fact, is_allocated)),
-    BUFFER(PART, buffer, NULL, .flags = BEHIND, .record = &allocated),
+    BUFFER(PART, buffer, NULL, .flags = BEHIND, .table = &allocated),
     FRAMES(struct buffer_fact, allocated.frames, allocated.count),
     CLOSE,
     OPEN("freed", WHEN(struct buffer_fact, is_freed)),
-    BUFFER(PART, buffer, NULL, .flags = BEHIND, .record = &freed),
+    BUFFER(PART, buffer, NULL, .flags = BEHIND, .table = &freed),
     FRAMES(struct buffer_fact, freed.frames, freed.count),
     CLOSE,
     CERTAINTY(struct buffer_fact, certainty, .flags = 0),
@@ -90,29 +90,29 @@ static const struct field of_buffer[] = {
     BUFFER(NUMBER, distance, "bytes", MUST),
     BUFFER(WORD, from, "from", .words = from_words, MUST),
     CLOSE,
-    BUFFER(PART, argument, NULL, .record = &argument_name)};
-static const struct record buffer = NAMED_RECORD("buffer", struct buffer_fact, of_buffer);
+    BUFFER(PART, argument, NULL, .table = &argument_name)};
+static const struct json_table buffer = NAMED_TABLE("buffer", struct buffer_fact, of_buffer);
 
 /* ---- where it happened ---- */
 
 static const struct field of_exception[] = {EXCEPTION(NUMBER, number, "number", MUST), EXCEPTION(TEXT, name, "name", MUST),
                                             EXCEPTION(TEXT, meaning, "meaning"), EXCEPTION(TEXT, cause, "possible_cause")};
-static const struct record exception = NAMED_RECORD("exception", struct exception, of_exception);
+static const struct json_table exception = NAMED_TABLE("exception", struct exception, of_exception);
 static const struct field of_named[] = {SITE(TEXT, kernel, "name"), SITE(TEXT, symbol, "symbol")};
-static const struct record named = RECORD(struct evidence_site, of_named);
+static const struct json_table named = TABLE_OF(struct evidence_site, of_named);
 static const struct field of_code[] = {
     SITE(TEXT, file, "file"), SITE(INT, line, "line", .flags = NOT_ZERO, WHEN(struct evidence_site, file)),
     SITE(TEXT, instruction, "instruction"), SITE(NUMBER, kernel_offset, "offset", .flags = OR_NONE),
     SITE(HEX, error_pc, "pc", .flags = NOT_ZERO)};
-static const struct record code = NAMED_RECORD("code", struct evidence_site, of_code);
-TABLE(also, struct evidence_site, SITE(PART, exception, "exception", .record = &exception, MUST), OPEN("kernel", MUST),
+static const struct json_table code = NAMED_TABLE("code", struct evidence_site, of_code);
+TABLE(also, struct evidence_site, SITE(PART, exception, "exception", .table = &exception, MUST), OPEN("kernel", MUST),
       GROUP(struct evidence_site, named, NULL), {.name = "certainty", .type = FIELD_FIXED, .words = exact_word, MUST},
       GROUP(struct evidence_site, code, NULL), CLOSE);
 TABLE(lane, struct evidence_lane, FIELD(TRIPLE, struct evidence_lane, thread, "thread", MUST));
 TABLE(access, struct access_fact, FIELD(WORD, struct access_fact, kind, "kind", .words = access_words),
       FIELD(NUMBER, struct access_fact, bytes, "bytes", .flags = NOT_ZERO),
       FIELD(NUMBER, struct access_fact, bytes_past_end, "bytes_past_end", .flags = NOT_ZERO),
-      FIELD(PART, struct access_fact, source, NULL, .record = &argument_name),
+      FIELD(PART, struct access_fact, source, NULL, .table = &argument_name),
       FIELD(TRUE, struct access_fact, is_loaded, "loaded"));
 TABLE(address, struct address_fact, FIELD(HEX, struct address_fact, value, "value", MUST),
       CERTAINTY(struct address_fact, certainty, MUST), FIELD(BOOL, struct address_fact, is_in_arena, "in_arena", MUST),
@@ -124,17 +124,17 @@ TABLE(function, struct launch_function, FIELD(TEXT, struct launch_function, name
 TABLE(launch_time, struct launch_entry, ENTRY(NUMBER, time_ns, "ns", MUST), ENTRY(AGO, time_ns, "ago_ns"),
       ENTRY(NUMBER, tid, "tid", MUST), ENTRY(HEX, stream, "stream", MUST));
 TABLE(shape, struct launch_entry, ENTRY(TRIPLE, grid, "grid"), ENTRY(TRIPLE, block, "block"));
-TABLE(entry, struct launch_entry, ENTRY(PART, function, NULL, .flags = BEHIND, .record = &function),
+TABLE(entry, struct launch_entry, ENTRY(PART, function, NULL, .flags = BEHIND, .table = &function),
       GROUP(struct launch_entry, shape, NULL), GROUP(struct launch_entry, launch_time, NULL));
-TABLE(given, struct fault_launch, LAUNCH(PART, entry, NULL, .flags = BEHIND, .record = &entry),
+TABLE(given, struct fault_launch, LAUNCH(PART, entry, NULL, .flags = BEHIND, .table = &entry),
       FRAMES(struct fault_launch, frames, frame_count));
 TABLE(graph, struct launch_entry, ENTRY(TRUE, graph, "graph"));
-TABLE(launched, struct fault_launch, LAUNCH(PART, entry, NULL, .flags = BEHIND, .record = &graph),
-      LAUNCH(PART, entry, "launched", .flags = BEHIND | REQUIRED, .record = &launch_time),
+TABLE(launched, struct fault_launch, LAUNCH(PART, entry, NULL, .flags = BEHIND, .table = &graph),
+      LAUNCH(PART, entry, "launched", .flags = BEHIND | REQUIRED, .table = &launch_time),
       FRAMES(struct fault_launch, frames, frame_count));
 TABLE(launch, struct fault_origin, CERTAINTY(struct fault_origin, certainty, MUST),
       FIELD(NUMBER, struct fault_origin, fits, "fits", MUST),
-      FIELD(PART, struct fault_origin, launch, NULL, .flags = BEHIND, .record = &launched));
+      FIELD(PART, struct fault_origin, launch, NULL, .flags = BEHIND, .table = &launched));
 
 /* ---- arguments ---- */
 
@@ -146,14 +146,14 @@ TABLE(figures, struct figures_fact, FIGURE(WORD, type, "type", .words = value_na
       FIGURE(REAL, mean, "mean", WHEN(struct figures_fact, has_finite)), FIGURE(NUMBER, zeros, "zeros", MUST),
       FIGURE(NUMBER, nans, "nan", WHEN(struct figures_fact, is_float)),
       FIGURE(NUMBER, infinities, "inf", WHEN(struct figures_fact, is_float)),
-      FIGURE(LIST, first, "first", .record = &first, MUST, COUNT(struct figures_fact, first_count)));
-TABLE(target, struct value_fact, VALUE(PART, target, NULL, .flags = BEHIND, .record = &pointed),
+      FIGURE(LIST, first, "first", .table = &first, MUST, COUNT(struct figures_fact, first_count)));
+TABLE(target, struct value_fact, VALUE(PART, target, NULL, .flags = BEHIND, .table = &pointed),
       VALUE(NUMBER, offset, "offset", WHEN(struct value_fact, target)),
-      VALUE(PART, summary, "figures", .record = &figures, WHEN(struct value_fact, figures)));
+      VALUE(PART, summary, "figures", .table = &figures, WHEN(struct value_fact, figures)));
 TABLE(pointer, struct value_fact, VALUE(NUMBER, at, "at", MUST), GROUP(struct value_fact, target, NULL));
 TABLE(value, struct value_fact, VALUE(NUMBER, size, "size", MUST), VALUE(HEX, bits, "value", WHEN(struct value_fact, has_bits)),
       GROUP(struct value_fact, target, NULL),
-      VALUE(LIST, members, "pointers", .record = &pointer, .flags = BEHIND, COUNT(struct value_fact, member_count),
+      VALUE(LIST, members, "pointers", .table = &pointer, .flags = BEHIND, COUNT(struct value_fact, member_count),
             WHEN(struct value_fact, has_members)));
 
 /* ---- what the address is made of ---- */
@@ -167,38 +167,38 @@ TABLE(place, struct origin_place, FIELD(CHARS, struct origin_place, file, "file"
 TABLE(term, struct term_fact, FIELD(CHARS, struct term_fact, input, "input", MUST),
       FIELD(SCALAR, struct term_fact, value, "value", MUST), FIELD(SCALAR, struct term_fact, adds, "bytes", MUST),
       FIELD(INT, struct term_fact, times.number, "times_argument", .flags = OR_NONE));
-TABLE(writer, struct launch_entry, ENTRY(PART, function, NULL, .flags = BEHIND, .record = &function),
+TABLE(writer, struct launch_entry, ENTRY(PART, function, NULL, .flags = BEHIND, .table = &function),
       GROUP(struct launch_entry, launch_time, NULL));
 TABLE(element, struct element_fact, ELEMENT(SCALAR, value, "value", MUST), ELEMENT(HEX, address, "address", MUST),
-      ELEMENT(NUMBER, bytes, "bytes", MUST), ELEMENT(PART, buffer, NULL, .flags = BEHIND, .record = &pointed),
-      ELEMENT(PART, argument, NULL, .record = &argument_name),
+      ELEMENT(NUMBER, bytes, "bytes", MUST), ELEMENT(PART, buffer, NULL, .flags = BEHIND, .table = &pointed),
+      ELEMENT(PART, argument, NULL, .table = &argument_name),
       ELEMENT(SCALAR, number, "element", WHEN(struct element_fact, count)), ELEMENT(NUMBER, count, "of", .flags = NOT_ZERO),
       OPEN("distance", WHEN(struct element_fact, from)), ELEMENT(NUMBER, distance, "bytes", MUST),
       ELEMENT(WORD, from, "from", .words = from_words, MUST), CLOSE,
-      ELEMENT(PART, place, NULL, .flags = BEHIND, .record = &place),
-      ELEMENT(PART, writer, "last_written_by", .flags = BEHIND, .record = &writer));
+      ELEMENT(PART, place, NULL, .flags = BEHIND, .table = &place),
+      ELEMENT(PART, writer, "last_written_by", .flags = BEHIND, .table = &writer));
 TABLE(wrap, struct wrap_fact, WRAP(CHARS, what, "what", MUST), WRAP(SCALAR, wrapped, "value", MUST),
       WRAP(SCALAR, exact, "instead_of", MUST), WRAP(HEX, address, "address", MUST),
-      WRAP(PART, place, NULL, .flags = BEHIND, .record = &place));
+      WRAP(PART, place, NULL, .flags = BEHIND, .table = &place));
 TABLE(cause, struct cause_fact, CERTAINTY(struct cause_fact, certainty, MUST), OPEN("pointer"),
-      CAUSE(PART, argument, NULL, .record = &argument_name), CAUSE(HEX, base_from, "loaded_from", .flags = NOT_ZERO),
-      CAUSE(PART, base, NULL, .flags = BEHIND, .record = &pointed), CLOSE, OPEN("sum", WHEN(struct cause_fact, term_count)),
+      CAUSE(PART, argument, NULL, .table = &argument_name), CAUSE(HEX, base_from, "loaded_from", .flags = NOT_ZERO),
+      CAUSE(PART, base, NULL, .flags = BEHIND, .table = &pointed), CLOSE, OPEN("sum", WHEN(struct cause_fact, term_count)),
       CAUSE(SCALAR, index, "element", MUST), CAUSE(NUMBER, unit, "element_bytes", MUST),
       CAUSE(SCALAR, constant, "constant", MUST),
-      CAUSE(LIST, terms, "terms", MUST, .record = &term, COUNT(struct cause_fact, term_count)), CLOSE,
-      CAUSE(PART, loaded, "loaded", .record = &element, WHEN(struct cause_fact, loaded.is_known)),
-      CAUSE(PART, wrap, "wrap", .record = &wrap, WHEN(struct cause_fact, wrap.is_known)),
-      CAUSE(LIST, said.list, "sentences", .flags = NOT_ZERO, .record = &note, COUNT(struct cause_fact, said.count)));
+      CAUSE(LIST, terms, "terms", MUST, .table = &term, COUNT(struct cause_fact, term_count)), CLOSE,
+      CAUSE(PART, loaded, "loaded", .table = &element, WHEN(struct cause_fact, loaded.is_known)),
+      CAUSE(PART, wrap, "wrap", .table = &wrap, WHEN(struct cause_fact, wrap.is_known)),
+      CAUSE(LIST, said.list, "sentences", .flags = NOT_ZERO, .table = &note, COUNT(struct cause_fact, said.count)));
 
 /* ---- the second launch ---- */
 
-TABLE(write, struct rerun_write, WRITE(PART, buffer, NULL, .flags = BEHIND, .record = &pointed),
+TABLE(write, struct rerun_write, WRITE(PART, buffer, NULL, .flags = BEHIND, .table = &pointed),
       WRITE(WORD, is_before, "side", .words = side_words, WHEN(struct rerun_write, buffer)),
       WRITE(NUMBER, distance, "distance", WHEN(struct rerun_write, buffer)), WRITE(TRUE, is_slack, "slack"),
       WRITE(HEX, address, "address", MUST), WRITE(NUMBER, bytes, "bytes", MUST),
       WRITE(BYTES, values, "values", .flags = NOT_ZERO, COUNT(struct rerun_write, value_bytes)));
 TABLE(rerun, struct rerun_result,
-      RERUN(LIST, writes, "written", .flags = NOT_ZERO, .record = &write, COUNT(struct rerun_result, write_count)),
+      RERUN(LIST, writes, "written", .flags = NOT_ZERO, .table = &write, COUNT(struct rerun_result, write_count)),
       OPEN("rerun"), RERUN(WORD, outcome, "outcome", .words = rerun_outcome_words, MUST), RERUN(CHARS, reason, "reason"),
       RERUN(NUMBER, launches_tried, "launches", MUST), RERUN(NUMBER, written_bytes, "written_bytes", .flags = NOT_ZERO),
       RERUN(NUMBER, took_ms, "ms", MUST), CLOSE);
@@ -206,13 +206,13 @@ TABLE(rerun, struct rerun_result,
 /* ---- the stream race, slack, NaN, and what nobody has written ---- */
 
 TABLE(earlier_name, struct earlier_use, USE(TEXT, kernel, "symbol"), USE(TEXT, call, "call"));
-TABLE(earlier, struct earlier_use, USE(PART, entry, NULL, .flags = BEHIND, .record = &shape),
+TABLE(earlier, struct earlier_use, USE(PART, entry, NULL, .flags = BEHIND, .table = &shape),
       USE(NUMBER, time_ns, "ns", .flags = NOT_ZERO), USE(AGO, time_ns, "ago_ns", WHEN(struct earlier_use, time_ns)),
       USE(NUMBER, tid, "tid", MUST), USE(HEX, stream, "stream", MUST), USE(HEX, by_stream, "by_stream", MUST),
       FRAMES(struct earlier_use, frames, frame_count));
 TABLE(used, struct used_fact, {.name = "certainty", .type = FIELD_FIXED, .words = derived_word, MUST},
-      USED(CHARS, kernel, "kernel"), USED(PART, use, NULL, .flags = BEHIND, .record = &earlier_name),
-      USED(CHARS, order, "reason", MUST), USED(PART, use, NULL, .flags = BEHIND, .record = &earlier));
+      USED(CHARS, kernel, "kernel"), USED(PART, use, NULL, .flags = BEHIND, .table = &earlier_name),
+      USED(CHARS, order, "reason", MUST), USED(PART, use, NULL, .flags = BEHIND, .table = &earlier));
 #define POISON(kind, ...) FIELD(kind, struct poison_fact, __VA_ARGS__)
 TABLE(poison, struct poison_fact, POISON(HEX, start, "start", MUST), POISON(NUMBER, bytes, "bytes", MUST),
       POISON(NUMBER, ns, "ns", MUST), POISON(AGO, ns, "ago_ns"), POISON(NUMBER, tid, "tid", MUST),
@@ -221,10 +221,10 @@ TABLE(slack, struct slack_write, SLACK(NUMBER, found.changed, "changed", MUST), 
       SLACK(BYTES, found.bytes, "found", .flags = REQUIRED | NOT_ZERO, COUNT(struct slack_write, found.byte_count)),
       SLACK(NUMBER, found.since_ns, "good_ns", MUST), SLACK(NUMBER, found.buffers, "buffers", MUST),
       SLACK(NUMBER, found.first_id, "first_buffer"),
-      SLACK(PART, found.poison, "poisoned", .record = &poison, WHEN(struct slack_write, found.poison.bytes)),
+      SLACK(PART, found.poison, "poisoned", .table = &poison, WHEN(struct slack_write, found.poison.bytes)),
       OPEN("launches", WHEN(struct slack_write, launch_total)), CERTAINTY(struct slack_write, certainty, MUST),
       SLACK(NUMBER, launch_total, "total", MUST),
-      SLACK(LIST, launches, "list", .record = &given, MUST, COUNT(struct slack_write, launch_count)), CLOSE);
+      SLACK(LIST, launches, "list", .table = &given, MUST, COUNT(struct slack_write, launch_count)), CLOSE);
 TABLE(input, struct nan_input, INPUT(INT, argument, "argument", .flags = OR_NONE), INPUT(NUMBER, at, "at", MUST),
       INPUT(NUMBER, buffer, "buffer", MUST), INPUT(NUMBER, offset, "offset", MUST), INPUT(TEXT, label, "label"),
       INPUT(WORD, type, "type", .words = value_names, MUST), INPUT(TRUE, is_unwritten, "never_written"),
@@ -238,11 +238,11 @@ TABLE(by, struct launched_fact, BY(TEXT, kernel, "kernel"), BY(TEXT, symbol, "sy
       BY(TEXT, graph_kernels, "graph_kernels"), BY(TRIPLE, grid, "grid", WHEN(struct launched_fact, kernel)),
       BY(TRIPLE, block, "block", WHEN(struct launched_fact, kernel)), BY(NUMBER, launch, "launch", MUST),
       BY(HEX, stream, "stream", MUST), BY(NUMBER, tid, "tid", MUST), FRAMES(struct launched_fact, frames, frame_count));
-TABLE(nan_of, struct nan_fact, NAN_OF(PART, by, NULL, .record = &by), NAN_OF(INT, argument, "argument", .flags = OR_NONE),
+TABLE(nan_of, struct nan_fact, NAN_OF(PART, by, NULL, .table = &by), NAN_OF(INT, argument, "argument", .flags = OR_NONE),
       OPEN("written_at", WHEN(struct nan_fact, file)), NAN_OF(TEXT, file, "file", MUST), NAN_OF(INT, line, "line", MUST), CLOSE,
       NAN_OF(NUMBER, index, "index", MUST), NAN_OF(NUMBER, made, "made", MUST), NAN_OF(NUMBER, count, "count", MUST),
       NAN_OF(WORD, type, "type", .words = value_names, MUST), NAN_OF(TRUE, is_of_unwritten, "of_unwritten"),
-      NAN_OF(LIST, inputs, "inputs", .record = &input, .flags = REQUIRED | BEHIND, COUNT(struct nan_fact, input_count)));
+      NAN_OF(LIST, inputs, "inputs", .table = &input, .flags = REQUIRED | BEHIND, COUNT(struct nan_fact, input_count)));
 
 /* ---- the process ---- */
 
@@ -251,12 +251,12 @@ TABLE(variable, struct job_variable, FIELD(TEXT, struct job_variable, name, "nam
       FIELD(TEXT, struct job_variable, value, "value"));
 TABLE(now, struct finding_process, PROCESS(TEXT, time, "time"));
 TABLE(known, struct finding_process, PROCESS(TEXT, host, "host"),
-      PROCESS(LIST, command, "command", .flags = NOT_ZERO | BEHIND, .record = &word, COUNT(struct finding_process, word_count)),
-      PROCESS(PAIRS, job, "job", .flags = NOT_ZERO, .record = &variable, COUNT(struct finding_process, job_count)));
+      PROCESS(LIST, command, "command", .flags = NOT_ZERO | BEHIND, .table = &word, COUNT(struct finding_process, word_count)),
+      PROCESS(PAIRS, job, "job", .flags = NOT_ZERO, .table = &variable, COUNT(struct finding_process, job_count)));
 static const struct field of_process[] = {ORIGIN(INT, pid, "pid", MUST), ORIGIN(INT, rank, "rank", .flags = OR_NONE),
-                                          ORIGIN(PART, process, NULL, .flags = BEHIND, .record = &known)};
-const struct record process_facts = RECORD(struct finding_origin, of_process);
-TABLE(where, struct finding_origin, ORIGIN(PART, process, NULL, .flags = BEHIND, .record = &now),
+                                          ORIGIN(PART, process, NULL, .flags = BEHIND, .table = &known)};
+const struct json_table process_facts = TABLE_OF(struct finding_origin, of_process);
+TABLE(where, struct finding_origin, ORIGIN(PART, process, NULL, .flags = BEHIND, .table = &now),
       GROUP(struct finding_origin, process_facts, "process"));
 
 /* ---- the whole ---- */
@@ -275,7 +275,7 @@ static const struct field of_finding[] = {
     ROW(CHARS, headline, "headline"),
     ROW(CHARS, name, "finding_name", .about = "equal in each run of the program, for known="),
     ROW(TEXT, known, "known", .words = known_word, .about = "known= names it: it was counted, and not reported"),
-    ROW(PART, origin, NULL, .record = &where),
+    ROW(PART, origin, NULL, .table = &where),
     OPEN("device", WHEN(struct finding, device.is_known)),
     ROW(INT, origin.device, "ordinal", .flags = OR_NONE),
     ROW(TEXT, origin.device_name, "name"),
@@ -288,30 +288,30 @@ static const struct field of_finding[] = {
     ROW(NUMBER, called.tid, "tid", MUST),
     FRAMES(struct finding, called.frames, called.count),
     CLOSE,
-    ROW(PART, used, "used", .record = &used, WHEN(struct finding, used.use)),
+    ROW(PART, used, "used", .table = &used, WHEN(struct finding, used.use)),
     OPEN("exception", WHEN(struct finding, where.has_exception)),
-    ROW(PART, where.site.exception, NULL, .record = &exception),
+    ROW(PART, where.site.exception, NULL, .table = &exception),
     ROW(TRUE, where.has_no_buffer, "no_buffer"),
     CLOSE,
-    ROW(PART, access, "access", .record = &access, WHEN(struct finding, access.is_known)),
-    ROW(PART, address, "address", .record = &address, WHEN(struct finding, address.is_one)),
-    ROW(PART, buffer, "buffer", .record = &buffer, WHEN(struct finding, buffer.buffer)),
-    ROW(PART, rival, "rival", .record = &buffer, WHEN(struct finding, rival.buffer)),
-    ROW(PART, slack, "slack", .flags = BEHIND, .record = &slack),
+    ROW(PART, access, "access", .table = &access, WHEN(struct finding, access.is_known)),
+    ROW(PART, address, "address", .table = &address, WHEN(struct finding, address.is_one)),
+    ROW(PART, buffer, "buffer", .table = &buffer, WHEN(struct finding, buffer.buffer)),
+    ROW(PART, rival, "rival", .table = &buffer, WHEN(struct finding, rival.buffer)),
+    ROW(PART, slack, "slack", .flags = BEHIND, .table = &slack),
     OPEN("kernel", WHEN(struct finding, where.has_kernel)),
-    ROW(PART, where.site, NULL, .record = &named),
+    ROW(PART, where.site, NULL, .table = &named),
     CERTAINTY(struct finding, where.certainty, MUST),
-    ROW(PART, where.site, NULL, .record = &code),
+    ROW(PART, where.site, NULL, .table = &code),
     ROW(TRIPLE, where.site.grid, "grid", WHEN(struct finding, where.site.has_grid)),
     ROW(TRIPLE, where.site.block, "block", WHEN(struct finding, where.site.has_grid)),
     ROW(TRUE, where.is_grid_of_rerun, "grid_rerun", WHEN(struct finding, where.site.has_grid)),
     ROW(TRIPLE, where.site.cluster, "cluster", WHEN(struct finding, where.has_cluster)),
     CLOSE,
-    ROW(LIST, where.source, "source", .flags = NOT_ZERO, .record = &source, COUNT(struct finding, where.source_count)),
+    ROW(LIST, where.source, "source", .flags = NOT_ZERO, .table = &source, COUNT(struct finding, where.source_count)),
     ROW(BOOL, where.has_exited, "warp_exited", WHEN(struct finding, where.is_known)),
     OPEN("thread", WHEN(struct finding, where.lane)),
     ROW(TRIPLE, where.site.block_index, "block", MUST),
-    ROW(PART, where.lane, NULL, .flags = BEHIND, .record = &lane),
+    ROW(PART, where.lane, NULL, .flags = BEHIND, .table = &lane),
     ROW(TRUE, where.is_warp_of_rerun, "rerun"),
     CLOSE,
     OPEN("counts", WHEN(struct finding, where.is_known)),
@@ -319,27 +319,27 @@ static const struct field of_finding[] = {
     ROW(NUMBER, where.warps, "warps", .flags = NOT_ZERO),
     ROW(NUMBER, where.sms, "sms", .flags = NOT_ZERO),
     CLOSE,
-    ROW(PART, cause, "cause", .record = &cause, WHEN(struct finding, cause.certainty)),
-    ROW(PART, launch, "launch", .record = &launch, WHEN(struct finding, launch.launch)),
+    ROW(PART, cause, "cause", .table = &cause, WHEN(struct finding, cause.certainty)),
+    ROW(PART, launch, "launch", .table = &launch, WHEN(struct finding, launch.launch)),
     OPEN("arguments", WHEN(struct finding, arguments.certainty)),
     CERTAINTY(struct finding, arguments.certainty, MUST),
-    ROW(LIST, arguments.list, "list", .flags = REQUIRED | BEHIND, .record = &value, COUNT(struct finding, arguments.count)),
+    ROW(LIST, arguments.list, "list", .flags = REQUIRED | BEHIND, .table = &value, COUNT(struct finding, arguments.count)),
     CLOSE,
-    ROW(PART, rerun, NULL, .flags = BEHIND, .record = &rerun),
+    ROW(PART, rerun, NULL, .flags = BEHIND, .table = &rerun),
     OPEN("candidates", WHEN(struct finding, candidates.count)),
     ROW(TEXT, candidates.from, "from", .words = source_words, MUST),
     ROW(TRUE, candidates.is_const_excluded, "const_excluded"),
     ROW(TRUE, candidates.is_traced, "traced"),
     ROW(NUMBER, candidates.total, "total", MUST),
-    ROW(LIST, candidates.list, "buffers", MUST, .record = &buffer, COUNT(struct finding, candidates.count)),
+    ROW(LIST, candidates.list, "buffers", MUST, .table = &buffer, COUNT(struct finding, candidates.count)),
     CLOSE,
-    ROW(LIST, where.also, "also", .flags = NOT_ZERO, .record = &also, COUNT(struct finding, where.also_count)),
-    ROW(LIST, notes.list, "notes", .flags = NOT_ZERO, .record = &note, COUNT(struct finding, notes.count)),
-    ROW(PART, nan, "nan", .flags = BEHIND, .record = &nan_of),
+    ROW(LIST, where.also, "also", .flags = NOT_ZERO, .table = &also, COUNT(struct finding, where.also_count)),
+    ROW(LIST, notes.list, "notes", .flags = NOT_ZERO, .table = &note, COUNT(struct finding, notes.count)),
+    ROW(PART, nan, "nan", .flags = BEHIND, .table = &nan_of),
     ROW(CHARS, hint, "hint"),
-    ROW(PART, previous, "previous", .record = &buffer, WHEN(struct finding, previous.buffer)),
-    ROW(PART, next, "next", .record = &buffer, WHEN(struct finding, next.buffer)),
-    ROW(PART, guarded, "guarded", .flags = BEHIND, .record = &guarded,
+    ROW(PART, previous, "previous", .table = &buffer, WHEN(struct finding, previous.buffer)),
+    ROW(PART, next, "next", .table = &buffer, WHEN(struct finding, next.buffer)),
+    ROW(PART, guarded, "guarded", .flags = BEHIND, .table = &guarded,
         .about = "of a line of kind guarded: what the process has guarded by its end"),
 };
-const struct record finding_facts = RECORD(struct finding, of_finding);
+const struct json_table finding_facts = TABLE_OF(struct finding, of_finding);

@@ -12,10 +12,10 @@
 #include "analysis/snapshot/snapshot.h"
 #include "analysis/verdict/rerun_result.h"
 #include "base/files.h"
-#include "launched.h"
+#include "launch_finding.h"
 #include "misuse.h"
-#include "record/record.h"
-#include "slack.h"
+#include "json/json_table.h"
+#include "slack_finding.h"
 
 /* The kind of a fault whose core dump could not be read. */
 #define FINDING_UNEXPLAINED "unexplained"
@@ -266,7 +266,7 @@ struct finding {
     char headline[512]; /* the answer in one line: what, and at which address or buffer */
     const char *reason; /* why a fault is unexplained, or what a call on the host did; else NULL */
     char name[512];     /* finding_name() */
-    const char *known;  /* how it is known already (base/known.h), NULL: it is not */
+    const char *known;  /* how it is known already (base/known_findings.h), NULL: it is not */
     char hint[192];     /* what the reader may try first; "" if no rule knows */
     uint64_t now_ns;
     int is_verbose; /* the text has names of C++ in full, with the types of parameters: the caller's to set, 0 at first */

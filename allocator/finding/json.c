@@ -6,7 +6,7 @@
 
 char *finding_json(const struct finding *finding)
 {
-    return text_of_json(record_to_json_at(&finding_facts, finding, finding->now_ns), JSON_COMPACT);
+    return text_of_json(json_table_write_at(&finding_facts, finding, finding->now_ns), JSON_COMPACT);
 }
 
 /* Not on the stack: these are made on a thread of the program's. */

@@ -11,8 +11,8 @@
 
 /* The facts as records: what is in the JSON, in which order and under which names. A reader of the JSON fills in a struct
  * finding with them. */
-extern const struct record finding_facts; /* struct finding */
-extern const struct record process_facts; /* struct finding_origin */
+extern const struct json_table finding_facts; /* struct finding */
+extern const struct json_table process_facts; /* struct finding_origin */
 
 #define KIND_RUN "run"
 #define KIND_GUARDED "guarded"

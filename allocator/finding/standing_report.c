@@ -187,31 +187,31 @@ TABLE(names, struct location, NAMES(struct location));
 TABLE(code, struct location, CODE(struct location, text));
 TABLE(place_table, struct standing_place, PLACE(NUMBER, threads, "threads"), PLACE(NUMBER, warps, "warps"),
       PLACE(NUMBER, sm, "sm"), PLACE(NUMBER, warp, "warp"), PLACE(TRIPLE, block, "block"), PLACE(TRIPLE, thread, "thread"),
-      PLACE(HEX, grid_id, "launch"), PLACE(HEX, pc, "pc"), PLACE(PART, at, NULL, .flags = BEHIND, .record = &code),
-      PLACE(PART, exception, "exception", .record = &exception, WHEN(struct standing_place, exception.number)));
+      PLACE(HEX, grid_id, "launch"), PLACE(HEX, pc, "pc"), PLACE(PART, at, NULL, .flags = BEHIND, .table = &code),
+      PLACE(PART, exception, "exception", .table = &exception, WHEN(struct standing_place, exception.number)));
 TABLE(one_register, uint32_t, {.type = FIELD_HEX, .size = sizeof(uint32_t)});
 TABLE(place_record_table, struct place_record,
-      FIELD(PART, struct place_record, place, NULL, .flags = BEHIND, .record = &place_table),
-      FIELD(LIST, struct place_record, registers, "registers", .record = &one_register,
+      FIELD(PART, struct place_record, place, NULL, .flags = BEHIND, .table = &place_table),
+      FIELD(LIST, struct place_record, registers, "registers", .table = &one_register,
             COUNT(struct place_record, register_count), WHEN(struct place_record, has_registers)));
 TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(HEX, row.id, "id"),
-      GRID(PART, at, NULL, .flags = BEHIND, .record = &names), GRID(TRIPLE, row.grid, "grid"), GRID(TRIPLE, row.block, "block"),
+      GRID(PART, at, NULL, .flags = BEHIND, .table = &names), GRID(TRIPLE, row.grid, "grid"), GRID(TRIPLE, row.block, "block"),
       GRID(TRIPLE, row.cluster, "cluster", WHEN(struct standing_grid, row.cluster[0])),
       GRID(BYTES, parameters.bytes, "parameters", .flags = BEHIND | NOT_ZERO, COUNT(struct standing_grid, parameters.size)));
 TABLE(lane, struct evidence_lane, LANE(NUMBER, lane, "lane"), LANE(TRIPLE, thread, "thread"),
       LANE(HEX, address, "address", WHEN(struct evidence_lane, certainty)));
 TABLE(lanes, struct evidence_site,
-      SITE(LIST, lanes, "lanes", .flags = BEHIND | NOT_ZERO, .record = &lane, COUNT(struct evidence_site, lane_count)));
+      SITE(LIST, lanes, "lanes", .flags = BEHIND | NOT_ZERO, .table = &lane, COUNT(struct evidence_site, lane_count)));
 TABLE(counts, struct standing, FIELD(NUMBER, struct standing, threads, "threads"),
       FIELD(NUMBER, struct standing, warps, "warps"));
 TABLE(grids, struct standing,
-      FIELD(LIST, struct standing, grids, "launches", .flags = BEHIND, .record = &grid_table,
+      FIELD(LIST, struct standing, grids, "launches", .flags = BEHIND, .table = &grid_table,
             COUNT(struct standing, grid_count)));
-TABLE(dump_table, struct dump_record, DUMP(PART, standing, NULL, .flags = BEHIND, .record = &counts),
-      DUMP(LIST, places, "places", .flags = BEHIND, .record = &place_record_table, COUNT(struct dump_record, place_count)),
-      DUMP(PART, standing, NULL, .flags = BEHIND, .record = &grids), OPEN("memory", WHEN(struct dump_record, bytes.size)),
+TABLE(dump_table, struct dump_record, DUMP(PART, standing, NULL, .flags = BEHIND, .table = &counts),
+      DUMP(LIST, places, "places", .flags = BEHIND, .table = &place_record_table, COUNT(struct dump_record, place_count)),
+      DUMP(PART, standing, NULL, .flags = BEHIND, .table = &grids), OPEN("memory", WHEN(struct dump_record, bytes.size)),
       DUMP(HEX, memory, "address"), DUMP(BYTES, bytes.bytes, "bytes", .flags = BEHIND, COUNT(struct dump_record, bytes.size)),
-      CLOSE, DUMP(PART, site, NULL, .flags = BEHIND, .record = &lanes));
+      CLOSE, DUMP(PART, site, NULL, .flags = BEHIND, .table = &lanes));
 
 json_t *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes)
 {
@@ -229,7 +229,7 @@ json_t *standing_json(const struct coredump *dump, const struct standing *standi
         if (wishes->has_registers)
             place->register_count = coredump_words(dump, place->place->lane, COREDUMP_REGISTERS, place->registers, REGISTERS);
     }
-    json_t *object = record.places ? record_to_json(&dump_table, &record) : NULL;
+    json_t *object = record.places ? json_table_write(&dump_table, &record) : NULL;
     free(record.places);
     return object;
 }

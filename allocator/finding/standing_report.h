@@ -5,7 +5,7 @@
 
 #include "analysis/dump/evidence.h"
 #include "analysis/dump/standing.h"
-#include "record/record.h"
+#include "json/json_table.h"
 
 struct standing_wishes {
     const struct evidence_site *site; /* the site whose lanes are listed with their addresses, NULL for none */

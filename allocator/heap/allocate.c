@@ -1,5 +1,5 @@
 /* Allocates. */
-#include "internal.h"
+#include "heap_internal.h"
 
 #include "base/error.h"
 #include "guard/layout.h"

@@ -1,5 +1,5 @@
 /* Frees, and the streams recorded for a buffer. */
-#include "internal.h"
+#include "heap_internal.h"
 
 #include "base/error.h"
 #include "base/options.h"

@@ -9,7 +9,7 @@
 
 #include "contexts/contexts.h"
 #include "base/options.h"
-#include "finding/slack.h"
+#include "finding/slack_finding.h"
 
 /*
  * Opens the arena and starts the background thread. The driver is loaded. `options` must stay valid. After a failure nothing is

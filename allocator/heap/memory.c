@@ -1,5 +1,5 @@
 /* What is done when memory or address space runs out: who gives back what, in which order, and what is said. */
-#include "internal.h"
+#include "heap_internal.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,5 +1,5 @@
 /* A block for an allocation whose list has none: of other streams, of a page that is shared, or newly mapped. */
-#include "internal.h"
+#include "heap_internal.h"
 
 #include "base/aside.h"
 #include "base/clock.h"

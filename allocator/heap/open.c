@@ -1,5 +1,5 @@
 /* Opens the heap. */
-#include "internal.h"
+#include "heap_internal.h"
 
 #include "base/aside.h"
 #include "base/options.h"

@@ -1,6 +1,6 @@
 /* Buffers with CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, which the driver does not take for mapped memory. The hooks wait in its place.
  */
-#include "internal.h"
+#include "heap_internal.h"
 
 int heap_has_synchronous;
 

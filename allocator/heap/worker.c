@@ -1,6 +1,6 @@
 /* The background thread: unmaps retiring blocks that have passed, chooses blocks to retire (uaf=adaptive), and releases what
  * has been idle too long. */
-#include "internal.h"
+#include "heap_internal.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-"""Compiles the kernels of this folder, of lens/kernels and of tests/contract: FILE.cu to FILE.ptx.h, a string of PTX that any driver since CUDA 10.1 takes.
+"""Compiles the kernels of this folder, of inspect/kernels and of tests/contract: FILE.cu to FILE.ptx.h, a string of PTX that any driver since CUDA 10.1 takes.
 
     python3 allocator/kernels/ptx.py            writes them (./dev ptx)
     python3 allocator/kernels/ptx.py --check    fails if one was made of another source; needs no nvcc
@@ -52,7 +52,7 @@ def compiled(nvcc: str, source: Path) -> str:
 
 
 def main() -> int:
-    sources = sorted([*FOLDER.glob("*.cu"), *FOLDER.parent.glob("lens/kernels/*.cu"), FOLDER.parents[1] / "tests/contract/kernels.cu"])
+    sources = sorted([*FOLDER.glob("*.cu"), *FOLDER.parent.glob("inspect/kernels/*.cu"), FOLDER.parents[1] / "tests/contract/kernels.cu"])
     if "--check" in sys.argv:
         stale = [s for s in sources if not s.with_suffix(".ptx.h").exists() or not s.with_suffix(".ptx.h").read_text().startswith(first_line(s))]
         for source in stale:

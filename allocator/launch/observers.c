@@ -1,12 +1,12 @@
 #include "observers.h"
 
-#include "lens_table.h"
+#include "inspect_table.h"
 
 #include <assert.h>
 
 const struct launch_observer *launch_observers[LAUNCH_OBSERVERS];
 unsigned launch_observers_added;
-const struct lens *lens_registered;
+const struct inspector *inspector_registered;
 
 void launch_observe(const struct launch_observer *observer)
 {

@@ -22,7 +22,7 @@ struct launch_observer {
     void (*ended)(const struct launch_event *event, CUresult result); /* likewise; `result` is the driver's */
 };
 
-#define LAUNCH_OBSERVERS 2                                               /* the lens and order */
+#define LAUNCH_OBSERVERS 2                                               /* the inspector and order */
 extern const struct launch_observer *launch_observers[LAUNCH_OBSERVERS]; /* the first launch_observer_count() are set */
 extern unsigned launch_observers_added;                                  /* atomic */
 

@@ -1,5 +1,5 @@
 /* What orders streams: events, synchronisations, and what cufence cannot follow. */
-#include "internal.h"
+#include "order_internal.h"
 
 /* What is one step of the clocks. */
 #define STEP(name, parameters, ...)                                                                                            \

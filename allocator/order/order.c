@@ -1,7 +1,7 @@
 #include "order.h"
 
 #include "base/reader.h"
-#include "internal.h"
+#include "order_internal.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "heap/heap.h"

@@ -1,9 +1,9 @@
 #include "bounds.h"
 
-#include "internal.h"
+#include "preload_internal.h"
 
 #include "base/error.h"
-#include "launch/lens_table.h"
+#include "launch/inspect_table.h"
 
 #include <stdio.h>
 
@@ -59,8 +59,8 @@ static int within(const struct host_call *call, CUdeviceptr address, size_t size
     if (!heap_owns(address) || size == 0)
         return 1;
     int is_of_node = call->kind && call->kind->is_of_node;
-    if (is_write && !is_of_node && LENS_WANTS(host_writes))
-        lens_now()->host_writes(address);
+    if (is_write && !is_of_node && INSPECTOR_WANTS(host_writes))
+        inspector_now()->host_writes(address);
     int is_live = heap_range_of(address, &range);
     if (is_live && size <= range.size - (address - range.address)) {
         if (__builtin_expect(preload_devices > 1, 0) && !is_of_node)

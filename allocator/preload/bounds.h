@@ -1,13 +1,13 @@
 /*
  * Checks copies and sets on our buffers on the host, before they are queued. The driver refuses one that leaves a mapping, but
- * knows nothing about the slack before and behind a buffer. An out-of-bounds call is reported (misuse.c) and refused with
+ * knows nothing about the slack before and behind a buffer. An out-of-bounds call is reported (refusals.c) and refused with
  * CUDA_ERROR_INVALID_VALUE, as the driver would. Only our memory is checked.
  */
 #pragma once
 
 #include "newer_types.h"
 
-struct host_call; /* internal.h */
+struct host_call; /* preload_internal.h */
 
 /* Returns 1 if [address, address + size) is within one live buffer, or outside our address space. Otherwise reports it and
  * returns 0. */

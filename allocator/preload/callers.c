@@ -6,7 +6,7 @@
  *          kXlaAllocatedBufferAlignBytes)
  *   NCCL   exports what it allocates to other processes (cudaIpcGetMemHandle), unless it uses cuMemCreate; so does NVSHMEM
  */
-#include "internal.h"
+#include "preload_internal.h"
 
 #include <dlfcn.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* Core dumps that the program asks for by the driver's API. While cufence has armed its own, what the program sets is noted,
- * and is what it gets told; its file is written from cufence's dump (witness/program_dump.h). */
-#include "internal.h"
+ * and is what it gets told; its file is written from cufence's dump (fault/program_dump.h). */
+#include "preload_internal.h"
 
-#include "witness/monitor.h"
-#include "witness/program_dump.h"
+#include "fault/monitor.h"
+#include "fault/program_dump.h"
 
 /* Whether the call is about a value that is noted. The driver answers what is wrong, or only asks for a size. */
 static int is_noted(CUcoredumpSettings attribute, const void *value, const size_t *size)

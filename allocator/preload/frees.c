@@ -2,7 +2,7 @@
  * Hooks that free memory. What CUDA promises about waiting is kept: cuMemFree of plain memory waits for its context, of a
  * pool's or a graph's memory it does not; cuMemFreeAsync never does.
  */
-#include "internal.h"
+#include "preload_internal.h"
 
 #include "heap/unguarded/unguarded.h"
 

@@ -1,9 +1,9 @@
 /*
  * The driver functions that the preload library hooks, one row per exported symbol. This list generates the stubs for programs
- * that link libcuda (interpose.c), the hooks (watch.c; hand-written ones are in memory.c, pools.c, launches.c, captures.c,
- * events.c), the table of real functions behind them, and the answers of cuGetProcAddress (table.c).
- * hooks_rare.h has more rows. tests/python/test_hook_table.py compares them with the toolkit's headers, and has the forms that
- * are not hooked, and why.
+ * that link libcuda (interpose.c), the hooks (watch_hooks.c; hand-written ones are in memory_hooks.c, pool_hooks.c,
+ * launch_hooks.c, capture_hooks.c, event_hooks.c), the table of real functions behind them, and the answers of cuGetProcAddress
+ * (table.c). hooks_rare.h has more rows. tests/python/test_hook_table.py compares them with the toolkit's headers, and has the
+ * forms that are not hooked, and why.
  *
  *   HOOK(symbol, base, version, thread, how, what, parameters, arguments)
  *     symbol      as the library exports it
@@ -11,7 +11,7 @@
  *     version     CUDA version that introduced this form, as in cudaTypedefs.h (PFN_<base>_v<version>)
  *     thread      1 for the per-thread default stream form (_ptsz or _ptds), else 0
  *     how, what   BY_HAND     hand-written in one of the files above
- *                 BEFORE      evaluates `what` before the call; (void)0: it needs RELIEVED (internal.h) alone
+ *                 BEFORE      evaluates `what` before the call; (void)0: it needs RELIEVED (preload_internal.h) alone
  *                 AFTER       evaluates it after a call that succeeds; meant(stream) is the stream that the caller means
  *                 ORDERS      the same, for order/ alone
  *                 INSTEAD     calls the function `what` instead, with the driver's function in front of the arguments

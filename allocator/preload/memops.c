@@ -3,7 +3,7 @@
  * those that CUDA otherwise lets return early. Libraries that hand memory to network cards set it. The driver does not take it
  * for mapped memory (580.159), so the hooks of such calls wait.
  */
-#include "internal.h"
+#include "preload_internal.h"
 
 #include "base/aside.h"
 #include "base/clock.h"

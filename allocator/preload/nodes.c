@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "internal.h" /* last: see hooks.h */
+#include "preload_internal.h" /* last: see hooks.h */
 
 CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr),
                          CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer)

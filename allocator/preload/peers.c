@@ -4,7 +4,7 @@
  * per device and not per pool, and is never taken back. What the program itself has asked for is kept apart: only that allows
  * sets.
  */
-#include "internal.h"
+#include "preload_internal.h"
 
 #include "base/options.h"
 #include "base/output.h"

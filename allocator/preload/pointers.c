@@ -1,5 +1,5 @@
 /* Hooks that ask about memory: how much there is, what is at an address; and that give an address to another process. */
-#include "internal.h"
+#include "preload_internal.h"
 
 #include "base/output.h"
 

@@ -1,11 +1,11 @@
 /* Reports buffers that are freed or overwritten while work on another stream may still use them (streams=on), and page-locked
  * memory of the host that is changed, freed or read while a copy may still use it (streams=on+host). */
-#include "internal.h"
+#include "preload_internal.h"
 
 #include "base/aside.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/untold.h"
+#include "base/lost_reports.h"
 #include "finding/finding.h"
 
 #include <inttypes.h>

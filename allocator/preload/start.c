@@ -1,15 +1,15 @@
 /* cufence starts with the program's own cuInit: before a context can exist, but not earlier. So a process that only loads the
  * driver, or forks before it uses CUDA, is left alone. */
-#include "internal.h"
+#include "preload_internal.h"
 
 #include "api/lifecycle.h"
 #include "base/aside.h"
 #include "base/env.h"
 #include "base/output.h"
 #include "base/tally.h"
-#include "launch/lens_table.h"
-#include "witness/monitor.h"
-#include "witness/program_dump.h"
+#include "launch/inspect_table.h"
+#include "fault/monitor.h"
+#include "fault/program_dump.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -95,8 +95,8 @@ static void await_report(void *unused)
 {
     (void)unused;
     monitor_await_report();
-    if (lens_now())
-        lens_now()->await(LENS_MS);
+    if (inspector_now())
+        inspector_now()->await(LENS_MS);
 }
 
 void cufence_preload_before_exit(void)

@@ -1,4 +1,4 @@
-#include "internal.h"
+#include "preload_internal.h"
 
 #include "api/lifecycle.h"
 #include "base/aside.h"

@@ -2,7 +2,7 @@
  * Textures on memory of ours: they need more than the 16 bytes that align=16 gives (512, as CUDA's own allocations have). Where
  * that makes the call fail, it is said, and the place of allocation gets more from then on.
  */
-#include "internal.h"
+#include "preload_internal.h"
 
 #include "base/output.h"
 

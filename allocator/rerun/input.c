@@ -6,7 +6,7 @@
 #include "base/files.h"
 #include "base/reader.h"
 #include "base/text.h"
-#include "record/record.h"
+#include "json/json_table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 static const struct field of_range[] = {FIELD(HEX, struct rerun_range, address, "address"),
                                         FIELD(HEX, struct rerun_range, bytes, "bytes")};
-static const struct record range_record = RECORD(struct rerun_range, of_range);
+static const struct json_table range_record = TABLE_OF(struct rerun_range, of_range);
 static const struct field of_input[] = {
     INPUT(HEX, device[0]),
     INPUT(HEX, device[1]),
@@ -38,18 +38,18 @@ static const struct field of_input[] = {
     INPUT(HEX, moved_from),
     INPUT(HEX, moved_bytes),
     INPUT(HEX, moved_to),
-    INPUT(LIST, ranges, .record = &range_record, COUNT(struct rerun_input, range_count)),
-    INPUT(LIST, pinned, .record = &range_record, COUNT(struct rerun_input, pinned_count)),
-    INPUT(LIST, launches, .flags = BEHIND, .most = RERUN_LAUNCHES, .record = &kept_rerun_launch,
+    INPUT(LIST, ranges, .table = &range_record, COUNT(struct rerun_input, range_count)),
+    INPUT(LIST, pinned, .table = &range_record, COUNT(struct rerun_input, pinned_count)),
+    INPUT(LIST, launches, .flags = BEHIND, .most = RERUN_LAUNCHES, .table = &kept_rerun_launch,
           COUNT(struct rerun_input, launch_count)),
-    INPUT(LIST, variables, .flags = BEHIND, .most = RERUN_VARIABLES, .record = &kept_rerun_variable,
+    INPUT(LIST, variables, .flags = BEHIND, .most = RERUN_VARIABLES, .table = &kept_rerun_variable,
           COUNT(struct rerun_input, variable_count)),
 };
-const struct record rerun_input_record = RECORD(struct rerun_input, of_input);
+const struct json_table rerun_input_record = TABLE_OF(struct rerun_input, of_input);
 
 int rerun_input_write(const struct rerun_input *input)
 {
-    char *json = text_of_json(record_to_json(&rerun_input_record, input), JSON_COMPACT);
+    char *json = text_of_json(json_table_write(&rerun_input_record, input), JSON_COMPACT);
     struct rerun_head head = {RERUN_MAGIC, RERUN_VERSION, json ? (uint32_t)strlen(json) : 0};
     int fd = json ? memfd_create("cufence-input", MFD_CLOEXEC) : -1;
     int is_ok = fd >= 0 && files_write(fd, &head, sizeof head) && files_write(fd, json, head.json_bytes) &&

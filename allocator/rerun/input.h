@@ -30,7 +30,7 @@ enum rerun_mode {
     RERUN_MODES
 };
 
-struct record_memory;
+struct json_memory;
 
 /* The file: this, the input as JSON, and the image. */
 #define RERUN_MAGIC "cufscene"
@@ -39,7 +39,7 @@ struct rerun_head {
     uint32_t version;
     uint32_t json_bytes;
 };
-extern const struct record rerun_input_record;
+extern const struct json_table rerun_input_record;
 
 struct rerun_input {
     uint64_t device[2];              /* the UUID */
@@ -68,7 +68,7 @@ int rerun_input_write(const struct rerun_input *input);
 
 /* Reads an input. All but its image is in `memory`, which begins as {NULL}. Errors: CORRUPT, UNSUPPORTED (another version),
  * OUT_OF_MEMORY; there is nothing to free then. */
-cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct record_memory *memory,
+cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct json_memory *memory,
                                 struct problem *problem);
 
 /* Adds to the ranges, as far as there is room, the bytes from each address in the launch's arguments to the end of its buffer.

@@ -1,5 +1,5 @@
 // cufence's own kernels as they are, run on the host: a block is one thread, and what it shares is a variable of that thread's.
-#include "lens/kernels/figures.h"
+#include "inspect/kernels/figures.h"
 #include "sim.h"
 
 /* Kernels read whole words, and a sanitizer counts bytes. */
@@ -44,11 +44,11 @@ static T exchange(T *at, T value)
 
 namespace figures
 {
-#include "lens/kernels/figures.cu"
+#include "inspect/kernels/figures.cu"
 }
 namespace reaches
 {
-#include "lens/kernels/reach.cu"
+#include "inspect/kernels/reach.cu"
 }
 namespace patterns
 {

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "interned.h"
+#include "intern.h"
 #include "python_layout.h"
 
 /* Returns interned_hash() of the frames that python_frames() returns, 0 if there are none. */

@@ -1,6 +1,6 @@
 #include "stack.h"
 
-#include "interned.h"
+#include "intern.h"
 #include "module.h"
 #include "libdw.h"
 #include "native.h"

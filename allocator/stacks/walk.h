@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "interned.h"
+#include "intern.h"
 
 /* Gets the return addresses above the function that passes its own __builtin_frame_address(0), innermost first, at most
  * `most` (<= INTERNED_DEPTH). Leaves out those in cufence's libraries. Returns their number, and sets *hash to interned_hash()

@@ -14,7 +14,7 @@ extern "C" {
 
 #define CUFENCE_TORCH_EXPORT __attribute__((visibility("default")))
 
-/* ---- memory.c ---- */
+/* ---- tensor_memory.c ---- */
 
 /* From now on PyTorch allocates through the class, as the closing line says. Called once PyTorch is loaded. */
 CUFENCE_TORCH_EXPORT void cufence_torch_installed(void);
@@ -117,7 +117,7 @@ CUFENCE_TORCH_EXPORT const char *cufence_torch_adopt(const char *version, int is
  * class is the allocator. Called by the preload library before main(). */
 CUFENCE_TORCH_EXPORT int cufence_torch_adopt_or_say(const char *version);
 
-/* ---- told.c ---- */
+/* ---- python_events.c ---- */
 
 /* `scope` of cufence_torch_before_sync(): what PyTorch is about to wait for. */
 enum {

@@ -1,7 +1,7 @@
 /* An input from an untrusted source: everything that it says lies within its bytes, and it can be written again. */
 #include "fuzz.h"
 
-#include "record/record.h"
+#include "json/json_table.h"
 #include "rerun/input.h"
 
 #include <unistd.h>
@@ -9,7 +9,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct rerun_input input;
-    struct record_memory memory = {NULL};
+    struct json_memory memory = {NULL};
     struct problem problem;
     if (rerun_input_read(data, size, &input, &memory, &problem) != CUFENCE_OK)
         return 0;
@@ -21,10 +21,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int fd = rerun_input_write(&input);
     off_t bytes = lseek(fd, 0, SEEK_END);
     uint8_t *again = bytes > 0 ? malloc((size_t)bytes) : NULL;
-    record_free(&memory);
+    json_memory_free(&memory);
     require(again && pread(fd, again, (size_t)bytes, 0) == bytes);
     require(rerun_input_read(again, (size_t)bytes, &input, &memory, &problem) == CUFENCE_OK);
-    record_free(&memory);
+    json_memory_free(&memory);
     free(again);
     close(fd);
     return 0;

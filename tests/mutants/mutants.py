@@ -38,7 +38,7 @@ RECORDS = WORK / "results.json"
 SURVIVED = "SURVIVED"
 STAGES = ("unit", "fuzz", "sim", "torture")
 FILES = ["allocator/heap", "allocator/vmm", "allocator/guard", "allocator/launch", "allocator/preload",
-         "allocator/analysis", "allocator/finding", "allocator/witness", "allocator/lens"]
+         "allocator/analysis", "allocator/finding", "allocator/fault", "allocator/inspect"]
 ASAN = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"  # as the preset asan
 BY_HAND = ("interpose.c",)  # in a library of its own that is never built without optimisation
 

@@ -51,7 +51,7 @@ def read_until(terminal: int, word: str) -> str:
 
 @unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
 class Completion(unittest.TestCase):
-    """allocator/cli/cufence.bash knows all that the command does, and nothing else."""
+    """allocator/cli/completion.bash knows all that the command does, and nothing else."""
 
     def test_everything_is_offered(self) -> None:
         commands = sub_commands()
@@ -83,7 +83,7 @@ class Completion(unittest.TestCase):
 
     def complete_in_bash(self, *words: str) -> list[str]:
         code = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cufence; printf "%s\\n" "${COMPREPLY[@]}"'
-        command = ["bash", "-c", code, "bash", standin.ROOT / "allocator/cli/cufence.bash", COMMAND, *words]
+        command = ["bash", "-c", code, "bash", standin.ROOT / "allocator/cli/completion.bash", COMMAND, *words]
         environment = {**os.environ, "LC_ALL": "C"}  # bash complains of a locale that is not installed
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
         self.assertEqual(done.stderr, "")

@@ -71,7 +71,7 @@ EXCUSES = {
     r"|cuIpc(Get|Open)EventHandle",
     "a semaphore of another API: its waits and signals are hooked": "cuImportExternalSemaphore",
     # graphs
-    "an empty graph, or the end of one, of which a user object tells (heap/graphs/captured.c)": r"cuGraph(Create|Destroy)",
+    "an empty graph, or the end of one, of which a user object tells (heap/graphs/capture_memory.c)": r"cuGraph(Create|Destroy)",
     "refused by the driver for graphs that allocate, so for those with memory of ours": r"cuGraphClone|cuGraphDestroyNode"
     r"|cuGraphRemoveDependencies|cuGraph(Add|Exec)ChildGraphNode(SetParams)?",
     "orders or switches nodes": r"cuGraphAdd(Dependencies|EmptyNode)|cuGraphNodeSetEnabled|cuGraphConditionalHandleCreate",

@@ -34,11 +34,11 @@ HEAP_FLOOR = {room: floor for floor, rooms in enumerate(drawn("The rooms of the 
 CIRCLES = {
     "analysis/sass/emulate.c emulate_alu.c": "a machine is stepped by its instructions, whose addresses are computed from its state",
     "analysis/sass/slice.c slice_terms.c": "the terms of a value are found in the instructions that wrote it, and those have terms themselves",
-    "api/cufence.c lifecycle.c": "the public functions start the process, and the start says the version",
+    "api/lifecycle.c public.c": "the public functions start the process, and the start says the version",
     "contexts/contexts.c streams.c": "streams end with their context, and each belongs to one",
-    "lens/saves/bundle_files.c bundles.c": "what is kept of a launch, and its files",
-    "preload/bounds.c captures.c contexts.c coredumps.c events.c frees.c launches.c maps.c memops.c memory.c nodes.c peers.c pointers.c pools.c "
-    "start.c table.c textures.c watch.c":
+    "inspect/saves/bundle_files.c bundles.c": "what is kept of a launch, and its files",
+    "preload/bounds.c capture_hooks.c context_hooks.c coredumps.c event_hooks.c frees.c launch_hooks.c map_hooks.c memops.c memory_hooks.c nodes.c "
+    "peers.c pointers.c pool_hooks.c start.c table.c textures.c watch_hooks.c":
         "the table names each hook, and each hook calls the driver by way of the table",
     "stacks/cfi.c cfi_entry.c": "rules are read for an architecture, which the unwinder knows",
 }
@@ -125,14 +125,14 @@ class Arrows(unittest.TestCase):
                         self.assertLessEqual(FLOOR[room], FLOOR[included])
                         self.assertTrue(included == room or FLOOR[room] < FLOOR[included], "rooms side by side do not know each other")
 
-    def test_the_lens_is_registered(self):
-        """Only api/lens.c opens it; everybody else calls it by way of launch/lens_table.h."""
+    def test_the_inspector_is_registered(self):
+        """Only api/inspection.c opens it; everybody else calls it by way of launch/inspect_table.h."""
         knows = {}
         for path in sorted(ALLOCATOR.rglob("*.[ch]")):
             name = path.relative_to(ALLOCATOR).as_posix()
-            if not name.startswith("lens/") and (included := re.findall(r'^#include "(lens/.*)"', path.read_text(), re.M)):
+            if not name.startswith("inspect/") and (included := re.findall(r'^#include "(inspect/.*)"', path.read_text(), re.M)):
                 knows[name] = included
-        self.assertEqual(knows, {"api/lens.c": ["lens/lens.h"]})
+        self.assertEqual(knows, {"api/inspection.c": ["inspect/inspect.h"]})
 
     def test_one_file_reads_the_environment(self):
         for path in sorted(ALLOCATOR.rglob("*.[ch]")):
@@ -168,7 +168,7 @@ class Links(unittest.TestCase):
 
     def test_are_seen(self):
         self.assertIn("heap/reuse/freelist.c", self.calls["heap/allocate.c"])
-        self.assertIn("heap/allocate.c", self.calls["api/cufence.c"])
+        self.assertIn("heap/allocate.c", self.calls["api/public.c"])
 
     def test_between_rooms_point_down(self):
         up = [f"{file} -> {other}" for file, called in self.calls.items() for other in called

@@ -3,7 +3,7 @@
 
 #include "second_launch.h"
 
-#include "preload/internal.h"
+#include "preload/preload_internal.h"
 
 static inline void start_hooked(const char *options)
 {

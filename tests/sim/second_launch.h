@@ -7,7 +7,7 @@
 #include "support/unfold.h"
 
 #include "launch/launch.h"
-#include "launch/pinned.h"
+#include "launch/pinned_memory.h"
 
 #include <sim.h>
 

@@ -3,7 +3,7 @@
 #include "child.h"
 
 #include "contexts/contexts.h"
-#include "heap/internal.h"
+#include "heap/heap_internal.h"
 
 #define BYTES 4096
 

@@ -1,6 +1,6 @@
 /* The end of a process whose driver no longer answers, or which is still making a report. */
-#include "base/untold.h"
-#include "witness/monitor.h"
+#include "base/lost_reports.h"
+#include "fault/monitor.h"
 #include "pokes.h"
 
 #include <fcntl.h>

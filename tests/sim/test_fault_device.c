@@ -3,7 +3,7 @@
 #include "child.h"
 
 #include "launch/launch.h"
-#include "witness/surroundings.h"
+#include "fault/surroundings.h"
 
 #define DEVICES 4
 #define MIB ((size_t)1 << 20)

@@ -2,7 +2,7 @@
 #include "support/test.h"
 
 #include "driver/driver.h"
-#include "heap/internal.h"
+#include "heap/heap_internal.h"
 
 #include <sched.h>
 #include <sys/time.h>

@@ -7,7 +7,7 @@
 /* Options that make hooks do more. */
 static const char *const options[] = {
     NULL,         "streams=on", "slack=on,fill=nan", "uaf=strict,small=pack", "skip=func:*none*;file:*none*", "say=verbose",
-#ifdef CUFENCE_HAS_LENS
+#ifdef CUFENCE_HAS_INSPECT
     "nan=report",
 #endif
 };

@@ -1,7 +1,7 @@
 /* Tensor maps: what is remembered of them, and what a report says of those that a faulted kernel was given. */
 #include "hooked.h"
 
-#include "launch/maps.h"
+#include "launch/tensor_maps.h"
 
 enum { COLUMNS = 64, ROWS = 256 };
 

@@ -4,8 +4,8 @@
 #include <sim.h>
 
 #include "base/clock.h"
-#include "lens/lens.h"
-#include "lens/visits/visits.h"
+#include "inspect/inspect.h"
+#include "inspect/visits/visits.h"
 
 #include <stdatomic.h>
 
@@ -114,7 +114,7 @@ static void start(void)
         cusim_register_kernel(&kernels[i]);
     user_saw.wanted_bytes = 8;
     visits_add(&user);
-    lens_register();
+    inspect_register();
     CHECK_OK(cufence_init("say=quiet"));
     context = use_device(0);
     CHECK_CU(cuModuleLoadData(&module, "any"));

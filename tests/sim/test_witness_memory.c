@@ -3,7 +3,7 @@
 
 #include "driver/driver.h"
 #include "rerun/process/memory.h"
-#include "witness/surroundings.h"
+#include "fault/surroundings.h"
 
 /* ---- memory of the host ---- */
 

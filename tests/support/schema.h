@@ -1,14 +1,14 @@
 /*
- * The JSON schema (2020-12) of what record_to_json() makes of a record; definitions of records with a name are added to
+ * The JSON schema (2020-12) of what json_table_write() makes of a record; definitions of records with a name are added to
  * `definitions`. unit_golden keeps that in docs/ with it.
  */
 #pragma once
 
-#include "record/record.h"
+#include "json/json_table.h"
 
 #include <string.h>
 
-static inline json_t *record_schema(const struct record *record, json_t *definitions);
+static inline json_t *record_schema(const struct json_table *record, json_t *definitions);
 static inline json_t *schema_of(const struct field *field, json_t *definitions);
 
 static inline json_t *schema_typed(const char *type)
@@ -36,7 +36,7 @@ static inline json_t *schema_pattern_of(const char *pattern)
 }
 
 /* Of the record itself, or a reference to its definition. */
-static inline json_t *schema_part_of(const struct record *record, json_t *definitions)
+static inline json_t *schema_part_of(const struct json_table *record, json_t *definitions)
 {
     if (!record->name)
         return record_schema(record, definitions);
@@ -47,9 +47,9 @@ static inline json_t *schema_part_of(const struct record *record, json_t *defini
     return json_pack("{so}", "$ref", json_sprintf("#/$defs/%s", record->name));
 }
 
-static inline json_t *schema_list_of(const struct record *record, json_t *definitions)
+static inline json_t *schema_list_of(const struct json_table *record, json_t *definitions)
 {
-    json_t *items = record_is_bare(record) ? schema_of(record->fields, definitions) : schema_part_of(record, definitions);
+    json_t *items = json_table_is_bare(record) ? schema_of(record->fields, definitions) : schema_part_of(record, definitions);
     return json_pack("{ssso}", "type", "array", "items", items);
 }
 
@@ -87,9 +87,9 @@ static inline json_t *schema_of(const struct field *field, json_t *definitions)
     case FIELD_BYTES:
         return schema_pattern_of("^([0-9a-f]{2})*$");
     case FIELD_PART:
-        return schema_part_of(field->record, definitions);
+        return schema_part_of(field->table, definitions);
     case FIELD_LIST:
-        return schema_list_of(field->record, definitions);
+        return schema_list_of(field->table, definitions);
     case FIELD_PAIRS:
         return json_pack("{sss{ss}}", "type", "object", "additionalProperties", "type", "string");
     case FIELD_AGO:
@@ -105,13 +105,13 @@ static inline json_t *schema_of(const struct field *field, json_t *definitions)
     return NULL;
 }
 
-static inline void schema_add_fields(const struct record *record, json_t *properties, json_t *required, json_t *definitions)
+static inline void schema_add_fields(const struct json_table *record, json_t *properties, json_t *required, json_t *definitions)
 {
     struct group group;
     size_t i = 0;
     for (const struct field *field; (field = field_next(record, &i, &group)) != NULL;) {
         if (!field->name) {
-            schema_add_fields(field->record, properties, required, definitions);
+            schema_add_fields(field->table, properties, required, definitions);
             continue;
         }
         json_t *schema = schema_of(field, definitions);
@@ -123,7 +123,7 @@ static inline void schema_add_fields(const struct record *record, json_t *proper
     }
 }
 
-static inline json_t *record_schema(const struct record *record, json_t *definitions)
+static inline json_t *record_schema(const struct json_table *record, json_t *definitions)
 {
     json_t *properties = json_object(), *required = json_array();
     schema_add_fields(record, properties, required, definitions);

@@ -86,7 +86,7 @@ static void print_text(const char *name, int file)
     printf("\"");
 }
 
-static void print_record(const struct record *record)
+static void print_record(const struct json_table *record)
 {
     printf(", \"steps\": [");
     for (unsigned i = 0; i < record->count; i++)
@@ -95,7 +95,7 @@ static void print_record(const struct record *record)
 }
 
 /* Waits for the player, who may be a grandchild. Returns its status, or -1 if it hangs. */
-static int await(const struct plan *plan, const struct record *record, int64_t started)
+static int await(const struct plan *plan, const struct json_table *record, int64_t started)
 {
     int status;
     int64_t kill_at = plan->kill_after_us ? started + plan->kill_after_us : INT64_MAX;
@@ -122,7 +122,7 @@ static int await(const struct plan *plan, const struct record *record, int64_t s
     }
 }
 
-static void play_seed(uint64_t seed, const char *folder, struct record *record)
+static void play_seed(uint64_t seed, const char *folder, struct json_table *record)
 {
     struct plan plan;
     char own[4096];
@@ -131,7 +131,7 @@ static void play_seed(uint64_t seed, const char *folder, struct record *record)
     mkdir(own, 0777);
     chmod(own, 0777);
     int out = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), err = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    *record = (struct record){.player = -2}; /* nobody yet */
+    *record = (struct json_table){.player = -2}; /* nobody yet */
     fflush(NULL);
     int64_t started = now_us();
     pid_t child = fork();
@@ -168,7 +168,7 @@ int main(int count, char **arguments)
         fprintf(stderr, "usage: surroundings FIRST COUNT FOLDER WITHOUT\n");
         return 2;
     }
-    struct record *record = mmap(NULL, sizeof *record, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct json_table *record = mmap(NULL, sizeof *record, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (record == MAP_FAILED || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
         return 2;
     plan_without = arguments[4];

@@ -15,7 +15,7 @@ unsigned pick(unsigned below)
 
 void step_record(const char *name, uint64_t value)
 {
-    struct record *record = player.record;
+    struct json_table *record = player.record;
     if (record->count < STEPS) {
         record->steps[record->count] = (struct step){name, value};
         __atomic_store_n(&record->count, record->count + 1, __ATOMIC_RELEASE);

@@ -80,7 +80,7 @@ struct plan {
 #define STEPS 64
 
 /* Shared by the process that plays and the one that judges. */
-struct record {
+struct json_table {
     pid_t player;
     unsigned count;
     struct step {
@@ -92,7 +92,7 @@ struct record {
 
 struct player {
     const struct plan *plan;
-    struct record *record;
+    struct json_table *record;
     uint64_t random;
     const char *folder; /* its own */
 };

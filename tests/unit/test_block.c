@@ -2,7 +2,7 @@
 #include "sim/child.h"
 
 #include "base/output.h"
-#include "heap/internal.h"
+#include "heap/heap_internal.h"
 
 enum { STATES = BLOCK_PAST + 1 };
 

@@ -1,9 +1,9 @@
-/* What the driver's threads tell of a dump that it makes (witness/arming.h). */
+/* What the driver's threads tell of a dump that it makes (fault/arming.h). */
 #include "support/test.h"
 
 #include <semaphore.h>
 
-#include "witness/arming.h"
+#include "fault/arming.h"
 
 #define MORE 7 /* that the driver starts at a fault */
 

@@ -5,7 +5,7 @@
 
 #include "analysis/lines/cubin.h"
 #include "analysis/lines/fatbin.h"
-#include "lens/code/unpacked.h"
+#include "inspect/code/unpacked.h"
 
 static const char *const modes[] = {"values_default", "values_size", "values_speed"};
 #define MODES (sizeof modes / sizeof *modes)

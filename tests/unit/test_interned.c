@@ -1,7 +1,7 @@
 /* Python stacks as numbers: one number per stack, found again, bounded; without an interpreter. */
 #include "support/test.h"
 
-#include "stacks/interned.h"
+#include "stacks/intern.h"
 
 #include "failing_malloc.h"
 

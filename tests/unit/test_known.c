@@ -2,7 +2,7 @@
 #include "support/test.h"
 
 #include "base/error.h"
-#include "base/known.h"
+#include "base/known_findings.h"
 
 static struct known_names names;
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "lens/values/measure.h"
+#include "inspect/values/measure.h"
 #include "sim/sim.h"
 
 #define MOST 200000

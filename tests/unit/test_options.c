@@ -2,7 +2,7 @@
 #include "support/test.h"
 
 #include "base/error.h"
-#include "base/gone.h"
+#include "base/old_names.h"
 #include "base/options.h"
 #include "../support/option_text.h"
 
@@ -108,7 +108,7 @@ TEST(merged_figures_set_their_parts)
     assert_int_equal(parsed("fill=0x11/nan")->poison, 0xff);
     assert_int_equal(parsed("fill=0x11")->poison, FILL_OFF);
     assert_int_equal(parsed("wait_ms=5/100")->exit_wait, 5);
-    assert_int_equal(parsed("wait_ms=5/100")->witness_ms, 100);
+    assert_int_equal(parsed("wait_ms=5/100")->rerun_ms, 100);
     assert_int_equal(parsed("save_values=*=s;1K/0")->saves_max, 1024);
     assert_int_equal(options.save_replay, 0);
     assert_string_equal(options.save_values, "*");

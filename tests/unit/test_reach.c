@@ -1,7 +1,7 @@
 /* The kernel that follows pointers, on the host. */
 #include "support/test.h"
 
-#include "lens/kernels/reach.h"
+#include "inspect/kernels/reach.h"
 #include "sim/sim.h"
 
 void own_reach(const cusim_thread *thread, void *const *arguments); /* sim/own.cpp */

@@ -1,7 +1,7 @@
 /* Records of every type of field: as JSON and back, as bytes and back; and what is damaged. */
 #include "support/test.h"
 
-#include "record/record.h"
+#include "json/json_table.h"
 
 struct point {
     uint32_t x;
@@ -10,12 +10,12 @@ struct point {
 
 static const struct field of_point[] = {FIELD(NUMBER, struct point, x, "x", .flags = REQUIRED, .most = 1000),
                                         FIELD(TEXT, struct point, name, "name")};
-static const struct record point = NAMED_RECORD("point", struct point, of_point);
+static const struct json_table point = NAMED_TABLE("point", struct point, of_point);
 static const struct field of_text[] = {FIELD(TEXT, struct point, name, NULL, .flags = EVEN_EMPTY)};
-static const struct record text_record = RECORD(struct point, of_text);
+static const struct json_table text_record = TABLE_OF(struct point, of_text);
 static const struct field of_pair[] = {{.name = "name", .type = FIELD_TEXT, .at = 0, .size = sizeof(char *)},
                                        {.name = "value", .type = FIELD_TEXT, .at = sizeof(char *), .size = sizeof(char *)}};
-static const struct record pair = {.fields = of_pair, .count = 2, .bytes = 2 * sizeof(char *)};
+static const struct json_table pair = {.fields = of_pair, .count = 2, .bytes = 2 * sizeof(char *)};
 
 struct all {
     uint64_t number, hex, hash;
@@ -36,7 +36,7 @@ struct all {
 
 static const char *const colours[] = {"", "red", "green", NULL};
 static const struct field of_inner[] = {FIELD(HEX, struct all, hex, "hex"), FIELD(HASH, struct all, hash, "hash")};
-static const struct record inner = RECORD(struct all, of_inner);
+static const struct json_table inner = TABLE_OF(struct all, of_inner);
 static const struct field of_all[] = {
     FIELD(NUMBER, struct all, number, "number", .flags = NOT_ZERO),
     GROUP(struct all, inner, "hexes"),
@@ -52,13 +52,13 @@ static const struct field of_all[] = {
     FIELD(SCALAR, struct all, scalar, "scalar"),
     FIELD(BYTES, struct all, bytes, "bytes", .flags = NOT_ZERO, COUNT(struct all, byte_count)),
     FIELD(BYTES, struct all, far_bytes, "far", .flags = NOT_ZERO | BEHIND, COUNT(struct all, far_count)),
-    FIELD(PART, struct all, own, "own", .record = &point, WHEN(struct all, has_own)),
-    FIELD(PART, struct all, behind, "behind", .flags = BEHIND, .record = &point),
-    FIELD(LIST, struct all, points, "points", .flags = NOT_ZERO, .record = &point, COUNT(struct all, point_count)),
-    FIELD(LIST, struct all, texts, "texts", .flags = NOT_ZERO | BEHIND, .record = &text_record, COUNT(struct all, text_count)),
-    FIELD(PAIRS, struct all, pairs, "pairs", .flags = NOT_ZERO, .record = &pair, COUNT(struct all, pair_count)),
+    FIELD(PART, struct all, own, "own", .table = &point, WHEN(struct all, has_own)),
+    FIELD(PART, struct all, behind, "behind", .flags = BEHIND, .table = &point),
+    FIELD(LIST, struct all, points, "points", .flags = NOT_ZERO, .table = &point, COUNT(struct all, point_count)),
+    FIELD(LIST, struct all, texts, "texts", .flags = NOT_ZERO | BEHIND, .table = &text_record, COUNT(struct all, text_count)),
+    FIELD(PAIRS, struct all, pairs, "pairs", .flags = NOT_ZERO, .table = &pair, COUNT(struct all, pair_count)),
 };
-static const struct record all = RECORD(struct all, of_all);
+static const struct json_table all = TABLE_OF(struct all, of_all);
 
 static const char least[] =
     "{\"hexes\":{\"hex\":\"0x0\",\"hash\":\"0000000000000000\"},\"whole\":0,\"is_it\":false,\"real\":0.0,"
@@ -73,9 +73,9 @@ static const char full[] =
 
 static struct problem problem;
 
-static void expect_json(const struct record *record, const void *from, const char *expected)
+static void expect_json(const struct json_table *record, const void *from, const char *expected)
 {
-    json_t *json = record_to_json(record, from);
+    json_t *json = json_table_write(record, from);
     char *text = json_dumps(json, JSON_COMPACT);
     assert_string_equal(text, expected);
     free(text);
@@ -86,14 +86,14 @@ TEST(json_is_read_as_it_was_written)
 {
     static const char *const cases[] = {least, full};
     for (size_t i = 0; i < 2; i++) {
-        struct record_memory memory = {NULL};
+        struct json_memory memory = {NULL};
         struct all read;
         json_t *json = json_loads(cases[i], 0, NULL);
-        assert_int_equal(record_from_json(&all, json, &read, &memory, &problem), CUFENCE_OK);
+        assert_int_equal(json_table_read(&all, json, &read, &memory, &problem), CUFENCE_OK);
         assert_int_equal(read.none, i ? 0 : -1);
         assert_int_equal(read.has_own, i);
         expect_json(&all, &read, cases[i]);
-        record_free(&memory);
+        json_memory_free(&memory);
         json_decref(json);
     }
 }
@@ -131,25 +131,25 @@ TEST(what_is_wrong_is_named)
         {"{\"pairs\":{\"a\":1}}", "pairs"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct record_memory memory = {NULL};
+        struct json_memory memory = {NULL};
         struct all read;
         char expected[64];
         json_t *json = json_loads(cases[i].json, 0, NULL);
         assert_non_null(json);
-        assert_int_equal(record_from_json(&all, json, &read, &memory, &problem), CUFENCE_ERROR_CORRUPT);
+        assert_int_equal(json_table_read(&all, json, &read, &memory, &problem), CUFENCE_ERROR_CORRUPT);
         snprintf(expected, sizeof expected, "\"%s\" has a value that is not allowed", cases[i].name);
         assert_string_equal(problem.text, expected);
-        record_free(&memory);
+        json_memory_free(&memory);
         json_decref(json);
     }
 }
 
 TEST(a_long_text_is_cut_and_one_that_is_no_utf8_repaired)
 {
-    struct record_memory memory = {NULL};
+    struct json_memory memory = {NULL};
     struct all read;
     json_t *json = json_loads("{\"chars\":\"123456789\",\"unknown\":1}", 0, NULL);
-    assert_int_equal(record_from_json(&all, json, &read, &memory, &problem), CUFENCE_OK);
+    assert_int_equal(json_table_read(&all, json, &read, &memory, &problem), CUFENCE_OK);
     assert_string_equal(read.chars, "1234567");
     json_decref(json);
     expect_json(&point, &(struct point){1, "a\xff"}, "{\"x\":1,\"name\":\"a\xef\xbf\xbd\"}");

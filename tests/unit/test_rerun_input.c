@@ -7,7 +7,7 @@
 #include "fault_world.h"
 
 #include "base/error.h"
-#include "record/record.h"
+#include "json/json_table.h"
 #include "rerun/input.h"
 
 #include <sys/resource.h>
@@ -57,7 +57,7 @@ static uint8_t *written(const struct rerun_input *what, size_t *size)
 }
 
 static struct rerun_input found; /* as it was read again last */
-static struct record_memory held;
+static struct json_memory held;
 static struct problem problem;
 static uint8_t *last_bytes;
 
@@ -65,7 +65,7 @@ static uint8_t *last_bytes;
 static cufence_status read_again(const struct rerun_input *what)
 {
     size_t size;
-    record_free(&held);
+    json_memory_free(&held);
     free(last_bytes);
     last_bytes = written(what, &size);
     return rerun_input_read(last_bytes, size, &found, &held, &problem);
@@ -74,7 +74,7 @@ static cufence_status read_again(const struct rerun_input *what)
 TEST(what_is_written_is_read)
 {
     assert_int_equal(read_again(&input), CUFENCE_OK);
-    json_t *json = record_to_json(&rerun_input_record, &found);
+    json_t *json = json_table_write(&rerun_input_record, &found);
     char *text = json_dumps(json, JSON_INDENT(1));
     golden_check(GOLDEN "snapshots.expect", "input_of_a_second_launch", text);
     free(text);
@@ -87,7 +87,7 @@ TEST(a_damaged_one_is_refused)
 {
     size_t size;
     uint8_t *bytes = written(&input, &size);
-    record_free(&held);
+    json_memory_free(&held);
     for (size_t cut = 0; cut < size; cut++)
         assert_int_equal(rerun_input_read(bytes, cut, &found, &held, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
@@ -189,7 +189,7 @@ TEST(too_many_ranges_are_refused)
         memmove(first + added, first, (size_t)(bytes + size - first));
         memcpy(first, more, added);
         ((struct rerun_head *)bytes)->json_bytes += (uint32_t)added;
-        record_free(&held);
+        json_memory_free(&held);
         assert_int_equal(rerun_input_read(bytes, size + added, &found, &held, &problem),
                          count < RERUN_RANGES ? CUFENCE_OK : CUFENCE_ERROR_CORRUPT);
         free(bytes);

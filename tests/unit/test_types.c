@@ -1,7 +1,7 @@
 /* The types of what kernels' pointers point to: from the signature, or the name. */
 #include "support/test.h"
 
-#include "lens/values/types.h"
+#include "inspect/values/types.h"
 
 static const struct launch_function *function_of(const char *name, uint32_t count, uint32_t size)
 {

@@ -9,7 +9,7 @@
 #include "support/golden.h"
 
 #include "analysis/lines/cubin.h"
-#include "analysis/sass/uses.h"
+#include "analysis/sass/operand_uses.h"
 
 /* Of each word: how many writes, on which lines. */
 static void tell_uses(FILE *out, struct span cubin, const char *symbol, const struct uses *uses)

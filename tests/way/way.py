@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build-way"
-FIRST = "explain"  # of allocator/witness/monitor.c: a dump is there
+FIRST = "explain"  # of allocator/fault/monitor.c: a dump is there
 OPENS = "coredump_open"
 sys.path.insert(0, str(ROOT / "tests/python"))
 from test_rooms import FLOOR  # noqa: E402
@@ -62,7 +62,7 @@ def play(bug: str) -> list[tuple[int, str, str]]:
         trace = Path(folder) / "trace"
         library = BUILD / "lib/libcufence.so"
         env = os.environ | {"CUFENCE_DRIVER": "sim", "LD_PRELOAD": str(BUILD / "way.so"), "WAY_FILE": str(trace), "WAY_MODULE": library.name,
-                            "WAY_OFFSET": offset_of(library, FIRST, "witness/monitor.c")}  # fmt: skip
+                            "WAY_OFFSET": offset_of(library, FIRST, "fault/monitor.c")}  # fmt: skip
         subprocess.run([BUILD / "bin/cufence", "demo", "--set", "explain=rerun", bug], env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         lines = [line.split() for line in trace.read_text().splitlines()]
     names = described([(line[2], line[3]) for line in lines if line[1] == "+"])

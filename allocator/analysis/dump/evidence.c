@@ -79,7 +79,7 @@ static int read_grids(struct builder *builder)
     uint32_t count = coredump_rows(dump, ref.section, COREDUMP_GRIDS);
     struct grid_node **last = &builder->grids;
     for (; ref.row < count && ref.row < GRID_LIMIT; ref.row++) {
-        struct grid_node *grid = record_take(&builder->evidence->memory, 1, sizeof(*grid));
+        struct grid_node *grid = json_take(&builder->evidence->memory, 1, sizeof(*grid));
         if (!grid)
             return 0;
         if (!coredump_row(dump, COREDUMP_GRIDS, ref, &grid->row))
@@ -89,7 +89,7 @@ static int read_grids(struct builder *builder)
         struct span bytes = coredump_content(dump, coredump_child(dump, ref, COREDUMP_PARAMETERS));
         if (!bytes.bytes || bytes.size > PARAMETER_LIMIT)
             continue;
-        uint8_t *copy = record_take(&builder->evidence->memory, 1, bytes.size);
+        uint8_t *copy = json_take(&builder->evidence->memory, 1, bytes.size);
         if (!copy)
             return 0;
         memcpy(copy, bytes.bytes, bytes.size);
@@ -174,7 +174,7 @@ static int add_threads(struct builder *builder, const struct warp_view *view, co
             evidence->host_tid = grid->row.tid;
         }
     }
-    site->lanes = record_take(&builder->evidence->memory, WARP_LANES, sizeof(*site->lanes));
+    site->lanes = json_take(&builder->evidence->memory, WARP_LANES, sizeof(*site->lanes));
     if (!site->lanes)
         return 0;
     struct emulate_launch launch;
@@ -389,6 +389,6 @@ void evidence_free(struct evidence *evidence)
     if (!evidence)
         return;
     free(evidence->sites);
-    record_free(&evidence->memory);
+    json_memory_free(&evidence->memory);
     free(evidence);
 }

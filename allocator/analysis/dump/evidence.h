@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/shape.h"
-#include "record/memory.h"
+#include "json/json_memory.h"
 
 #include <cufence.h>
 
@@ -113,7 +113,7 @@ struct evidence {
     uint32_t driver_major, driver_minor; /* of the driver that wrote the dump, 0 if unknown */
     struct evidence_site *sites; /* alive warps first; sites with equal symbol and PC on other SMs are kept, in SM order */
     size_t site_count;           /* 0: the dump has no exception */
-    struct record_memory memory; /* of what the sites have */
+    struct json_memory memory;   /* of what the sites have */
 };
 
 /*

@@ -31,14 +31,14 @@ static int is_demangleable(const char *symbol)
 }
 
 /* Returns NULL if out of host memory, or if text is NULL. */
-static const char *copy_text(struct record_memory *memory, const char *text)
+static const char *copy_text(struct json_memory *memory, const char *text)
 {
     size_t size = text ? strlen(text) + 1 : 0;
-    char *copy = text ? record_take(memory, 1, size) : NULL;
+    char *copy = text ? json_take(memory, 1, size) : NULL;
     return copy ? memcpy(copy, text, size) : NULL;
 }
 
-static const char *demangle(struct record_memory *memory, const char *symbol)
+static const char *demangle(struct json_memory *memory, const char *symbol)
 {
     if (!is_demangleable(symbol))
         return symbol;
@@ -49,20 +49,20 @@ static const char *demangle(struct record_memory *memory, const char *symbol)
 }
 
 /* Returns "directory/file", or the file alone if it is absolute or has no directory. */
-static const char *join_path(struct record_memory *memory, const char *directory, const char *file)
+static const char *join_path(struct json_memory *memory, const char *directory, const char *file)
 {
     if (!directory || !*directory || file[0] == '/')
         return copy_text(memory, file);
     size_t head = strlen(directory), tail = strlen(file);
     int has_slash = directory[head - 1] == '/';
     size_t size = head + tail + 2;
-    char *path = record_take(memory, 1, size);
+    char *path = json_take(memory, 1, size);
     if (path)
         snprintf(path, size, "%s%s%s", directory, has_slash ? "" : "/", file);
     return path;
 }
 
-static void decode(struct location *location, struct record_memory *memory, unsigned sm)
+static void decode(struct location *location, struct json_memory *memory, unsigned sm)
 {
     if (sass_decode(location->instruction, sm, &location->access)) {
         location->has_access = 1;
@@ -149,8 +149,8 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
             return known;
     if (pc == 0 || locator->count >= LOCATE_LIMIT)
         return &nowhere;
-    struct location *location = record_take(locator->memory, 1, sizeof(*location));
-    struct location_memo *memo = location ? record_take(locator->memory, 1, sizeof(*memo)) : NULL;
+    struct location *location = json_take(locator->memory, 1, sizeof(*location));
+    struct location_memo *memo = location ? json_take(locator->memory, 1, sizeof(*memo)) : NULL;
     if (!memo)
         return NULL;
     location->pc = pc;

@@ -8,7 +8,7 @@
 
 #include "coredump.h"
 #include "analysis/sass/sass.h"
-#include "record/memory.h"
+#include "json/json_memory.h"
 
 /* Maximum number of PCs per dump. A fault has one to a few; the limit bounds the work on a damaged dump. */
 #define LOCATE_LIMIT 64
@@ -60,7 +60,7 @@ struct location {
 
 struct locator {
     const struct coredump *dump;
-    struct record_memory *memory;
+    struct json_memory *memory;
     struct location *found;
     unsigned count;
 };

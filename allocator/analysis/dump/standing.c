@@ -139,7 +139,7 @@ static int add_grids(struct builder *builder)
     for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;)
         count += coredump_rows(dump, section, COREDUMP_GRIDS);
     count = count < GRID_LIMIT ? count : GRID_LIMIT;
-    standing->grids = record_take(&standing->memory, count + 1, sizeof *standing->grids);
+    standing->grids = json_take(&standing->memory, count + 1, sizeof *standing->grids);
     if (!standing->grids)
         return 0;
     for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;) {
@@ -202,7 +202,7 @@ void standing_free(struct standing *standing)
     if (!standing)
         return;
     free(standing->places);
-    record_free(&standing->memory);
+    json_memory_free(&standing->memory);
     free(standing);
 }
 

@@ -35,7 +35,7 @@ struct standing {
     struct standing_grid *grids; /* in the dump's order */
     size_t grid_count;
     size_t warps, threads;
-    struct record_memory memory; /* of grids and locations */
+    struct json_memory memory; /* of grids and locations */
 };
 
 /* The dump must stay open as long as the result is used. Errors: OUT_OF_MEMORY; *out is then NULL. */

@@ -27,20 +27,20 @@ static const struct field of_launch[] = {
     LAUNCH(BOOL, is_cooperative),
     LAUNCH(BYTES, arguments, .flags = BEHIND | REQUIRED, .most = RERUN_ARGUMENTS, COUNT(struct rerun_launch, argument_bytes)),
 };
-const struct record kept_rerun_launch = RECORD(struct rerun_launch, of_launch);
+const struct json_table kept_rerun_launch = TABLE_OF(struct rerun_launch, of_launch);
 
 static const struct field of_variable[] = {
     FIELD(TEXT, struct rerun_variable, name, "name", .flags = REQUIRED | EVEN_EMPTY),
     FIELD(BYTES, struct rerun_variable, value, "value", .flags = BEHIND | REQUIRED, .most = RERUN_VARIABLE_BYTES,
           COUNT(struct rerun_variable, bytes)),
 };
-const struct record kept_rerun_variable = RECORD(struct rerun_variable, of_variable);
+const struct json_table kept_rerun_variable = TABLE_OF(struct rerun_variable, of_variable);
 
 static const struct field of_argument[] = {
     FIELD(NUMBER, struct launch_argument, offset, "offset", .most = RERUN_ARGUMENTS),
     FIELD(NUMBER, struct launch_argument, size, "size", .most = RERUN_ARGUMENTS),
 };
-static const struct record argument_record = RECORD(struct launch_argument, of_argument);
+static const struct json_table argument_record = TABLE_OF(struct launch_argument, of_argument);
 
 static const struct field of_buffer[] = {
     BUFFER(NUMBER, id),
@@ -55,7 +55,7 @@ static const struct field of_buffer[] = {
     BUFFER(CHARS, after),
     BUFFER(CHARS, type),
 };
-static const struct record buffer_record = RECORD(struct bundle_buffer, of_buffer);
+static const struct json_table buffer_record = TABLE_OF(struct bundle_buffer, of_buffer);
 
 static const struct field of_bundle[] = {
     {.name = "bundle", .type = FIELD_FIXED, .most = BUNDLE_VERSION},
@@ -64,16 +64,16 @@ static const struct field of_bundle[] = {
     BUNDLE(NUMBER, compute, "compute", .most = MOST_COMPUTE),
     BUNDLE(HEX, arena_start, "arena_start", ADDRESS),
     BUNDLE(HEX, arena_end, "arena_end", ADDRESS),
-    BUNDLE(LIST, layout, "arguments", .flags = BEHIND, .record = &argument_record, COUNT(struct bundle, argument_count)),
-    BUNDLE(LIST, launches, "launches", .flags = REQUIRED, .record = &kept_rerun_launch, COUNT(struct bundle, launch_count)),
-    BUNDLE(LIST, buffers, "buffers", .flags = BEHIND | REQUIRED, .record = &buffer_record, COUNT(struct bundle, buffer_count)),
-    BUNDLE(LIST, pinned, "pinned", .flags = BEHIND | NOT_ZERO, .most = RERUN_PINNED, .record = &buffer_record,
+    BUNDLE(LIST, layout, "arguments", .flags = BEHIND, .table = &argument_record, COUNT(struct bundle, argument_count)),
+    BUNDLE(LIST, launches, "launches", .flags = REQUIRED, .table = &kept_rerun_launch, COUNT(struct bundle, launch_count)),
+    BUNDLE(LIST, buffers, "buffers", .flags = BEHIND | REQUIRED, .table = &buffer_record, COUNT(struct bundle, buffer_count)),
+    BUNDLE(LIST, pinned, "pinned", .flags = BEHIND | NOT_ZERO, .most = RERUN_PINNED, .table = &buffer_record,
            COUNT(struct bundle, pinned_count)),
-    BUNDLE(LIST, variables, "variables", .flags = BEHIND | NOT_ZERO, .most = RERUN_VARIABLES, .record = &kept_rerun_variable,
+    BUNDLE(LIST, variables, "variables", .flags = BEHIND | NOT_ZERO, .most = RERUN_VARIABLES, .table = &kept_rerun_variable,
            COUNT(struct bundle, variable_count)),
     BUNDLE(TRUE, has_outputs, "outputs"),
 };
-const struct record kept_bundle = RECORD(struct bundle, of_bundle);
+const struct json_table kept_bundle = TABLE_OF(struct bundle, of_bundle);
 
 struct bundle_buffer bundle_buffer_of(const cufence_buffer *from)
 {
@@ -97,7 +97,7 @@ struct bundle_buffer bundle_pinned_of(const struct rerun_range *from)
 
 char *bundle_write(const struct bundle *bundle)
 {
-    return text_of_json(record_to_json(&kept_bundle, bundle), JSON_INDENT(1));
+    return text_of_json(json_table_write(&kept_bundle, bundle), JSON_INDENT(1));
 }
 
 static void list(FILE *out, const struct bundle_buffer *buffers, size_t count)

@@ -11,7 +11,7 @@
 
 #include "analysis/values/value.h"
 #include "base/error.h"
-#include "record/memory.h"
+#include "json/json_memory.h"
 #include "snapshot.h"
 
 #define BUNDLE_VERSION 1
@@ -53,7 +53,7 @@ struct bundle {
     size_t pinned_count;
     const struct rerun_variable *variables; /* of the module */
     size_t variable_count;
-    struct record_memory memory; /* of one that was read, with the JSON: the kernel's name is in it */
+    struct json_memory memory; /* of one that was read, with the JSON: the kernel's name is in it */
 };
 
 /* The buffer, of which no file is named yet. */

@@ -132,14 +132,14 @@ cufence_status bundle_read(const char *text, size_t size, struct bundle **out, s
     cufence_status status = CUFENCE_ERROR_CORRUPT;
     if (!bundle)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-    struct record_memory memory = {.json = json_loadb(text, size, 0, &error)};
+    struct json_memory memory = {.json = json_loadb(text, size, 0, &error)};
     json_int_t version = json_integer_value(json_object_get(memory.json, "bundle"));
     if (!json_is_object(memory.json))
         problem_set(problem, status, "%s is not a JSON object", BUNDLE_INPUT);
     else if (version != BUNDLE_VERSION)
         status = problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "%s has version %lld, but this cufence reads version %d",
                              BUNDLE_INPUT, (long long)version, BUNDLE_VERSION);
-    else if ((status = record_from_json(&kept_bundle, memory.json, bundle, &memory, &why)) != CUFENCE_OK)
+    else if ((status = json_table_read(&kept_bundle, memory.json, bundle, &memory, &why)) != CUFENCE_OK)
         problem_set(problem, status, "%s is damaged: %s", BUNDLE_INPUT, why.text);
     else if (!is_whole(bundle, problem))
         status = CUFENCE_ERROR_CORRUPT;
@@ -155,7 +155,7 @@ void bundle_free(struct bundle *bundle)
 {
     if (!bundle)
         return;
-    record_free(&bundle->memory);
+    json_memory_free(&bundle->memory);
     free(bundle);
 }
 

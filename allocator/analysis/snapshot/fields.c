@@ -52,35 +52,35 @@ static const struct field of_entry[] = {
     LAUNCH(NUMBER, kept_bytes),
     FIELD(NUMBER, struct launch_entry, node, "node", .flags = NOT_ZERO),
 };
-static const struct record frame_record = RECORD(struct stack_frame, of_frame);
-static const struct record entry_record = RECORD(struct launch_entry, of_entry);
+static const struct json_table frame_record = TABLE_OF(struct stack_frame, of_frame);
+static const struct json_table entry_record = TABLE_OF(struct launch_entry, of_entry);
 static const struct field of_launch[] = {
-    FIELD(PART, struct kept_launch, entry, NULL, .record = &entry_record),
+    FIELD(PART, struct kept_launch, entry, NULL, .table = &entry_record),
     FIELD(NUMBER, struct kept_launch, function, "function", WHEN(struct kept_launch, has_function)),
     FIELD(TRIPLE, struct kept_launch, entry.grid, "grid"),
     FIELD(TRIPLE, struct kept_launch, entry.block, "block"),
     FIELD(TRIPLE, struct kept_launch, entry.cluster, "cluster"),
     FIELD(BYTES, struct kept_launch, entry.bytes, "bytes", COUNT(struct kept_launch, byte_count)),
     FIELD(NUMBER, struct kept_launch, of.place, "place", .flags = NOT_ZERO),
-    FIELD(LIST, struct kept_launch, of.frames, "frames", .flags = BEHIND | NOT_ZERO, .record = &frame_record,
+    FIELD(LIST, struct kept_launch, of.frames, "frames", .flags = BEHIND | NOT_ZERO, .table = &frame_record,
           COUNT(struct kept_launch, of.frame_count)),
 };
 TABLE(word, uint64_t, {.type = FIELD_NUMBER, .size = sizeof(uint64_t)});
 TABLE(side, uint32_t, {.type = FIELD_NUMBER, .size = sizeof(uint32_t)});
 TABLE(stack_record, struct kept_stack, FIELD(CHARS, struct kept_stack, number, ""),
-      FIELD(LIST, struct kept_stack, frames, "", .flags = BEHIND, .record = &frame_record, COUNT(struct kept_stack, count)));
+      FIELD(LIST, struct kept_stack, frames, "", .flags = BEHIND, .table = &frame_record, COUNT(struct kept_stack, count)));
 TABLE(function_record, struct kept_function, FIELD(TEXT, struct kept_function, name, "name", .flags = EVEN_EMPTY),
       FIELD(NUMBER, struct kept_function, argument_bytes, "argument_bytes"),
-      FIELD(LIST, struct kept_function, arguments, "arguments", .flags = BEHIND, .most = 2 * ARGUMENTS, .record = &side,
+      FIELD(LIST, struct kept_function, arguments, "arguments", .flags = BEHIND, .most = 2 * ARGUMENTS, .table = &side,
             COUNT(struct kept_function, count), WHEN(struct kept_function, has_layout)));
 static const struct field of_map[] = {
     MAP(BYTES, bytes),
     MAP(CHARS, call),
     MAP(HEX, base),
     MAP(NUMBER, element_bits),
-    FIELD(LIST, struct tensor_map, size, "size", .record = &word, COUNT(struct tensor_map, rank)),
-    FIELD(LIST, struct tensor_map, stride, "stride", .record = &word, COUNT(struct tensor_map, rank)),
-    FIELD(LIST, struct tensor_map, box, "box", .record = &side, COUNT(struct tensor_map, rank)),
+    FIELD(LIST, struct tensor_map, size, "size", .table = &word, COUNT(struct tensor_map, rank)),
+    FIELD(LIST, struct tensor_map, stride, "stride", .table = &word, COUNT(struct tensor_map, rank)),
+    FIELD(LIST, struct tensor_map, box, "box", .table = &side, COUNT(struct tensor_map, rank)),
     MAP(NUMBER, buffer),
     MAP(NUMBER, room),
     MAP(HEX, copied_to),
@@ -96,11 +96,11 @@ static const struct field of_origin[] = {
     ORIGIN(CHARS, program), ORIGIN(CHARS, options), ORIGIN(NUMBER, time_ns),
 };
 
-static const struct record buffer_record = RECORD(cufence_buffer, of_buffer);
-static const struct record launch_record = RECORD(struct kept_launch, of_launch);
-static const struct record map_record = RECORD(struct tensor_map, of_map);
-static const struct record memory_record = RECORD(struct fault_memory, of_memory);
-static const struct record origin_record = RECORD(struct snapshot_origin, of_origin);
+static const struct json_table buffer_record = TABLE_OF(cufence_buffer, of_buffer);
+static const struct json_table launch_record = TABLE_OF(struct kept_launch, of_launch);
+static const struct json_table map_record = TABLE_OF(struct tensor_map, of_map);
+static const struct json_table memory_record = TABLE_OF(struct fault_memory, of_memory);
+static const struct json_table origin_record = TABLE_OF(struct snapshot_origin, of_origin);
 
 TABLE(number, cufence_buffer, FIELD(NUMBER, cufence_buffer, id, "buffer", .flags = NOT_ZERO));
 #define TERM(kind, member, ...) FIELD(kind, struct origin_term, member, #member, __VA_ARGS__)
@@ -110,15 +110,15 @@ TABLE(place, struct origin_place, FIELD(HEX, struct origin_place, code_at, "code
       FIELD(INT, struct origin_place, line, "line"), FIELD(CHARS, struct origin_place, file, "file"));
 TABLE(term, struct origin_term, TERM(NUMBER, input, .most = ORIGIN_PARAMETER), TERM(NUMBER, at), TERM(HEX, value),
       TERM(BOOL, is_negative), TERM(HEX, adds), TERM(HEX, factor), TERM(INT, times, .flags = OR_NONE),
-      TERM(NUMBER, times_value), TERM(HEX, from), TERM(NUMBER, bytes), TERM(PART, place, .record = &place));
-TABLE(wrap, struct origin_wrap, WRAP(PART, place, .record = &place), WRAP(NUMBER, kind, .most = ORIGIN_WRAPPED_SHIFT),
+      TERM(NUMBER, times_value), TERM(HEX, from), TERM(NUMBER, bytes), TERM(PART, place, .table = &place));
+TABLE(wrap, struct origin_wrap, WRAP(PART, place, .table = &place), WRAP(NUMBER, kind, .most = ORIGIN_WRAPPED_SHIFT),
       WRAP(HEX, a), WRAP(HEX, b), WRAP(HEX, c), WRAP(HEX, exact), WRAP(HEX, wrapped), WRAP(HEX, address));
 TABLE(cause, struct origin, CAUSE(BOOL, has_formula), CAUSE(HEX, address), CAUSE(HEX, base),
       CAUSE(INT, base_at, .flags = OR_NONE), CAUSE(HEX, base_from), CAUSE(HEX, constant),
-      CAUSE(LIST, terms, .record = &term, COUNT(struct origin, term_count)),
-      CAUSE(LIST, wraps, .record = &wrap, COUNT(struct origin, wrap_count)));
+      CAUSE(LIST, terms, .table = &term, COUNT(struct origin, term_count)),
+      CAUSE(LIST, wraps, .table = &wrap, COUNT(struct origin, wrap_count)));
 #define WRITE(kind, member, ...) FIELD(kind, struct rerun_write, member, #member, __VA_ARGS__)
-TABLE(write_record, struct rerun_write, FIELD(PART, struct rerun_write, buffer, NULL, .flags = BEHIND, .record = &number),
+TABLE(write_record, struct rerun_write, FIELD(PART, struct rerun_write, buffer, NULL, .flags = BEHIND, .table = &number),
       WRITE(BOOL, is_before), WRITE(BOOL, is_slack), WRITE(NUMBER, distance), WRITE(HEX, address), WRITE(NUMBER, bytes),
       WRITE(BYTES, values, COUNT(struct rerun_write, value_bytes)));
 #define FIGURE(kind, member) FIELD(kind, struct figures, member, #member)
@@ -130,18 +130,18 @@ static const char *const version_word[] = {VERSION_TEXT, NULL};
 static const struct field of_snapshot[] = {
     {.name = "snapshot", .type = FIELD_FIXED, .most = SNAPSHOT_VERSION},
     {.name = "cufence", .type = FIELD_FIXED, .words = version_word},
-    KEPT(PART, of.origin, "origin", .record = &origin_record),
-    KEPT(PART, of.memory, "memory", .record = &memory_record),
-    KEPT(LIST, of.memory.near, "near", .flags = BEHIND, .record = &buffer_record,
+    KEPT(PART, of.origin, "origin", .table = &origin_record),
+    KEPT(PART, of.memory, "memory", .table = &memory_record),
+    KEPT(LIST, of.memory.near, "near", .flags = BEHIND, .table = &buffer_record,
          COUNT(struct kept_snapshot, of.memory.near_count)),
-    KEPT(LIST, of.memory.live, "live", .flags = BEHIND, .record = &buffer_record,
+    KEPT(LIST, of.memory.live, "live", .flags = BEHIND, .table = &buffer_record,
          COUNT(struct kept_snapshot, of.memory.live_count)),
-    KEPT(LIST, of.memory.maps, "maps", .flags = BEHIND | NOT_ZERO, .record = &map_record,
+    KEPT(LIST, of.memory.maps, "maps", .flags = BEHIND | NOT_ZERO, .table = &map_record,
          COUNT(struct kept_snapshot, of.memory.map_count)),
-    KEPT(PAIRS, stacks, "stacks", .flags = BEHIND, .record = &stack_record, COUNT(struct kept_snapshot, stack_count)),
-    KEPT(LIST, functions, "functions", .flags = BEHIND, .most = LAUNCHES, .record = &function_record,
+    KEPT(PAIRS, stacks, "stacks", .flags = BEHIND, .table = &stack_record, COUNT(struct kept_snapshot, stack_count)),
+    KEPT(LIST, functions, "functions", .flags = BEHIND, .most = LAUNCHES, .table = &function_record,
          COUNT(struct kept_snapshot, function_count)),
-    KEPT(LIST, launches, "launches", .flags = BEHIND, .most = LAUNCHES, .record = &launch_record,
+    KEPT(LIST, launches, "launches", .flags = BEHIND, .most = LAUNCHES, .table = &launch_record,
          COUNT(struct kept_snapshot, launch_count)),
     OPEN("rerun", WHEN(struct kept_snapshot, has_rerun)),
     RERUN(WORD, outcome, .words = rerun_outcome_words),
@@ -154,9 +154,9 @@ static const struct field of_snapshot[] = {
     RERUN(NUMBER, written_bytes),
     RERUN(HEX, rest_start, .flags = NOT_ZERO),
     RERUN(HEX, rest_end, .flags = NOT_ZERO),
-    RERUN(LIST, writes, .record = &write_record, COUNT(struct kept_snapshot, of.rerun.write_count)),
-    RERUN(PART, cause, .record = &cause, WHEN(struct kept_snapshot, of.rerun.cause.is_known)),
-    RERUN(LIST, figures, .flags = NOT_ZERO, .record = &figures_record, COUNT(struct kept_snapshot, of.rerun.figure_count)),
+    RERUN(LIST, writes, .table = &write_record, COUNT(struct kept_snapshot, of.rerun.write_count)),
+    RERUN(PART, cause, .table = &cause, WHEN(struct kept_snapshot, of.rerun.cause.is_known)),
+    RERUN(LIST, figures, .flags = NOT_ZERO, .table = &figures_record, COUNT(struct kept_snapshot, of.rerun.figure_count)),
     CLOSE,
 };
-const struct record kept_snapshot = RECORD(struct kept_snapshot, of_snapshot);
+const struct json_table kept_snapshot = TABLE_OF(struct kept_snapshot, of_snapshot);

@@ -9,7 +9,7 @@
 /* What is kept, and the memory of its lists. The functions return 0 if out of host memory. */
 struct keeping {
     struct kept_snapshot kept;
-    struct record_memory memory;
+    struct json_memory memory;
 };
 
 /* ---- frames ---- */
@@ -27,7 +27,7 @@ static int keep_stack(struct keeping *keeping, uint32_t number)
     if (!number || !known->read)
         return 1;
     stack->count = known->read(known->from, number, frames, STACK_READ);
-    stack->frames = own = record_take(&keeping->memory, stack->count, sizeof *own);
+    stack->frames = own = json_take(&keeping->memory, stack->count, sizeof *own);
     for (size_t i = 0; own && i < stack->count; i++)
         own[i] = frames[i];
     kept->stack_count++;
@@ -38,7 +38,7 @@ static int keep_stacks(struct keeping *keeping)
 {
     const struct fault_memory *memory = &keeping->kept.of.memory;
     size_t buffers = memory->near_count + memory->live_count;
-    keeping->kept.stacks = record_take(&keeping->memory, 2 * buffers + memory->map_count + 1, sizeof *keeping->kept.stacks);
+    keeping->kept.stacks = json_take(&keeping->memory, 2 * buffers + memory->map_count + 1, sizeof *keeping->kept.stacks);
     int is_ok = keeping->kept.stacks != NULL;
     for (size_t i = 0; is_ok && i < buffers; i++) {
         const cufence_buffer *buffer = i < memory->near_count ? &memory->near[i] : &memory->live[i - memory->near_count];
@@ -73,9 +73,9 @@ static int keep_launches(struct keeping *keeping, const struct fault_memory *mem
 {
     struct kept_snapshot *kept = &keeping->kept;
     size_t count = memory->launch_count;
-    const struct launch_function **known = record_take(&keeping->memory, count, sizeof *known);
-    kept->functions = record_take(&keeping->memory, count, sizeof *kept->functions);
-    kept->launches = record_take(&keeping->memory, count, sizeof *kept->launches);
+    const struct launch_function **known = json_take(&keeping->memory, count, sizeof *known);
+    kept->functions = json_take(&keeping->memory, count, sizeof *kept->functions);
+    kept->launches = json_take(&keeping->memory, count, sizeof *kept->launches);
     if (!known || !kept->functions || !kept->launches)
         return 0;
     for (; kept->launch_count < count; kept->launch_count++) {
@@ -96,7 +96,7 @@ static int keep_launches(struct keeping *keeping, const struct fault_memory *mem
 /* Those that a launch may have been given: of the others nothing would be said. */
 static int keep_maps(struct keeping *keeping, const struct fault_memory *memory)
 {
-    struct tensor_map *maps = record_take(&keeping->memory, memory->map_count, sizeof *maps);
+    struct tensor_map *maps = json_take(&keeping->memory, memory->map_count, sizeof *maps);
     size_t count = 0;
     for (size_t i = 0; maps && i < memory->map_count; i++) {
         size_t k = 0;
@@ -139,8 +139,8 @@ char *snapshot_write(const struct fault_memory *memory, const struct snapshot_or
     if (rerun && (rerun->outcome != RERUN_NOT_TRIED || rerun->cause.is_known))
         keep_rerun(&keeping.kept, memory, rerun);
     int is_ok = keep_launches(&keeping, memory) && keep_maps(&keeping, memory) && keep_stacks(&keeping);
-    json_t *object = is_ok ? record_to_json(&kept_snapshot, &keeping.kept) : NULL;
+    json_t *object = is_ok ? json_table_write(&kept_snapshot, &keeping.kept) : NULL;
     put_types(json_object_get(json_object_get(object, "rerun"), "figures"), &keeping.kept.of.rerun);
-    record_free(&keeping.memory);
+    json_memory_free(&keeping.memory);
     return text_of_json(object, JSON_COMPACT);
 }

@@ -9,7 +9,7 @@
 
 struct whole {
     struct kept_snapshot kept; /* first, and its first member is the pointer returned to the caller */
-    struct record_memory memory;
+    struct json_memory memory;
     struct launch_function **functions;
 };
 
@@ -35,7 +35,7 @@ static struct launch_function *take_function(struct whole *whole, const struct k
     const char *name = kept->name ? kept->name : "";
     size_t count = kept->count / 2, length = strlen(name) + 1;
     struct launch_function *function =
-        record_take(&whole->memory, 1, sizeof *function + count * sizeof *function->arguments + length);
+        json_take(&whole->memory, 1, sizeof *function + count * sizeof *function->arguments + length);
     if (!function)
         return NULL;
     function->name = memcpy(&function->arguments[count], name, length);
@@ -53,7 +53,7 @@ static struct launch_function *take_function(struct whole *whole, const struct k
 
 static int take_functions(struct whole *whole)
 {
-    whole->functions = record_take(&whole->memory, whole->kept.function_count, sizeof *whole->functions);
+    whole->functions = json_take(&whole->memory, whole->kept.function_count, sizeof *whole->functions);
     for (size_t i = 0; whole->functions && i < whole->kept.function_count; i++)
         if (!(whole->functions[i] = take_function(whole, &whole->kept.functions[i])))
             return 0;
@@ -63,7 +63,7 @@ static int take_functions(struct whole *whole)
 static int connect_launches(struct whole *whole)
 {
     struct kept_snapshot *kept = &whole->kept;
-    struct fault_launch *launches = record_take(&whole->memory, kept->launch_count, sizeof *launches);
+    struct fault_launch *launches = json_take(&whole->memory, kept->launch_count, sizeof *launches);
     for (size_t i = 0; launches && i < kept->launch_count; i++) {
         struct kept_launch *launch = &kept->launches[i];
         if (launch->has_function && launch->function < kept->function_count)
@@ -120,7 +120,7 @@ static void connect_rerun(struct kept_snapshot *kept, const json_t *figures)
 static int take_all(json_t *object, struct whole *whole)
 {
     struct problem ignored; /* members that are missing or have another type stay 0 */
-    if (record_from_json(&kept_snapshot, object, &whole->kept, &whole->memory, &ignored) == CUFENCE_ERROR_OUT_OF_MEMORY ||
+    if (json_table_read(&kept_snapshot, object, &whole->kept, &whole->memory, &ignored) == CUFENCE_ERROR_OUT_OF_MEMORY ||
         !take_functions(whole) || !connect_launches(whole))
         return 0;
     whole->kept.of.memory.frames = (struct buffer_frames){read_stack, &whole->kept};
@@ -157,6 +157,6 @@ void snapshot_free(struct snapshot *snapshot)
     struct whole *whole = (struct whole *)snapshot;
     if (!whole)
         return;
-    record_free(&whole->memory);
+    json_memory_free(&whole->memory);
     free(whole);
 }

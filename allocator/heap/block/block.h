@@ -14,7 +14,7 @@
 
 #define CACHE_LINE 64ul
 
-/* ---- facts.c: the data of one buffer ---- */
+/* ---- block_facts.c: the data of one buffer ---- */
 
 /* An array of words, copied one by one. What a free reads or writes comes first. */
 struct facts {

@@ -5,7 +5,7 @@
 
 #include "heap/reuse/reuse.h"
 
-/* ---- pools.c: memory of graphs ---- */
+/* ---- graph_pools.c: memory of graphs ---- */
 
 static inline int pool_is_held(const struct pool *pool)
 {
@@ -31,7 +31,7 @@ void pool_forget_user(struct pool *pool);     /* ends what pool_begin() has begu
 /* Calls destroy() for the users that were forgotten since: a callback into the program. Without a lock. */
 void pools_tell_users(void);
 
-/* ---- captured.c ---- */
+/* ---- capture_memory.c ---- */
 
 /* A held block becomes a buffer of a capture: until the graph is launched, nobody has its memory. */
 void capture_hold(struct block *block);

@@ -2,7 +2,7 @@
 #include "watch.h"
 
 #include "base/output.h"
-#include "base/untold.h"
+#include "base/lost_reports.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/aside.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/untold.h"
+#include "base/lost_reports.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "base/untold.h"
+#include "base/lost_reports.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

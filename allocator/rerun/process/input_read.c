@@ -2,7 +2,7 @@
 #include "rerun/input.h"
 
 #include "base/reader.h"
-#include "record/record.h"
+#include "json/json_table.h"
 
 static int has_sound_move(const struct rerun_input *input)
 {
@@ -11,7 +11,7 @@ static int has_sound_move(const struct rerun_input *input)
             input->moved_bytes < input->arena_end - MOVED_ROOM - input->moved_to);
 }
 
-cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct record_memory *memory,
+cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct json_memory *memory,
                                 struct problem *problem)
 {
     struct reader reader = reader_of((struct span){bytes, size}, 0);
@@ -24,12 +24,12 @@ cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_inp
                            got.version, RERUN_VERSION);
     struct reader json = reader_cut(&reader, got.json_bytes);
     memory->json = json_loadb((const char *)json.at, reader_left(&json), 0, &ignored);
-    cufence_status status = record_from_json(&rerun_input_record, memory->json, input, memory, problem);
+    cufence_status status = json_table_read(&rerun_input_record, memory->json, input, memory, problem);
     input->image = reader.at;
     if (status == CUFENCE_OK && input->launch_count && input->arena_start < input->arena_end && has_sound_move(input) &&
         rerun_pinned_is_sound(input->pinned, input->pinned_count, input->arena_start, input->arena_end) && input->image_bytes &&
         reader_left(&reader) == input->image_bytes)
         return CUFENCE_OK;
-    record_free(memory);
+    json_memory_free(memory);
     return status == CUFENCE_ERROR_OUT_OF_MEMORY ? status : problem_set(problem, CUFENCE_ERROR_CORRUPT, "the input is damaged");
 }

@@ -4,7 +4,7 @@
 #include "base/thread.h"
 #include "driver/driver.h"
 #include "memory.h"
-#include "record/record.h"
+#include "json/json_table.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +21,7 @@ enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_FAULTED = 2 };
 static struct {
     int socket, device;
     struct rerun_input input;
-    struct record_memory memory; /* of the input */
+    struct json_memory memory; /* of the input */
     CUmodule module;
     CUfunction function;
     int is_refused; /* the driver does not load the image */

@@ -1,0 +1,125 @@
+#include "known_findings.h"
+
+#include "error.h"
+#include "list.h"
+#include "options.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY "\"finding_name\"" /* in docs/finding.schema.json */
+
+const char *const known_words[] = {NULL, "suppressed", "baseline"};
+
+/* Takes the text. */
+static int add(struct known_names *names, char *text, enum known as)
+{
+    if (!text || !list_make_room(&names->all, names->count, sizeof *names->all)) {
+        free(text);
+        return 0;
+    }
+    names->all[names->count++] = (struct known_name){text, as};
+    return 1;
+}
+
+static cufence_status no_memory(void)
+{
+    return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
+}
+
+/* Copies the text in quotes, as jansson writes it. A name has no control characters, so there are few escapes in it. */
+static char *unquoted(const char *at)
+{
+    char *copy = strdup(at), *to = copy;
+    for (; copy && *at && *at != '"'; at++)
+        *to++ = *at == '\\' && at[1] ? *++at : *at;
+    if (copy)
+        *to = '\0';
+    return copy;
+}
+
+/* The library is linked without a parser of JSON. A key in quotes can't be part of a text, where quotes are escaped. */
+static cufence_status take_names(struct known_names *names, const char *text, const char *path)
+{
+    size_t before = names->count;
+    names->has_run = 1;
+    for (const char *at = text; (at = strstr(at, KEY)) != NULL;) {
+        at += strlen(KEY);
+        at += strspn(at, ": \t\r\n");
+        if (*at == '"' && !add(names, unquoted(at + 1), KNOWN_BASELINE))
+            return no_memory();
+    }
+    if (!strstr(text, "\"cufence\""))
+        return error_set(CUFENCE_ERROR_OPTION, "%s: it has no line of JSON that cufence wrote", path);
+    if (names->count == before && strstr(text, "\"headline\""))
+        return error_set(CUFENCE_ERROR_OPTION,
+                         "%s: its findings have no names, because an older cufence wrote it; make a new one", path);
+    return CUFENCE_OK;
+}
+
+/* A line of names at a time, up to the first that is JSON: all that follows is findings. */
+static cufence_status read_lines(struct known_names *names, char *text, const char *path)
+{
+    for (char *line = text, *next; line; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        char *start = line + strspn(line, " \t");
+        size_t length = strlen(start);
+        if (*start == '{') {
+            if (next)
+                next[-1] = '\n';
+            return take_names(names, start, path);
+        }
+        while (length && strchr(" \t\r", start[length - 1]))
+            start[--length] = '\0';
+        if (*start && *start != '#' && !add(names, strdup(start), KNOWN_SUPPRESSED))
+            return no_memory();
+    }
+    return CUFENCE_OK;
+}
+
+cufence_status known_read(struct known_names *names, const char *path)
+{
+    FILE *file = fopen(path, "re");
+    char *text = NULL;
+    size_t capacity = 0;
+    if (!file)
+        return error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, strerror(errno));
+    errno = 0;
+    ssize_t length = getdelim(&text, &capacity, '\0', file);
+    cufence_status status = length > 0 ? read_lines(names, text, path) : CUFENCE_OK;
+    if (ferror(file))
+        status = error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, strerror(errno ? errno : EIO));
+    free(text);
+    fclose(file);
+    return status;
+}
+
+cufence_status known_read_option(struct known_names *names, const char *value)
+{
+    char path[PATH_MAX];
+    return !*value ? CUFENCE_OK : options_expand_path(value, path, sizeof path) ?: known_read(names, path);
+}
+
+enum known known_as(const struct known_names *names, const char *name)
+{
+    for (size_t i = 0; name && *name && i < names->count; i++) {
+        const struct known_name *known = &names->all[i];
+        if (!strcmp(known->text, name) || (known->as == KNOWN_SUPPRESSED && fnmatch(known->text, name, 0) == 0))
+            return known->as;
+    }
+    return KNOWN_NOT;
+}
+
+void known_free(struct known_names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->all[i].text);
+    free(names->all);
+    *names = (struct known_names){0};
+}

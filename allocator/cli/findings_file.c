@@ -1,0 +1,375 @@
+#include "findings_file.h"
+
+#include "command_line.h"
+
+#include "base/env.h"
+#include "base/files.h"
+#include "base/list.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "finding/json.h"
+#include "finding/frames.h"
+#include "finding/parts.h"
+#include "fault/tell.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- facts ---- */
+
+static void add_frame(char *out, size_t size, const struct stack_frame *frame)
+{
+    char function[sizeof frame->function];
+    if (frame->file[0])
+        part_append(out, size, "%s", frames_file(frame));
+    else
+        part_append(out, size, "%s+0x%" PRIx64, frame->module, frame->offset);
+    if (frame->file[0] && frame->line)
+        part_append(out, size, ":%d", frame->line);
+    frames_function(frame, function, sizeof function);
+    if (function[0])
+        part_append(out, size, " in %s", function);
+}
+
+void frames_place(const struct stack_frame *frames, size_t count, char *out, size_t size)
+{
+    if (!count)
+        return;
+    const struct stack_frame *frame = frames_own(frames, count), *caller = frame + 1;
+    add_frame(out, size, frame);
+    while (caller < frames + count && frames_is_plumbing(caller))
+        caller++;
+    if (!frame->is_python && caller < frames + count && caller->file[0]) {
+        part_append(out, size, ", called from ");
+        add_frame(out, size, caller);
+    }
+}
+
+void finding_place(const struct finding *finding, char *out, size_t size)
+{
+    const struct evidence_site *site = &finding->where.site;
+    char kernel[256];
+    finding_kernel(site, kernel, sizeof kernel);
+    snprintf(out, size, "%s", site->file || finding->called.count ? "at " : "");
+    if (site->file)
+        part_append(out, size, "%s", site->file);
+    else
+        frames_place(finding->called.frames, finding->called.count, out, size);
+    if (site->file && site->line)
+        part_append(out, size, ":%d", site->line);
+    if (kernel[0])
+        part_append(out, size, "%sin %s", out[0] ? " " : "", kernel);
+}
+
+static const char *member_of(json_t *object, const char *name)
+{
+    return json_string_value(json_object_get(object, name));
+}
+
+/* The first name of the tensor at the address, or of the first of the buffer's. */
+static json_t *tensor_name(const struct collected_finding *finding)
+{
+    uint64_t id = finding->facts->buffer.buffer ? finding->facts->buffer.buffer->id : 0;
+    json_t *buffers = json_object_get(json_object_get(finding->first, "names"), "buffers"), *buffer, *tensor, *name = NULL;
+    size_t i, k;
+    json_array_foreach(buffers, i, buffer)
+    {
+        if (!id || (uint64_t)json_integer_value(json_object_get(buffer, "buffer")) != id)
+            continue;
+        json_array_foreach(json_object_get(buffer, "tensors"), k, tensor)
+        {
+            json_t *first = json_array_get(json_object_get(tensor, "names"), 0);
+            if (first && (!name || json_is_true(json_object_get(tensor, "inside"))))
+                name = first;
+        }
+    }
+    return name;
+}
+
+void finding_tensor(const struct collected_finding *finding, char *out, size_t size)
+{
+    json_t *found = tensor_name(finding);
+    const char *name = member_of(found, "name"), *what = member_of(found, "what"), *where = member_of(found, "where");
+    out[0] = '\0';
+    if (name && what && where && !strcmp(what, "local"))
+        snprintf(out, size, "%s in %s", name, where);
+    else if (name && what)
+        snprintf(out, size, "%s (%s%s%s)", name, what, where ? !strcmp(what, "optimizer state") ? " of " : " in " : "",
+                 where ? where : "");
+}
+
+void finding_who(json_t *process, char *out, size_t size)
+{
+    struct finding_origin origin;
+    struct json_memory memory = {NULL};
+    struct problem ignored;
+    json_table_read(&process_facts, process, &origin, &memory, &ignored);
+    out[0] = '\0';
+    if (origin.rank >= 0)
+        part_append(out, size, "rank %d, ", origin.rank);
+    part_append(out, size, "pid %d", origin.pid);
+    if (origin.process && origin.process->host)
+        part_append(out, size, " on %s", origin.process->host);
+    json_memory_free(&memory);
+}
+
+/* ---- the same again ---- */
+
+static int has_equal(json_t *array, json_t *value)
+{
+    json_t *known;
+    size_t i;
+    json_array_foreach(array, i, known)
+    {
+        if (json_equal(known, value))
+            return 1;
+    }
+    return 0;
+}
+
+static struct collected_finding *find(struct collected_finding *list, size_t count, const char *key)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(list[i].key, key))
+            return &list[i];
+    return NULL;
+}
+
+/* A line as it was read. */
+struct line {
+    json_t *json;
+    struct finding *facts;
+    struct json_memory memory;
+};
+
+/* Takes the key, and the line's facts. Returns NULL when the host is out of memory. */
+static struct collected_finding *append(struct collected_finding **list, size_t *count, struct line *line, char *key)
+{
+    if (!list_make_room(list, *count, sizeof **list)) {
+        free(key);
+        return NULL;
+    }
+    (*list)[*count] = (struct collected_finding){
+        .first = json_incref(line->json), .facts = line->facts, .memory = line->memory, .key = key, .processes = json_array()};
+    line->memory = (struct json_memory){NULL};
+    return &(*list)[(*count)++];
+}
+
+/* By the program's own options, or by the caller's lists. */
+static enum known how_known(const struct collected *collected, const struct finding *finding)
+{
+    for (enum known as = KNOWN_SUPPRESSED; finding->known && as <= KNOWN_BASELINE; as++)
+        if (!strcmp(finding->known, known_words[as]))
+            return as;
+    return collected->names ? known_as(collected->names, finding->name) : KNOWN_NOT;
+}
+
+static int add(struct collected *collected, struct line *line)
+{
+    json_t *process = json_object_get(line->json, "process");
+    char *key = finding_key(line->facts);
+    enum known as = how_known(collected, line->facts);
+    struct collected_finding **list = as ? &collected->known : &collected->findings;
+    size_t *count = as ? &collected->known_count : &collected->count;
+    struct collected_finding *found = key ? find(*list, *count, key) : NULL;
+    if (found)
+        free(key);
+    else if (!key || (found = append(list, count, line, key)) == NULL)
+        return 0;
+    found->count++;
+    found->tags |= 1u << collected->tag;
+    found->known = as;
+    collected->reports += !as;
+    return !process || has_equal(found->processes, process) || json_array_append(found->processes, process) == 0;
+}
+
+/* ---- what was run ---- */
+
+static int add_line(json_t **lines, json_t *line)
+{
+    if (!*lines)
+        *lines = json_array();
+    return json_array_append(*lines, line) == 0;
+}
+
+int collected_is_known(const struct collected *collected)
+{
+    return json_array_size(collected->runs) || json_array_size(collected->guarded);
+}
+
+void collected_say_guarded(const struct collected *collected, char *out, size_t size)
+{
+    uint64_t allocations = collected->allocations, processes = collected->processes;
+    out[0] = '\0';
+    if (allocations)
+        snprintf(out, size, "; %" PRIu64 " allocation%s guarded by %" PRIu64 " process%s", allocations,
+                 allocations == 1 ? "" : "s", processes, processes == 1 ? "" : "es");
+    else if (collected->count || collected->known_count) /* of a process that was killed before it could say what it guarded */
+        return;
+    else if (json_array_size(collected->guarded))
+        snprintf(out, size, "; NOTHING WAS GUARDED: every allocation was left to the driver, or there was none");
+    else if (collected_is_known(collected))
+        snprintf(out, size, "; NOTHING WAS GUARDED: no process that used CUDA has ended");
+}
+
+/* What Python knows of a finding's tensors follows in a line of its own. Another report of the same finding may have been the
+ * first: then its names stay, if it has some. Returns 0 if the host is out of memory. */
+static int add_names(struct collected *collected, const struct finding *of, json_t *names)
+{
+    const char *time = of->origin.process ? of->origin.process->time : NULL;
+    for (size_t i = 0; i < collected->count; i++) {
+        const struct finding *facts = collected->findings[i].facts;
+        const char *own = facts->origin.process ? facts->origin.process->time : NULL;
+        if (facts->origin.pid == of->origin.pid && own && time && !strcmp(own, time) && !strcmp(facts->headline, of->headline))
+            return json_object_set(collected->findings[i].first, "names", names) == 0;
+    }
+    return 1;
+}
+
+static int add_guarded(struct collected *collected, const struct line *line)
+{
+    uint64_t allocations = line->facts->guarded ? line->facts->guarded->allocations : 0;
+    collected->allocations += allocations;
+    collected->processes += allocations > 0;
+    return add_line(&collected->guarded, line->json);
+}
+
+/* ---- files ---- */
+
+int collected_open(const char *command, const char *kept, char file[PATH_MAX])
+{
+    const char *parent = env_get("TMPDIR");
+    if (kept)
+        snprintf(file, PATH_MAX, "%s", kept);
+    else
+        snprintf(file, PATH_MAX, "%s/cufence-%s-XXXXXX", parent && *parent ? parent : "/tmp", command);
+    int made = kept ? files_create(file) : mkostemp(file, O_CLOEXEC);
+    if (made < 0)
+        return arguments_complain(command, STATUS_UNFIT,
+                                  "no file for reports: %s: %s; set TMPDIR to a folder that can be written", file,
+                                  strerror(errno));
+    close(made);
+    return setenv("CUFENCE_COLLECT", file, 1) == 0 ? 0 : arguments_complain(command, STATUS_UNFIT, "no host memory");
+}
+
+static int complain(const char *command, const char *path, size_t line, const char *why)
+{
+    if (!command)
+        return 0;
+    if (line)
+        fprintf(stderr, "cufence %s: %s:%zu: %s\n", command, path, line, why);
+    else
+        fprintf(stderr, "cufence %s: %s: %s\n", command, path, why);
+    return 0;
+}
+
+/* Fills in what is well formed. Returns 0 if the host is out of memory. */
+static int take_facts(struct line *line, const json_t *from)
+{
+    struct problem problem;
+    line->facts = json_take(&line->memory, 1, sizeof *line->facts);
+    return line->facts &&
+           json_table_read(&finding_facts, from, line->facts, &line->memory, &problem) != CUFENCE_ERROR_OUT_OF_MEMORY;
+}
+
+/* A line of cufence's, by what it is about. Returns 0 if the host is out of memory. */
+static int take_line(struct collected *collected, struct line *line)
+{
+    json_t *of = json_object_get(line->json, "names_of"), *names = json_object_get(line->json, "names");
+    int is_of_another = json_is_object(of) && json_is_object(names);
+    if (!take_facts(line, is_of_another ? of : line->json))
+        return 0;
+    const char *kind = line->facts->kind ? line->facts->kind : "";
+    if (is_of_another)
+        return add_names(collected, line->facts, names);
+    if (!strcmp(kind, KIND_RUN))
+        return add_line(&collected->runs, line->json);
+    if (!strcmp(kind, KIND_GUARDED))
+        return add_guarded(collected, line);
+    return !*kind || add(collected, line);
+}
+
+static int read_line(struct collected *collected, const char *command, const char *path, size_t number, const char *text,
+                     size_t size)
+{
+    json_error_t error;
+    struct line line = {.json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error)};
+    int is_ok = 1;
+    if (!line.json)
+        return complain(command, path, number, error.text);
+    json_int_t schema = json_integer_value(json_object_get(line.json, "schema"));
+    if (!json_is_object(line.json) || !schema)
+        is_ok = complain(command, path, number, "not a finding of cufence: it has no member \"schema\"");
+    else if (schema > JSON_SCHEMA)
+        is_ok = complain(command, path, number, "it was written by a newer cufence: this one reads schemas up to 2");
+    else if (!take_line(collected, &line))
+        is_ok = complain(command, path, number, "the host is out of memory");
+    json_memory_free(&line.memory);
+    json_decref(line.json);
+    return is_ok;
+}
+
+int collected_read(struct collected *collected, const char *command, const char *path)
+{
+    FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
+    char *line = NULL;
+    size_t capacity = 0, number = 0, lines = 0;
+    ssize_t size;
+    int is_ok = 1;
+    if (!file)
+        return complain(command, path, 0, strerror(errno));
+    errno = 0;
+    while ((size = getline(&line, &capacity, file)) >= 0) {
+        number++;
+        int is_blank = strspn(line, " \t\r\n") == (size_t)size;
+        lines += !is_blank;
+        if (!is_blank && !read_line(collected, command, path, number, line, (size_t)size)) {
+            collected->unreadable++;
+            is_ok = 0;
+        }
+        errno = 0;
+    }
+    if (ferror(file))
+        is_ok = complain(command, path, 0, strerror(errno ? errno : EIO));
+    else if (!lines && !json_array_size(collected->runs))
+        is_ok = complain(command, path, 0, "it is empty; a run under cufence would have written a line at its start");
+    free(line);
+    if (file != stdin)
+        fclose(file);
+    return is_ok;
+}
+
+json_t *collected_json(const struct collected_finding *finding)
+{
+    json_t *copy = json_copy(finding->first);
+    json_object_set_new(copy, "count", json_integer((json_int_t)finding->count));
+    json_object_set(copy, "processes", finding->processes);
+    if (finding->known)
+        json_object_set_new(copy, "known", json_string(known_words[finding->known]));
+    return copy;
+}
+
+static void free_list(struct collected_finding *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        json_memory_free(&list[i].memory);
+        json_decref(list[i].first);
+        json_decref(list[i].processes);
+        free(list[i].key);
+    }
+    free(list);
+}
+
+void collected_free(struct collected *collected)
+{
+    free_list(collected->findings, collected->count);
+    free_list(collected->known, collected->known_count);
+    json_decref(collected->runs);
+    json_decref(collected->guarded);
+    *collected = (struct collected){0};
+}

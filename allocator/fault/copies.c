@@ -1,0 +1,104 @@
+#include "saving.h"
+
+#include "base/reader.h"
+#include "record.h"
+#include "launch/pinned_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+/* Keeps the first reason. */
+static void leave_out(struct copies *copies, const char *why, uint64_t address)
+{
+    if (!copies->left_out[0])
+        snprintf(copies->left_out, sizeof copies->left_out, "an argument points to %s (0x%llx), which is not handed over", why,
+                 (unsigned long long)address);
+}
+
+static int is_taken(const struct copies *copies, uint64_t address)
+{
+    for (size_t i = 0; i < copies->count; i++)
+        if (address - copies->pieces[i].address < copies->pieces[i].bytes)
+            return 1;
+    return 0;
+}
+
+/* write() copies, because it fails where nothing is mapped any more: another thread may have freed the memory. */
+static void copy(struct copies *copies, const struct pinned *memory)
+{
+    int file = memfd_create("cufence-pinned", MFD_CLOEXEC);
+    if (file < 0) {
+        char why[100];
+        snprintf(why, sizeof why, "pinned host memory, which cannot be copied: %s", strerror(errno));
+        leave_out(copies, why, memory->address);
+        return;
+    }
+    if (!files_write(file, (const void *)(uintptr_t)memory->address, memory->bytes)) {
+        leave_out(copies, "pinned host memory that cannot be read", memory->address);
+        close(file);
+        return;
+    }
+    size_t at = copies->count++;
+    for (; at && copies->pieces[at - 1].address > memory->address; at--) {
+        copies->pieces[at] = copies->pieces[at - 1];
+        copies->files[at] = copies->files[at - 1];
+    }
+    copies->pieces[at] = (struct rerun_range){memory->address, memory->bytes};
+    copies->files[at] = file;
+    copies->total += memory->bytes;
+}
+
+static void take(struct copies *copies, const struct pinned *memory)
+{
+    char why[80];
+    if (memory->kind == PINNED_MANAGED) {
+        leave_out(copies, "managed memory", memory->address);
+    } else if (memory->kind == PINNED_DEVICE) {
+        leave_out(copies, "memory of another device", memory->address);
+    } else if (memory->bytes > RERUN_PINNED_BYTES - copies->total || copies->count == RERUN_PINNED) {
+        snprintf(why, sizeof why, "more than %llu MiB of pinned host memory, or %d blocks of it",
+                 (unsigned long long)(RERUN_PINNED_BYTES / MIB), RERUN_PINNED);
+        leave_out(copies, why, memory->address);
+    } else {
+        copy(copies, memory);
+    }
+}
+
+void copies_take(struct copies *copies, const struct rerun_launch *launch)
+{
+    struct pinned memory;
+    for (size_t i = 0; i + 8 <= launch->argument_bytes; i += 8) {
+        uint64_t word = load_u64(launch->arguments + i);
+        if (!is_taken(copies, word) && pinned_find(word, &memory))
+            take(copies, &memory);
+    }
+}
+
+int copies_answer(const struct copies *copies, uint64_t address, struct rerun_message *answer)
+{
+    for (size_t i = 0; i < copies->count; i++) {
+        const struct rerun_range *piece = &copies->pieces[i];
+        if (address != piece->address)
+            continue;
+        *answer = (struct rerun_message){.type = MESSAGE_FILE,
+                                         .address = piece->address,
+                                         .bytes = piece->bytes,
+                                         .data = piece->address,
+                                         .data_bytes = piece->bytes};
+        return fcntl(copies->files[i], F_DUPFD_CLOEXEC, 0);
+    }
+    return -1;
+}
+
+void copies_free(struct copies *copies)
+{
+    for (size_t i = 0; i < copies->count; i++)
+        close(copies->files[i]);
+    copies->count = 0;
+}

@@ -1,0 +1,66 @@
+/*
+ * Has a faulted kernel launched again (rerun/rerun.h), and gives the rerun process what it needs.
+ *
+ * The rerun process reserves cufence's address space, so each buffer lies where it did. It asks for the buffers that the
+ * kernel's arguments reach, and gets their physical memory as descriptors: that memory outlives the context. The module's code
+ * is the one in the core dump, with memory barriers in front of each EXIT, so that the faulting warp cannot have left when the
+ * driver looks.
+ *
+ * Thread safety: one thread at a time for each source; the monitor's.
+ */
+#pragma once
+
+#include "analysis/verdict/rerun_result.h"
+#include "base/options.h"
+#include "saving.h"
+#include "scene.h"
+#include "surroundings.h"
+
+struct rerun;
+struct rerun_source;
+struct variables_kept;
+
+/* Whether explain= asks for a second launch where one tells more. */
+int rerun_source_is_wanted(const struct options *options);
+
+/* Fills in the device, and cufence's address space. Errors: UNSUPPORTED, also in the result. */
+cufence_status rerun_source_device(struct rerun *rerun, int device);
+
+/* Chooses the launches, keeps the memory that their arguments point to, and starts the process. With explain=auto, a read of
+ * which the dump tells the address is not launched again; only what that is made of is looked for, if the memory tells. Returns
+ * NULL if nothing is to be done: explain=dump, an exception that is not about memory, or no host memory. `saving` gets the
+ * memory and the image, to keep them; it may be NULL. It, `evidence`, `around` and `variables`, which
+ * may be NULL, must outlive the source. */
+struct rerun_source *rerun_source_begin(const struct options *options, const struct fault *fault,
+                                        const struct surroundings *around, struct saving *saving,
+                                        struct variables_kept *variables);
+
+/* Serves the rerun process until it is done, at most until options->rerun_ms after the beginning. The result, and the
+ * evidence in it, stay valid until rerun_source_free(). The buffers in it are NULL; rerun_source_name_buffers() fills them in.
+ */
+struct rerun_result *rerun_source_finish(struct rerun_source *source);
+
+/* After rerun_source_finish(): finds what the diagnosed address is made of (result.cause). */
+void rerun_source_trace(struct rerun_source *source, const struct diagnosis *diagnosis);
+
+/* Fills in the kernel's name, the address space, and the launches: the one that faulted again, or all. After
+ * rerun_source_finish(); valid as long as the source. */
+void rerun_source_describe(const struct rerun_source *source, struct bundle *bundle);
+
+/* Returns the dump of the second fault, NULL if there is none. Valid until rerun_source_free(). source: may be NULL. */
+const struct dump *rerun_source_dump(const struct rerun_source *source);
+
+void rerun_source_free(struct rerun_source *source); /* NULL is allowed */
+
+/* ---- variables.c: the variables of the module whose kernel has faulted, for its second launch. Thread safety: one thread at
+ * a time for each struct variables_kept. ---- */
+
+/* Reads them from the device, as long as the context answers: call it first of all. Takes 20 ms at most. NULL: there are none,
+ * or the host is out of memory. The fault must outlive the result. */
+struct variables_kept *variables_keep(const struct fault *fault);
+
+/* Enters them in the rerun's input, which has its image and symbol; those that the kernel uses and that could not be read, in
+ * its result. kept: NULL: none could. */
+void variables_give(struct variables_kept *kept, struct rerun *rerun);
+
+void variables_free(struct variables_kept *kept); /* NULL is allowed */

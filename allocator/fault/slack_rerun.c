@@ -1,0 +1,243 @@
+#include "slack_rerun.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/reader.h"
+#include "contexts/contexts.h"
+#include "driver/driver.h"
+#include "launch/launch.h"
+#include "rerun/rerun.h"
+#include "rerun_source.h"
+#include "vmm/arena.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PAGE (UINT64_C(2) << 20)
+#define MOST_KERNELS 4 /* that are tried */
+/* The program goes on, and needs its memory: a context takes half a GiB, and the copies get a quarter of what is free. */
+#define LEAST_FREE (UINT64_C(2) << 30)
+#define MOST_COPIED (UINT64_C(4) << 30)
+
+struct slack_rerun {
+    struct slack_write *write;
+    struct rerun rerun;
+    uint64_t to;   /* where the buffer is in the other process */
+    uint64_t room; /* bytes that may still be copied */
+    char limit[40];
+    struct rerun_launch launches[SLACK_LAUNCHES];
+    size_t numbers[SLACK_LAUNCHES]; /* in write->launches */
+    size_t count;
+    uint8_t *arguments[SLACK_LAUNCHES];
+    struct span image;
+};
+
+/* At the end of the address space, which nothing else reaches: with its end at the end of a page, or with its start at the
+ * start of one. */
+static uint64_t place_of(const struct slack_write *write, uint64_t arena_end)
+{
+    uint64_t size = write->buffer->size, edge = (arena_end - 2 * MOVED_ROOM) / PAGE * PAGE;
+    return write->found.is_before ? (edge - size) / PAGE * PAGE : edge - size;
+}
+
+static int answer(void *user, const struct rerun_message *question, struct rerun_message *answer)
+{
+    struct slack_rerun *again = user;
+    struct slot_export found;
+    if (question->type != MESSAGE_NEED || arena_export(question->address, &found) != CUFENCE_OK)
+        return -1;
+    if (found.mapped > again->room) {
+        close(found.fd);
+        found.fd = -1;
+        errno = ENOMEM;
+    } else {
+        again->room -= found.mapped;
+    }
+    *answer = (struct rerun_message){.type = MESSAGE_GIVE, .address = found.base, .bytes = found.mapped};
+    return found.fd;
+}
+
+/* Returns 0 where the device has little memory left. */
+static uint64_t room_on(int device)
+{
+    size_t left = 0, all;
+    struct context *context = context_for_pool(device, NULL);
+    if (!context)
+        return 0;
+    SCOPE scope = scope_visit(context);
+    if (!scope.pushed || driver->cuMemGetInfo(&left, &all) != CUDA_SUCCESS || left < LEAST_FREE)
+        left = 0;
+    return left / 4 < MOST_COPIED ? left / 4 : MOST_COPIED;
+}
+
+/* Moves the pointers into the buffer and its slack. Returns their number. */
+static unsigned move(const struct slack_rerun *again, uint8_t *arguments, size_t size)
+{
+    const cufence_buffer *buffer = again->write->buffer;
+    unsigned moved = 0;
+    for (size_t at = 0; at + sizeof(uint64_t) <= size; at += sizeof(uint64_t)) {
+        uint64_t word = load_u64(arguments + at);
+        if (word < buffer->mapping_start || word > buffer->mapping_end)
+            continue;
+        word = word - buffer->address + again->to;
+        memcpy(arguments + at, &word, sizeof word);
+        moved++;
+    }
+    return moved;
+}
+
+static void add(struct slack_rerun *again, size_t number)
+{
+    const struct launch_entry *entry = again->write->launches[number].entry;
+    uint8_t *bytes = entry->argument_bytes && entry->argument_bytes <= RERUN_ARGUMENTS ? malloc(entry->argument_bytes) : NULL;
+    if (!bytes || launch_read_arguments(entry, bytes, entry->argument_bytes) != entry->argument_bytes ||
+        !move(again, bytes, entry->argument_bytes)) {
+        free(bytes);
+        return;
+    }
+    again->launches[again->count] = rerun_launch_of(entry, bytes);
+    again->arguments[again->count] = bytes;
+    again->numbers[again->count++] = number;
+}
+
+/* Whether an address of the other process is in the slack that was written to; *at: the same in this one. */
+static int is_in_slack(const struct slack_rerun *again, uint64_t address, uint64_t *at)
+{
+    const cufence_buffer *buffer = again->write->buffer;
+    *at = address - again->to + buffer->address;
+    return again->write->found.is_before ? *at >= buffer->mapping_start && *at < buffer->address
+                                         : *at >= buffer->address + buffer->size && *at < buffer->mapping_end;
+}
+
+static int fail(struct slack_write *write, const char *why)
+{
+    snprintf(write->untold, sizeof write->untold, "%s", why);
+    return 0;
+}
+
+/* Takes the first thread that writes there. Returns 0 if the dump has none. */
+static int take(struct slack_rerun *again)
+{
+    const struct evidence *evidence = again->rerun.result.outcome == RERUN_FAULTED ? again->rerun.evidence : NULL;
+    struct slack_again *found = &again->write->again;
+    for (size_t i = 0; evidence && i < evidence->site_count; i++) {
+        const struct evidence_site *site = &evidence->sites[i];
+        size_t threads = found->threads;
+        for (size_t k = 0; site->is_warp_alive && site->access != ACCESS_READ && k < site->lane_count; k++) {
+            uint64_t at;
+            if (site->lanes[k].certainty == CERTAIN_NOT || !is_in_slack(again, site->lanes[k].address, &at))
+                continue;
+            if (!found->site || at < found->address)
+                *found = (struct slack_again){site, &site->lanes[k], at, found->threads, found->warps};
+            found->threads++;
+        }
+        found->warps += found->threads > threads;
+    }
+    if (found->site)
+        return 1;
+    return fail(again->write,
+                again->rerun.result.outcome == RERUN_FAILED ? again->rerun.result.reason : "no thread wrote there");
+}
+
+static void forget(struct slack_rerun *again)
+{
+    rerun_end(&again->rerun);
+    for (size_t i = 0; i < again->count; i++)
+        free(again->arguments[i]);
+    free((void *)(uintptr_t)again->image.bytes);
+    *again = (struct slack_rerun){.write = again->write};
+}
+
+/* Launches those of one kernel again. Returns 1 if one of them did it. */
+static int try_kernel(struct slack_rerun *again, const struct options *options, const struct launch_function *function,
+                      kernel_code code)
+{
+    struct slack_write *write = again->write;
+    struct rerun *rerun = &again->rerun;
+    struct rerun_input *input = &rerun->input;
+    again->image = code(function->name, write->buffer->device);
+    if (!again->image.bytes)
+        return fail(write, "the code of the kernel is not known");
+    if (rerun_source_device(rerun, write->buffer->device) != CUFENCE_OK)
+        return fail(write, error_detail());
+    again->to = place_of(write, input->arena_end);
+    for (size_t i = 0; i < write->launch_count; i++)
+        if (write->launches[i].entry->function == function)
+            add(again, i);
+    again->room = room_on(write->buffer->device);
+    if (!again->count)
+        return fail(write, "none of its arguments points to the buffer");
+    if (again->room < write->buffer->size)
+        return fail(write, "the device has little memory left");
+    again->room -= write->buffer->size; /* it is there twice */
+    snprintf(again->limit, sizeof again->limit, "wait_ms=%llu", (unsigned long long)options->rerun_ms);
+    input->mode = RERUN_BARE;
+    input->symbol = function->name;
+    input->image = again->image.bytes;
+    input->image_bytes = again->image.size;
+    input->launches = again->launches;
+    input->launch_count = again->count;
+    input->moved_from = write->buffer->address;
+    input->moved_bytes = write->buffer->size;
+    input->moved_to = again->to;
+    rerun->holds_stores = 1;
+    rerun->is_verbose = options->say == SAY_VERBOSE;
+    rerun->limit_ms = options->rerun_ms;
+    rerun->limit = again->limit;
+    rerun->begin_ns = monotonic_ns();
+    rerun->answer = answer;
+    rerun->user = again;
+    if (rerun_begin(rerun) == CUFENCE_OK)
+        rerun_finish(rerun);
+    return take(again);
+}
+
+/* Leaves the launch alone in the list. */
+static void choose(struct slack_write *write, size_t number)
+{
+    write->launches[0] = write->launches[number];
+    write->launch_count = write->launch_total = 1;
+    write->graphs = 0;
+    write->is_incomplete = 0;
+}
+
+static int is_tried(const struct slack_write *write, size_t number)
+{
+    for (size_t i = 0; i < number; i++)
+        if (write->launches[i].entry->function == write->launches[number].entry->function)
+            return 1;
+    return 0;
+}
+
+struct slack_rerun *slack_rerun(const struct options *options, struct slack_write *write, kernel_code code)
+{
+    unsigned tried = 0;
+    if (!code || !rerun_source_is_wanted(options) || !write->buffer->size || write->found.buffers > 1)
+        return NULL;
+    struct slack_rerun *again = calloc(1, sizeof *again);
+    for (size_t i = 0; again && i < write->launch_count && tried < MOST_KERNELS; i++) {
+        const struct launch_function *function = write->launches[i].entry->function;
+        if (!function || !function->name[0] || is_tried(write, i))
+            continue;
+        tried++;
+        again->write = write;
+        if (try_kernel(again, options, function, code)) {
+            choose(write, again->numbers[again->rerun.number]);
+            return again;
+        }
+        forget(again);
+    }
+    free(again);
+    return NULL;
+}
+
+void slack_rerun_free(struct slack_rerun *again)
+{
+    if (!again)
+        return;
+    forget(again);
+    free(again);
+}

@@ -1,0 +1,166 @@
+#include "slack_finding.h"
+
+#include "finding.h"
+#include "parts.h"
+#include "report_common.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define MOST_HEX 16 /* bytes in the line */
+
+static enum certainty launch_certainty(const struct slack_write *write)
+{
+    if (write->again.site)
+        return CERTAIN_RERUN;
+    if (!write->launch_total)
+        return CERTAIN_NOT;
+    return write->launch_total == 1 && !write->graphs && !write->is_incomplete ? CERTAIN_DERIVED : CERTAIN_CANDIDATE;
+}
+
+static uint64_t distance_of(const struct slack_write *write)
+{
+    const cufence_buffer *buffer = write->buffer;
+    uint64_t address = write->found.address;
+    if (write->found.poison.bytes)
+        return address - buffer->address;
+    return write->found.is_before ? buffer->address - address : address - (buffer->address + buffer->size);
+}
+
+static void take_notes(struct finding *finding, const struct slack_write *write)
+{
+    if (write->found.buffers > 1)
+        note_add(finding,
+                 "%" PRIu64
+                 " buffers had this memory since it was last checked, one after the other, the first of them #%" PRIu64
+                 ": it may have been written for any of them; cufence run --preset thorough checks each at its free",
+                 write->found.buffers, write->found.first_id);
+    if (write->graphs)
+        note_add(finding,
+                 "%zu graph%s came in between; which buffers a graph is given is not on record, so %s kernels may have "
+                 "written this",
+                 write->graphs, plural(write->graphs), write->graphs == 1 ? "its" : "their");
+    if (write->is_incomplete)
+        note_add(finding, "older launches are no longer on record; remember=65536/16384 keeps more of them");
+    if (write->untold[0] && !write->again.site)
+        note_add(finding, "launched again with the buffer's edge at a guard, it is not known which did it: %s", write->untold);
+}
+
+static void take_again(struct finding *finding, const struct slack_again *again)
+{
+    finding->where = (struct where_fact){.is_known = 1,
+                                         .certainty = CERTAIN_RERUN,
+                                         .site = *again->site,
+                                         .has_kernel = 1,
+                                         .is_warp_of_rerun = 1,
+                                         .is_grid_of_rerun = 1,
+                                         .lane = again->lane,
+                                         .threads = again->threads,
+                                         .warps = again->warps};
+    finding->access.bytes = again->site->access_bytes;
+    finding->access.kind = again->site->access;
+    finding->address =
+        (struct address_fact){.certainty = CERTAIN_RERUN, .is_one = 1, .value = again->address, .is_in_arena = 1};
+}
+
+/* "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #7" */
+static void say_what(struct finding *finding, const struct slack_write *write, uint64_t distance)
+{
+    const struct poison_fact *poison = &write->found.poison;
+    part_add(finding->what, poison->bytes ? "WRITE to poisoned memory" : "slack WRITE");
+    part_add(finding->headline, "%s: %" PRIu64 " byte%s changed, ", finding->what, write->found.changed,
+             plural(write->found.changed));
+    if (poison->bytes)
+        part_add(finding->headline, "from byte %" PRIu64 " of the %" PRIu64 " poisoned ones on, in",
+                 write->found.address - poison->start, poison->bytes);
+    else
+        part_add(finding->headline, "%" PRIu64 " byte%s %s", distance, plural(distance),
+                 write->found.is_before ? "before the start of" : "past the end of");
+    part_add(finding->headline, " buffer #%" PRIu64, write->buffer->id);
+    if (write->buffer->label[0])
+        part_add(finding->headline, " \"%s\"", write->buffer->label);
+}
+
+void finding_of_slack(struct finding *finding, struct slack_write *write, const struct finding_origin *origin)
+{
+    const cufence_buffer *buffer = write->buffer;
+    *finding = (struct finding){.origin = *origin,
+                                .kind = write->found.poison.bytes ? FINDING_POISON : FINDING_SLACK,
+                                .slack = write,
+                                .now_ns = write->now_ns};
+    uint64_t distance = distance_of(write);
+    write->certainty = launch_certainty(write);
+    say_what(finding, write, distance);
+    finding->access = (struct access_fact){.is_known = 1, .kind = ACCESS_WRITE, .source = NO_ARGUMENT};
+    finding->address =
+        (struct address_fact){.certainty = CERTAIN_EXACT, .is_one = 1, .value = write->found.address, .is_in_arena = 1};
+    finding->buffer = part_buffer(buffer, write->buffer_frames);
+    finding->buffer.certainty = write->found.buffers > 1 ? CERTAIN_CANDIDATE : CERTAIN_EXACT;
+    finding->buffer.from = write->found.poison.bytes ? FROM_START : write->found.is_before ? BEFORE_START : PAST_END;
+    finding->buffer.distance = distance;
+    if (write->again.site)
+        take_again(finding, &write->again);
+    take_notes(finding, write);
+    finding_complete(finding);
+}
+
+/* ---- text ---- */
+
+static void found_lines(struct report *report, const struct slack_found *found)
+{
+    static const struct {
+        uint64_t width;
+        const char *name;
+    } types[] = {{4, "4-byte values"}, {8, "8-byte values"}};
+    struct rerun_write shown = {.address = found->address, .bytes = found->span, .value_bytes = found->byte_count};
+    memcpy(shown.values, found->bytes, found->byte_count);
+    report_begin(report, "found", NULL);
+    for (size_t i = 0; i < found->byte_count && i < MOST_HEX; i++)
+        report_put(report, "%s%02x", i ? " " : "", found->bytes[i]);
+    report_put(report, "%s", found->span > MOST_HEX ? " ..." : "");
+    report_end(report, CERTAIN_EXACT);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (!written_fits(&shown, types[i].width))
+            continue;
+        report_begin(report, "", NULL);
+        report_put(report, "as %s", types[i].name);
+        written_put_values(report, &shown, types[i].width);
+        report_end(report, CERTAIN_NOT);
+    }
+}
+
+static void put_kernel(struct report *report, const struct launch_entry *entry)
+{
+    char own[256];
+    finding_kernel_of(entry->function ? entry->function->name : "", own, sizeof own);
+    report_put_name(report, own[0] ? own : "a kernel whose name the driver does not tell");
+    report_put(report, "%s", grid_of(entry->grid, entry->block).text);
+}
+
+static void launch_lines(struct report *report, const struct slack_write *write)
+{
+    for (size_t i = 0; i < write->launch_count; i++) {
+        const struct fault_launch *launch = &write->launches[i];
+        report_begin(report, i ? "" : "given to", NULL);
+        put_kernel(report, launch->entry);
+        report_end(report, write->certainty);
+        report_when_line(report, "launched", write->now_ns, launch->entry->time_ns, launch->entry->tid, launch->entry->stream);
+        report_frame_lines(report, "", "launched at", NULL, CERTAIN_NOT, launch->frames, launch->frame_count);
+    }
+    if (write->launch_total > write->launch_count)
+        report_line(report, "", NULL, CERTAIN_NOT, "and %zu more launches since it was %s",
+                    write->launch_total - write->launch_count, write->found.poison.bytes ? "poisoned" : "last checked");
+}
+
+void slack_lines(struct report *report, const struct slack_write *write)
+{
+    const struct poison_fact *poison = &write->found.poison;
+    if (poison->bytes) {
+        report_line(report, "poisoned", NULL, CERTAIN_EXACT, "%" PRIu64 " bytes from byte %" PRIu64 " of the buffer on",
+                    poison->bytes, poison->start - write->buffer->address);
+        report_when_line(report, "poisoned", write->now_ns, poison->ns, poison->tid, poison->stream);
+        report_frame_lines(report, "", "poisoned at", NULL, CERTAIN_NOT, poison->frames, poison->frame_count);
+    }
+    found_lines(report, &write->found);
+    launch_lines(report, write);
+}

@@ -1,0 +1,94 @@
+#include "inspect.h"
+
+#include "analysis/lines/cubin.h"
+#include "contexts/contexts.h"
+#include "driver/driver.h"
+#include "launch/inspect_table.h"
+#include "inspect/code/code.h"
+#include "inspect/values/machine.h"
+#include "inspect/values/declared.h"
+#include "inspect/visits/visits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void unloads(const void *module)
+{
+    if (code_is_kept) {
+        code_unloaded(module);
+        machine_gone(module);
+    }
+    declared_gone(module);
+}
+
+void inspect_register(void)
+{
+    static struct inspector table = {.context_begun = visits_context_begun,
+                                     .context_gone = visits_context_gone,
+                                     .unloads = unloads,
+                                     .graph_instantiated = captured_instantiated,
+                                     .executable_gone = captured_executable_gone,
+                                     .kernel_declared = declared_add,
+                                     .await = visits_await,
+                                     .close = visits_close};
+    table.loaded = code_is_kept ? code_loaded : NULL;
+    table.loaded_file = code_is_kept ? code_loaded_file : NULL;
+    table.host_writes = nan_wants_host_writes();
+    __atomic_store_n(&inspector_registered, &table, __ATOMIC_RELEASE);
+}
+
+cufence_status inspect_open(const struct options *options, int keeps_code)
+{
+    static cufence_status (*const open[])(const struct options *) = {show_open, nan_open, saves_open};
+    if (keeps_code)
+        code_keep();
+    visits_open(options);
+    for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
+        cufence_status status = open[i](options);
+        if (status != CUFENCE_OK)
+            return status;
+    }
+    inspect_register();
+    return CUFENCE_OK;
+}
+
+/* ---- code ---- */
+
+struct named {
+    const char *symbol;
+    struct span copy;
+    int is_unclear; /* several modules have a kernel of the name */
+};
+
+static void take_named(struct span cubin, void *user)
+{
+    struct named *named = user;
+    struct cubin_kernel kernel;
+    if (!cubin_find_kernel(cubin, named->symbol, &kernel))
+        return;
+    if (named->copy.bytes) {
+        named->is_unclear |= named->copy.size != cubin.size || memcmp(named->copy.bytes, cubin.bytes, cubin.size) != 0;
+        return;
+    }
+    uint8_t *copy = malloc(cubin.size);
+    if (copy)
+        named->copy = (struct span){memcpy(copy, cubin.bytes, cubin.size), cubin.size};
+}
+
+struct span inspect_code(const char *symbol, int device)
+{
+    struct named named = {.symbol = symbol};
+    char name[128];
+    struct context *context = code_is_kept ? context_for_pool(device, NULL) : NULL;
+    if (!context)
+        return named.copy;
+    struct scope scope = scope_visit(context);
+    if (scope.pushed)
+        code_look_named(symbol, driver_describe(device, name, sizeof name), take_named, &named);
+    scope_leave(scope);
+    if (named.is_unclear) {
+        free((void *)(uintptr_t)named.copy.bytes);
+        named.copy = (struct span){NULL, 0};
+    }
+    return named.copy;
+}

@@ -1,0 +1,431 @@
+#include "inspect/inspect.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/output.h"
+#include "base/lost_reports.h"
+#include "inspect/values/machine.h"
+#include "inspect/values/names.h"
+#include "finding/launch_finding.h"
+#include "heap/slack/poison.h"
+#include "inspect/code/code.h"
+#include "inspect/values/plan.h"
+#include "inspect/visits/visits.h"
+#include "fault/tell.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_POINTERS 64 /* of a launch */
+#define COUNTERS 4096u
+
+static struct {
+    uint64_t every; /* constant after the start, like those below */
+    int looks_for_inf, stops;
+    uint32_t counters[COUNTERS]; /* atomic: launches of the kernels */
+    uint64_t unseen;             /* launches without results; used by the thread that finishes visits */
+} watch;
+
+/* ---- which buffers have been written: by a launch that was given them, or by the host. What is in other memory is left over
+ * from earlier buffers, and no input. Buffers are named by their numbers, the newest million of them; an older one counts as
+ * written. Any thread. ---- */
+
+#define ENTRIES (UINT64_C(1) << 20)
+
+static uint64_t *written_table; /* each atomic: the newest buffer whose number ends like this and that was written */
+
+static void written_note(uint64_t buffer)
+{
+    uint64_t *entry = &written_table[buffer % ENTRIES], known = __atomic_load_n(entry, __ATOMIC_RELAXED);
+    while (known < buffer && !__atomic_compare_exchange_n(entry, &known, buffer, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+static int written_is(uint64_t buffer)
+{
+    return __atomic_load_n(&written_table[buffer % ENTRIES], __ATOMIC_RELAXED) >= buffer;
+}
+
+/* The host is about to write at this address, with a copy or a set. */
+static void host_writes(uint64_t address)
+{
+    struct heap_range range;
+    if (heap_owns(address) && heap_range_of(address, &range))
+        written_note(range.id);
+}
+
+nan_host_writes *nan_wants_host_writes(void)
+{
+    return written_table ? host_writes : NULL;
+}
+
+/* ---- what is looked at ---- */
+
+static int wants_number(const struct launch_function *function)
+{
+    uint32_t *counter = &watch.counters[((uintptr_t)function >> 4) % COUNTERS];
+    return watch.every == 1 || __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED) % watch.every == 0;
+}
+
+static int wants(const struct visit *visit)
+{
+    if (visit->function && visit->reached_count)
+        machine_find_out(visit->reached[0].handle, visit->function);
+    return visit->reached_count != 0;
+}
+
+static unsigned when(const struct visit *visit, const struct reached *reached)
+{
+    int is_input = visit->function && (types_is_const(reached->function, reached) || machine_only_reads(reached));
+    return is_input ? PLAN_BEFORE : PLAN_BEFORE | PLAN_AFTER;
+}
+
+/* has_fill: constant after the start */
+static struct plan_rules rules = {.most_pointers = MOST_POINTERS, .is_for_nan = 1, .when = when};
+
+/* In front of the plan: what is known of the memory that pointers lead to, before the launch. */
+struct seen {
+    uint64_t written; /* bit i: that of pointer i was written */
+};
+#define HEAD sizeof(struct seen)
+
+_Static_assert(MOST_POINTERS <= 64, "one bit each");
+
+static size_t size(const struct visit *visit)
+{
+    return HEAD + plan_make(&rules, visit, NULL, 0);
+}
+
+/* The part without the head. */
+static struct visit_part inner(const struct visit_part *part)
+{
+    struct visit_part made = *part;
+    made.memory += HEAD;
+    made.bytes -= HEAD;
+    return made;
+}
+
+static void before(struct visit_part *part)
+{
+    struct visit_part rest = inner(part);
+    struct seen *seen = (struct seen *)(void *)part->memory;
+    const struct visit *visit = part->visit;
+    for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++) {
+        const struct heap_range *range = &visit->reached[i].range;
+        int is_written = watch.every > 1 || written_is(range->id);
+        is_written = is_written && !poison_bytes(visit->reached[i].pointer, range->address + range->size);
+        seen->written |= (uint64_t)is_written << i;
+    }
+    plan_make(&rules, visit, rest.memory, rest.bytes);
+    plan_submit(&rules, &rest, PLAN_BEFORE);
+    part->failure = rest.failure;
+}
+
+static void note_writes(const struct visit *visit)
+{
+    for (size_t i = 0; i < visit->reached_count; i++) {
+        if (when(visit, &visit->reached[i]) & PLAN_AFTER)
+            written_note(visit->reached[i].range.id);
+    }
+}
+
+static void after(struct visit_part *part)
+{
+    struct visit_part rest = inner(part);
+    plan_submit(&rules, &rest, PLAN_AFTER);
+    note_writes(part->visit);
+    if (part->failure == CUDA_SUCCESS)
+        part->failure = rest.failure;
+}
+
+/* ---- what was found ---- */
+
+/* A pointer whose memory was looked at. */
+struct looked {
+    size_t reached;
+    enum value_type type;
+    enum type_from from;
+    uint64_t bytes;
+    int is_written, has_after;
+    struct counted before, after;
+    int has_figures;
+    struct measured figures; /* before */
+};
+
+struct results {
+    const struct visit *visit;
+    struct looked looked[MOST_POINTERS];
+    size_t count;
+};
+
+/* Whether words of unknown type are like numbers of float32: small integers are not, nor most bytes. -1 has the bits of a NaN,
+ * but none that arithmetic makes. */
+static int is_like_float(const struct measured *words)
+{
+    double low = -words->min, high = words->max, most = low > high ? low : high;
+    uint64_t first = value_bits(VALUE_WORD, words->first);
+    return words->finite ? most > 0x1p-66 && most < 0x1p66 : first == 0x7fffffff || (first & 0x7fffffff) == 0x7fc00000;
+}
+
+static void read_when(const struct plan_item *item, const uint8_t *results, unsigned when, struct counted *out,
+                      struct measured *figures)
+{
+    const uint8_t *from = results + (when == PLAN_BEFORE ? item->before : item->after);
+    if (plan_kernel(&rules, item, when) != MEASURE_FIGURES) {
+        measure_count(from, item->bytes, out);
+        return;
+    }
+    measure_read(from, item->bytes, item->type, figures);
+    if (item->type == VALUE_WORD && !is_like_float(figures))
+        return;
+    out->nans = figures->nans;
+    out->fresh = figures->fresh;
+    out->first_nan = figures->first_nan;
+    out->last_nan = figures->last_nan;
+    out->infinities = when == PLAN_BEFORE ? figures->infinities : 0; /* where the first one is, they do not say */
+}
+
+static void read_one(struct looked *looked, const struct plan_item *item, const uint8_t *results)
+{
+    struct measured ignored;
+    looked->bytes = item->bytes;
+    looked->type = item->type;
+    looked->from = item->from;
+    looked->has_figures = plan_kernel(&rules, item, PLAN_BEFORE) == MEASURE_FIGURES;
+    looked->has_after = item->after != 0;
+    read_when(item, results, PLAN_BEFORE, &looked->before, &looked->figures);
+    if (item->after)
+        read_when(item, results, PLAN_AFTER, &looked->after, &ignored);
+}
+
+static void read_all(struct results *out, const uint8_t *results)
+{
+    const struct visit *visit = out->visit;
+    const struct seen *seen = (const struct seen *)(const void *)results;
+    for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++) {
+        struct looked *looked = &out->looked[out->count];
+        *looked = (struct looked){.reached = i, .is_written = (int)(seen->written >> i & 1)};
+        const struct plan_item *item = plan_find(results + HEAD, i);
+        if (!item)
+            continue;
+        read_one(looked, item, results + HEAD);
+        out->count++;
+    }
+}
+
+/* ---- the finding ---- */
+
+static struct nan_input input_of(const struct visit *visit, const struct looked *looked, char label[64])
+{
+    const struct reached *reached = &visit->reached[looked->reached];
+    const struct measured none = {0}, *figures = looked->has_figures ? &looked->figures : &none;
+    cufence_buffer buffer;
+    int is_there = arguments_describe(&reached->range, &buffer);
+    snprintf(label, 64, "%s", is_there ? buffer.label : "");
+    return (struct nan_input){.argument = visit->function ? reached->argument : -1,
+                              .at = visit->function ? reached->at : 0,
+                              .buffer = reached->range.id,
+                              .offset = reached->pointer - reached->range.address,
+                              .count = looked->bytes / value_width(looked->type),
+                              .label = label,
+                              .type = looked->type,
+                              .is_unwritten = !looked->is_written,
+                              .fresh = looked->before.fresh,
+                              .nans = looked->before.nans,
+                              .infinities = looked->before.infinities,
+                              .finite = figures->finite,
+                              .zeros = figures->zeros,
+                              .min = figures->min,
+                              .max = figures->max,
+                              .mean = figures->mean,
+                              .deviation = figures->deviation};
+}
+
+/* What a report needs besides the fact. Too large for the stack. */
+struct report_parts {
+    struct stack_frame frames[STACK_READ];
+    struct nan_input inputs[NAN_INPUTS];
+    char labels[NAN_INPUTS][64];
+    char plain[512];
+    cufence_buffer buffer, fresh;
+};
+
+/* Finds the line that writes there. Of arguments with equal pointers, only the first has been looked at. */
+static void find_line(const struct visit *visit, uint64_t pointer, struct nan_fact *fact)
+{
+    struct machine_line line;
+    for (size_t i = 0; visit->function && i < visit->reached_count; i++) {
+        if (visit->reached[i].pointer != pointer || !machine_line_of_writes(&visit->reached[i], &line))
+            continue;
+        fact->file = line.file;
+        fact->line = line.line;
+    }
+}
+
+/* Whether NaN may come from elements there that held the fill of fresh memory: 0 for no. It is likelier the higher. Those of an
+ * output may only be about to be written. */
+static int is_from(const struct looked *looked)
+{
+    if (!looked->before.fresh)
+        return 0;
+    if (!looked->has_after)
+        return 3;
+    return looked->after.fresh == looked->before.fresh ? 2 : looked->after.nans >= looked->before.fresh;
+}
+
+static const struct looked *find_fresh(const struct results *results)
+{
+    const struct looked *found = NULL;
+    for (size_t i = 0; i < results->count; i++)
+        if (is_from(&results->looked[i]) > (found ? is_from(found) : 0))
+            found = &results->looked[i];
+    return found;
+}
+
+static void tell(const struct results *results, const struct looked *made, int is_inf, int is_of_unwritten)
+{
+    const struct visit *visit = results->visit;
+    const struct reached *reached = &visit->reached[made->reached];
+    const struct looked *fresh = is_inf ? NULL : find_fresh(results);
+    struct report_parts *parts = calloc(1, sizeof *parts);
+    if (!parts) {
+        untold_for_ever();
+        return;
+    }
+    arguments_describe(&reached->range, &parts->buffer);
+    struct nan_fact fact = {.kind = is_inf ? FINDING_INF : FINDING_NAN,
+                            .index = is_inf ? made->after.first_infinity : made->after.first_nan,
+                            .made = is_inf ? made->after.infinities : made->after.nans,
+                            .count = made->bytes / value_width(made->type),
+                            .pointer = reached->pointer,
+                            .argument = visit->function ? reached->argument : -1,
+                            .type = made->type,
+                            .buffer = &parts->buffer,
+                            .buffer_frames = {stack_buffer_frames, NULL},
+                            .inputs = parts->inputs,
+                            .is_of_unwritten = is_of_unwritten || fresh,
+                            .now_ns = monotonic_ns()};
+    if (fresh && arguments_describe(&visit->reached[fresh->reached].range, &parts->fresh)) {
+        fact.fresh = &parts->fresh;
+        fact.fresh_count = fresh->before.fresh;
+    }
+    find_line(visit, reached->pointer, &fact);
+    names_launched(visit, &fact.by, parts->frames, parts->plain, sizeof parts->plain);
+    for (size_t i = 0; i < results->count && i < NAN_INPUTS; i++)
+        parts->inputs[fact.input_count++] = input_of(visit, &results->looked[i], parts->labels[i]);
+    tell_nan(&fact, visit->device, watch.stops);
+    free(parts);
+}
+
+static uint64_t number_of(const struct counted *counted, int is_inf)
+{
+    return is_inf ? counted->infinities : counted->nans;
+}
+
+/* Whether the launch has made some there. Memory that nobody had written may have held some before: then more of them, or some
+ * at other places, are new. */
+static int has_made(const struct looked *looked, int is_inf)
+{
+    const struct counted *before = &looked->before, *after = &looked->after;
+    if (!looked->has_after || !number_of(after, is_inf))
+        return 0;
+    if (!number_of(before, is_inf))
+        return 1;
+    if (looked->is_written)
+        return 0;
+    if (number_of(after, is_inf) > number_of(before, is_inf))
+        return 1;
+    return !is_inf && (after->first_nan < before->first_nan || after->last_nan > before->last_nan);
+}
+
+/* A launch that is given nothing but fresh memory, and leaves NaN in all of it, was asked to: PyTorch fills new tensors so with
+ * deterministic algorithms. */
+static int is_fill(const struct results *results, const struct looked *made)
+{
+    return results->count == 1 && !made->is_written && made->after.nans == made->bytes / value_width(made->type);
+}
+
+/* Memory that may be of another type than it was taken for, and cannot be of that throughout, as a library's workspace: its
+ * bytes may be anything. */
+static int is_mixed(const struct results *results, const struct looked *made)
+{
+    const struct heap_range *range = &results->visit->reached[made->reached].range;
+    if (made->from == TYPE_SIGNATURE)
+        return 0;
+    for (size_t i = 0; i < results->count; i++) {
+        const struct looked *other = &results->looked[i];
+        if (results->visit->reached[other->reached].range.id == range->id && other->type != made->type)
+            return 1;
+    }
+    return range->size % value_width(made->type) != 0;
+}
+
+/* Looks for the first pointer where the launch has made some of inputs without. */
+static int look_for(const struct results *results, int is_inf)
+{
+    const struct looked *made = NULL;
+    int is_of_unwritten = 0;
+    for (size_t i = 0; i < results->count; i++) {
+        const struct looked *looked = &results->looked[i];
+        if (looked->is_written && (looked->before.nans || (is_inf && looked->before.infinities)))
+            return 0; /* it has come from there */
+        is_of_unwritten |= !looked->is_written && number_of(&looked->before, is_inf) && !looked->has_after;
+        if (!made && has_made(looked, is_inf) && !is_mixed(results, looked))
+            made = looked;
+    }
+    if (made && !is_inf && is_fill(results, made))
+        return 0;
+    if (made)
+        tell(results, made, is_inf, is_of_unwritten);
+    return made != NULL;
+}
+
+static void finished(const struct visit *visit, uint8_t *memory, size_t bytes, enum visit_end how)
+{
+    struct results *results = memory && bytes > HEAD + sizeof(struct plan) ? calloc(1, sizeof *results) : NULL;
+    if (how == VISIT_NO_ROOM)
+        note_writes(visit);
+    watch.unseen += how != VISIT_DONE && visit->result == CUDA_SUCCESS;
+    if (!results)
+        return;
+    results->visit = visit;
+    read_all(results, memory);
+    if (!look_for(results, 0) && watch.looks_for_inf)
+        look_for(results, 1);
+    free(results);
+}
+
+static void closed(void)
+{
+    if (watch.unseen)
+        output_say("cufence: nan: %" PRIu64 " launch%s not looked at: the device was faster, or has faulted\n", watch.unseen,
+                   watch.unseen == 1 ? " was" : "es were");
+}
+
+cufence_status nan_open(const struct options *options)
+{
+    static struct visit_user user = {.kernels = MEASURE_KERNELS,
+                                     .looks_at_all = 1,
+                                     .wants_graphs = 1,
+                                     .wants_number = wants_number,
+                                     .wants = wants,
+                                     .size = size,
+                                     .before = before,
+                                     .after = after,
+                                     .finished = finished,
+                                     .closed = closed};
+    if (options->nan == NAN_OFF)
+        return CUFENCE_OK;
+    watch.every = options->every;
+    rules.has_fill = options->fill == 0xff;
+    watch.looks_for_inf = options->nan >= NAN_REPORT_INF;
+    watch.stops = options->nan == NAN_STOP || options->nan == NAN_STOP_INF;
+    user.waits = watch.stops;
+    user.ptx = measure_ptx();
+    if (!written_table && !(written_table = calloc(ENTRIES, sizeof *written_table)))
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "nan: the host has no memory to note which buffers were written");
+    code_keep();
+    visits_add(&user);
+    return CUFENCE_OK;
+}

@@ -1,0 +1,175 @@
+/* Notes captures in progress, during which cufence must not synchronise a context, and has their memory followed. */
+#include "base/aside.h"
+#include "base/clock.h"
+#include "base/output.h"
+#include "launch/inspect_table.h"
+
+#include <unistd.h>
+
+#include "preload_internal.h" /* last: see hooks.h */
+
+/* What a capture records is run by nobody a second time, so it cannot run eagerly instead. Said once. */
+__attribute__((noinline)) static void tell_of_graphs(void)
+{
+    static int has_said; /* atomic */
+    if (!__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
+        output_note("graphs=off: what the program captures by itself stays a CUDA graph, whose launches are seen "
+                    "as a whole; in PyTorch, leave out torch.cuda.graph (see docs/values.md)");
+}
+
+/* The driver's cuMemFree of nothing does nothing else than to say so. */
+CUresult capture_asks(void)
+{
+    CUresult result = real.cuMemFree_v2(0);
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD ? result
+                                                                                                               : CUDA_SUCCESS;
+}
+
+int capture_asks_stream(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return driver->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static int have_begun; /* atomic: some stream has begun a capture */
+static int held_off;   /* atomic: threads between captures_hold_off() and captures_go_on() */
+
+int captures_hold_off(void)
+{
+    __atomic_add_fetch(&held_off, 1, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&have_begun, __ATOMIC_SEQ_CST))
+        return 1;
+    captures_go_on();
+    return 0;
+}
+
+void captures_go_on(void)
+{
+    __atomic_sub_fetch(&held_off, 1, __ATOMIC_RELEASE);
+}
+
+#define HOLD_OFF_MS 50 /* a thread may be waiting for a device that waits for the host */
+
+static void await_frees(void *unused)
+{
+    const uint64_t until = monotonic_ms() + HOLD_OFF_MS;
+    (void)unused;
+    while (__atomic_load_n(&held_off, __ATOMIC_SEQ_CST) && monotonic_ms() < until)
+        aside_sleep(50);
+}
+
+/* Prepares the capture's context before the capture begins, and keeps our threads from using the stream meanwhile. */
+struct stream *capture_begins(CUstream handle)
+{
+    struct stream *stream = is_active() ? stream_resolve(handle) : NULL;
+    if (stream && !preload_options->graphs)
+        tell_of_graphs();
+    if (stream) {
+        __atomic_store_n(&have_begun, 1, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(&held_off, __ATOMIC_SEQ_CST)) /* by who has come before the first capture */
+            aside_call(await_frees, NULL);
+        heap_prepare_capture(stream->context);
+        stream_touch_begin(stream);
+        heap_capture_begins(stream);
+    }
+    return stream;
+}
+
+CUresult capture_begun(CUresult result, struct stream *stream)
+{
+    if (!stream)
+        return result;
+    if (result != CUDA_SUCCESS)
+        heap_capture_may_end(stream);
+    stream_touch_end(stream);
+    if (result == CUDA_SUCCESS)
+        heap_follow_capture(stream);
+    return result;
+}
+
+/* Some errors end the capture, others don't. `all` is what the driver is called with. */
+#define END(symbol, stream_meant, all, ...)                                                                                    \
+    CUresult hook_##symbol(CUstream stream __VA_ARGS__)                                                                        \
+    {                                                                                                                          \
+        struct stream *ending = is_active() && heap_may_capture() ? stream_resolve(stream_meant(stream)) : NULL;               \
+        if (ending)                                                                                                            \
+            stream_touch_begin(ending);                                                                                        \
+        CUresult result = real.symbol all;                                                                                     \
+        if (ending) {                                                                                                          \
+            heap_capture_may_end(ending);                                                                                      \
+            stream_touch_end(ending);                                                                                          \
+        }                                                                                                                      \
+        return result;                                                                                                         \
+    }
+END(cuStreamEndCapture, as_it_is, (stream, graph), , CUgraph *graph)
+END(cuStreamEndCapture_ptsz, own_default, (stream, graph), , CUgraph *graph)
+END(cuStreamEndCaptureToCig, as_it_is, (stream))
+END(cuStreamEndCaptureToCig_ptsz, own_default, (stream))
+
+/* Waiting for an event may make the stream join a capture. */
+#define WAIT(symbol, stream_meant)                                                                                             \
+    CUresult hook_##symbol(CUstream stream, CUevent event, unsigned flags)                                                     \
+    {                                                                                                                          \
+        struct stream *joining = is_active() && heap_may_capture() ? stream_resolve(stream_meant(stream)) : NULL;              \
+        if (joining)                                                                                                           \
+            stream_touch_begin(joining);                                                                                       \
+        CUresult result = real.symbol(stream, event, flags);                                                                   \
+        if (joining)                                                                                                           \
+            stream_touch_end(joining);                                                                                         \
+        if (order_is_wanted() && result == CUDA_SUCCESS)                                                                       \
+            order_event_waited(stream_meant(stream), event, flags);                                                            \
+        return result;                                                                                                         \
+    }
+WAIT(cuStreamWaitEvent, as_it_is)
+WAIT(cuStreamWaitEvent_ptsz, own_default)
+
+/* Later work on the stream may no longer depend on earlier work. */
+void capture_reordered(CUstream handle, unsigned flags)
+{
+    int replaces = is_active() && (flags & 1) == CU_STREAM_SET_CAPTURE_DEPENDENCIES;
+    struct stream *stream = replaces ? stream_resolve(handle) : NULL;
+    if (stream)
+        heap_reordered(stream);
+}
+
+void graph_instantiated(CUgraphExec executable, CUgraph graph)
+{
+    if (!is_active())
+        return;
+    heap_graph_instantiated(executable, graph, graph_wants(graph));
+    if (inspector_now())
+        inspector_now()->graph_instantiated(executable, graph);
+}
+
+/* The driver refuses to update an executable with a graph whose work has moved to memory that another graph allocates: the
+ * addresses differ. Of ours it cannot know that. */
+CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *),
+                            CUgraphExec executable, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why)
+{
+    if (!is_active() || !heap_graph_allocates(graph))
+        return function(executable, graph, node, why);
+    if (node)
+        *node = NULL;
+    if (why)
+        *why = CU_GRAPH_EXEC_UPDATE_ERROR;
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
+CUresult executable_updated_v2(CUresult (*function)(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *),
+                               CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *why)
+{
+    if (!is_active() || !heap_graph_allocates(graph))
+        return function(executable, graph, why);
+    if (why)
+        *why = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
+void executable_ends(CUgraphExec executable)
+{
+    heap_executable_gone(executable);
+    if (inspector_now())
+        inspector_now()->executable_gone(executable);
+    if (order_is_wanted())
+        order_graph_gone(executable);
+}
