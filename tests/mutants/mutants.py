@@ -33,8 +33,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 WORK = ROOT / "build-mutants"
 TREE, BUILD = WORK / "tree", WORK / "build"
-# What plays, with its arguments.
-PLAYERS = {"torture": ("torture/torture.py", "--lines", "0"), "surroundings": ("surroundings/surroundings.py",)}
+# What torture.py is given for each.
+PLAYERS = {"torture": (), "surroundings": ("--with", "surroundings")}
 LIBRARIES = ("cufence", "cufence_cli", "cufence_preload")
 SEEDS = 1200
 
@@ -116,7 +116,7 @@ def configure():
     if "CUFENCE_CUDA_INCLUDE" in os.environ:
         definitions["CUFENCE_CUDA_INCLUDE"] = os.environ["CUFENCE_CUDA_INCLUDE"]
     run("the tree", "cmake", "-G", "Ninja", "-S", TREE, "-B", BUILD, "-Wno-dev", *(f"-D{name}={value}" for name, value in definitions.items()))
-    build("the tree", *LIBRARIES, *(f"tests/{player}/all" for player in PLAYERS))
+    build("the tree", *LIBRARIES, "tests/torture/all")
 
 
 @contextlib.contextmanager
@@ -139,8 +139,8 @@ def planted(defect):
 
 def look_for(player, first, seeds, jobs):
     """Returns what the generator said, or None where it found nothing."""
-    script, *arguments = PLAYERS[player]
-    argv = [sys.executable, HERE.parent / script, "--build", BUILD, "--most", 1, "--first", first, "--seeds", seeds, "--jobs", jobs, *arguments]
+    argv = [sys.executable, HERE.parent / "torture/torture.py", *PLAYERS[player], "--build", BUILD, "--most", 1, "--lines", 0,
+            "--first", first, "--seeds", seeds, "--jobs", jobs]
     done = subprocess.run([str(part) for part in argv], stdout=subprocess.PIPE, text=True, errors="replace", check=False)
     return done.stdout.splitlines()[0] if done.returncode else None
 

@@ -5,10 +5,7 @@ int step_trim(struct world *world)
 {
     int pool = (int)pick(world, POOLS);
     if (fence.trim && (settings.is_alone || chance(world, 30))) {
-        for (int i = 0; i < CONTEXTS; i++) {
-            if (world->contexts[i].is_live)
-                release_context(world, i); /* with released graph pools it synchronises */
-        }
+        release_contexts(world); /* with released graph pools it synchronises */
         say(world, "cufence_trim");
         return fence.trim(-1) == CUFENCE_OK;
     }
@@ -35,10 +32,7 @@ int step_too_large(struct world *world)
         return 0;
     int device = world->contexts[world->queues[queue].context].device;
     CUdeviceptr address = 0;
-    for (int i = 0; i < CONTEXTS; i++) {
-        if (world->contexts[i].is_live)
-            release_context(world, i); /* when out of memory, it may wait for pending frees */
-    }
+    release_contexts(world); /* when out of memory, it may wait for pending frees */
     queue_enter(world, queue);
     uint64_t high = attribute(world, device, CU_MEMPOOL_ATTR_USED_MEM_HIGH);
     uint64_t now = attribute(world, device, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);

@@ -44,12 +44,16 @@ static void disarm(const char *name)
 
 int buffer_pick(struct world *world)
 {
-    int found[BUFFERS], count = 0;
+    return PICK_WHERE(world, BUFFERS, world->buffers[i].is_live);
+}
+
+int buffer_newest(const struct world *world)
+{
     for (int i = 0; i < BUFFERS; i++) {
-        if (world->buffers[i].is_live)
-            found[count++] = i;
+        if (world->buffers[i].is_live && world->buffers[i].id == world->next_buffer)
+            return i;
     }
-    return count ? found[pick(world, (unsigned)count)] : -1;
+    return -1;
 }
 
 int buffer_is_reachable(const struct world *world, const struct buffer *buffer, int queue)
@@ -241,12 +245,8 @@ static void look_at_device(struct world *world, const struct buffer *buffer)
 /* Picks a pool of the context's device, or any. */
 static int pick_pool(struct world *world, int device)
 {
-    int found[POOLS], count = 0;
-    for (int i = 0; i < POOLS; i++) {
-        if (world->pools[i].is_live && (!(settings.without & FEATURE_POOLS) || world->pools[i].device == device))
-            found[count++] = i;
-    }
-    return count ? found[pick(world, (unsigned)count)] : -1;
+    return PICK_WHERE(world, POOLS,
+                      world->pools[i].is_live && (!(settings.without & FEATURE_POOLS) || world->pools[i].device == device));
 }
 
 static uint64_t count_live(void)

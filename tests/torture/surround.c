@@ -1,5 +1,5 @@
 /* What a process meets: each surrounding begins at one moment. */
-#include "play.h"
+#include "surround.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static void limit(int resource, rlim_t most)
 
 static void begin_few_descriptors(void)
 {
-    limit(RLIMIT_NOFILE, 32 + pick(32));
+    limit(RLIMIT_NOFILE, 32 + pick(player.world, 32));
 }
 
 static void begin_no_descriptors(void)
@@ -73,7 +73,7 @@ static void begin_closed(void)
 
 static void begin_closed_standard(void)
 {
-    int which = 1 + (int)pick(7);
+    int which = 1 + (int)pick(player.world, 7);
     for (int i = 0; i < 3; i++) {
         if (which >> i & 1)
             close(i);
@@ -85,8 +85,8 @@ void surround_check(void)
     char text[16] = "";
     if (own_pipe[1] == 0)
         return;
-    step_record("own pipe", read(own_pipe[0], text, sizeof text) == 3 && memcmp(text, "own", 3) == 0);
-    step_record("own file", fcntl(own_file, F_GETFD) == FD_CLOEXEC);
+    note("own pipe", read(own_pipe[0], text, sizeof text) == 3 && memcmp(text, "own", 3) == 0);
+    note("own file", fcntl(own_file, F_GETFD) == FD_CLOEXEC);
 }
 
 static void put_at_2(int file)
@@ -112,7 +112,7 @@ static void begin_no_reader(void)
 
 static void begin_address_space(void)
 {
-    limit(RLIMIT_AS, (rlim_t)(4u << pick(3)) << 30);
+    limit(RLIMIT_AS, (rlim_t)(4u << pick(player.world, 3)) << 30);
 }
 
 static void begin_stack_limit(void)
@@ -122,7 +122,7 @@ static void begin_stack_limit(void)
 
 static void begin_file_size(void)
 {
-    limit(RLIMIT_FSIZE, pick(2) * 512);
+    limit(RLIMIT_FSIZE, pick(player.world, 2) * 512);
 }
 
 /* The limit holds for a user; the super user is exempt. */
@@ -143,7 +143,7 @@ static void begin_refused(void)
                                      SYS_timer_create,     SYS_statx};
     struct sock_filter code[64] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
     unsigned short n = 1;
-    uint64_t bits = draw(&player.random);
+    uint64_t bits = draw(player.world);
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         if (!(bits >> i & 1))
             continue;
@@ -201,39 +201,15 @@ static void begin_slow(void)
 {
     static const char *const calls[] = {"cuMemMap",       "cuMemUnmap",   "cuMemSetAccess",      "cuEventRecord",
                                         "cuLaunchKernel", "cuEventQuery", "cuStreamSynchronize", "cuMemCreate"};
-    void (*set_latency)(const char *, unsigned);
-    *(void **)&set_latency = driver_of_sim("cusim_set_latency");
     for (int i = 0; i < 2; i++)
-        set_latency(calls[pick(sizeof calls / sizeof *calls)], 100 + pick(1000));
+        sim.set_latency(calls[pick(player.world, sizeof calls / sizeof *calls)], 100 + pick(player.world, 1000));
 }
 
-static const struct {
-    enum moment moment;
-    void (*begin)(void);
-} surroundings[] = {
-    [SURROUNDING_no_descriptors] = {WHILE_RUNNING, begin_no_descriptors},
-    [SURROUNDING_few_descriptors] = {BEFORE_CUDA, begin_few_descriptors},
-    [SURROUNDING_address_space] = {BEFORE_CUDA, begin_address_space},
-    [SURROUNDING_stack_limit] = {BEFORE_CUDA, begin_stack_limit},
-    [SURROUNDING_no_processes] = {WHILE_RUNNING, begin_no_processes},
-    [SURROUNDING_file_size] = {AFTER_START, begin_file_size},
-    [SURROUNDING_refused] = {AFTER_START, begin_refused},
-    [SURROUNDING_closed] = {WHILE_RUNNING, begin_closed},
-    [SURROUNDING_closed_standard] = {BEFORE_CUDA, begin_closed_standard},
-    [SURROUNDING_full] = {BEFORE_CUDA, begin_full},
-    [SURROUNDING_no_reader] = {BEFORE_CUDA, begin_no_reader},
-    [SURROUNDING_no_folder] = {BEFORE_CUDA, begin_no_folder},
-    [SURROUNDING_alarms] = {BEFORE_CUDA, begin_alarms},
-    [SURROUNDING_blocked] = {BEFORE_CUDA, begin_blocked},
-    [SURROUNDING_not_dumpable] = {BEFORE_CUDA, begin_not_dumpable},
-    [SURROUNDING_no_environment] = {AFTER_START, begin_no_environment},
-    [SURROUNDING_slow] = {AFTER_START, begin_slow},
-};
-
-void surround(enum moment moment)
+void surround(enum moment now)
 {
-    for (int i = 0; i < SURROUNDING_COUNT; i++) {
-        if (surround_has((enum surrounding)i) && surroundings[i].moment == moment)
-            surroundings[i].begin();
-    }
+#define BEGIN(name, moment)                                                                                                    \
+    if (moment == now && surround_has(SURROUNDING_##name))                                                                     \
+        begin_##name();
+    SURROUNDINGS(BEGIN)
+#undef BEGIN
 }

@@ -1,8 +1,7 @@
 /* Where steps are played: on small stacks, and in threads that are cancelled. */
-#include "play.h"
+#include "surround.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -20,7 +19,7 @@ static void on_small_thread(void)
     pthread_attr_t attributes;
     pthread_t thread;
     pthread_attr_init(&attributes);
-    size_t bytes = (size_t)PTHREAD_STACK_MIN + pick(2) * 16384;
+    size_t bytes = (size_t)PTHREAD_STACK_MIN + pick(player.world, 2) * 16384;
     need("pthread_attr_setstacksize", pthread_attr_setstacksize(&attributes, bytes) == 0);
     need("pthread_create", pthread_create(&thread, &attributes, run, NULL) == 0);
     pthread_join(thread, NULL);
@@ -38,7 +37,7 @@ static void run_fibre(void)
 
 static void on_fibre(void)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = page * (4 + pick(5));
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = page * (4 + pick(player.world, 5));
     char *stack = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     need("mmap", stack != MAP_FAILED && mprotect(stack, page, PROT_NONE) == 0 && getcontext(&fibre) == 0);
     fibre.uc_stack = (stack_t){.ss_sp = stack + page, .ss_size = bytes};
@@ -55,7 +54,7 @@ static void *run_cancelled(void *unused)
 {
     pthread_cancel(pthread_self());
     to_run();
-    step_record("not cancelled inside", 1);
+    note("not cancelled inside", 1);
     pthread_testcancel();
     return unused;
 }
@@ -66,24 +65,23 @@ static void on_cancelled_thread(void)
     void *result;
     need("pthread_create", pthread_create(&thread, NULL, run_cancelled, NULL) == 0);
     pthread_join(thread, &result);
-    step_record("cancelled", result == PTHREAD_CANCELED);
+    note("cancelled", result == PTHREAD_CANCELED);
 }
 
 /* Works on memory of its own until it is cancelled. */
 static void *work_until_cancelled(void *unused)
 {
-    CUcontext context;
+    struct world *world = player.world;
     CUstream stream;
-    NEED(cu.cuDevicePrimaryCtxRetain(&context, 0));
-    NEED(cu.cuCtxSetCurrent(context));
-    NEED(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    context_enter(world, 0);
+    MUST(world, cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (;; pthread_testcancel()) {
         CUdeviceptr address, other;
-        NEED(cu.cuMemAllocAsync(&address, 5000, stream));
-        NEED(act_fill(stream, address, 1000, 1));
-        NEED(cu.cuMemAlloc(&other, 1000));
-        NEED(cu.cuMemFreeAsync(address, stream));
-        NEED(cu.cuMemFree(other));
+        MUST(world, cu.cuMemAllocAsync(&address, 5000, stream));
+        MUST(world, launch_fill(&world->contexts[0].kernels, stream, address, 4000, 1, 1));
+        MUST(world, cu.cuMemAlloc(&other, 1000));
+        MUST(world, cu.cuMemFreeAsync(address, stream));
+        MUST(world, cu.cuMemFree(other));
     }
     return unused;
 }
@@ -93,10 +91,10 @@ static void beside_cancelled_thread(void)
     pthread_t thread;
     void *result;
     need("pthread_create", pthread_create(&thread, NULL, work_until_cancelled, NULL) == 0);
-    usleep(pick(3000));
+    usleep(pick(player.world, 3000));
     pthread_cancel(thread);
     pthread_join(thread, &result);
-    step_record("cancelled", result == PTHREAD_CANCELED);
+    note("cancelled", result == PTHREAD_CANCELED);
     to_run();
 }
 
