@@ -129,11 +129,10 @@ static CUresult node(const struct pair *pair)
                                 .WidthInBytes = BYTES,
                                 .Height = 1,
                                 .Depth = 1};
-    CUgraph graph;
     CUgraphNode added;
     CUgraphExec executable;
     CUcontext here;
-    MUST(cuGraphCreate(&graph, 0));
+    CUgraph graph = graph_new();
     MUST(cuCtxGetCurrent(&here));
     CUresult result = cuGraphAddMemcpyNode(&added, graph, NULL, 0, &copy, here);
     if (result == CUDA_SUCCESS)
@@ -145,7 +144,7 @@ static CUresult captured(const struct pair *pair)
 {
     CUgraph graph = NULL;
     CUgraphExec executable;
-    MUST(cuStreamBeginCapture(pair->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    capture_begin(pair->stream);
     CUresult result = cuMemcpyDtoDAsync(pair->to, pair->from, BYTES, pair->stream);
     CUresult end = cuStreamEndCapture(pair->stream, &graph);
     if (result == CUDA_SUCCESS)
@@ -177,9 +176,8 @@ static const struct {
 
 static CUdeviceptr fresh(CUcontext context, int value)
 {
-    CUdeviceptr pointer;
     MUST(cuCtxPushCurrent(context));
-    MUST(cuMemAlloc(&pointer, BYTES));
+    CUdeviceptr pointer = plain_memory(BYTES);
     MUST(cuMemsetD8(pointer, (unsigned char)value, BYTES));
     MUST(cuCtxSynchronize());
     MUST(cuCtxPopCurrent(&context));
@@ -326,9 +324,8 @@ PROMISE(kernel_on_peer, 2, "cuda.h, cuCtxEnablePeerAccess: memory of the peer is
 PROMISE(copies_wrong, 1, "cuda.h, cuMemcpy: INVALID_VALUE for ranges that are not allocated")
 {
     static unsigned char host[BYTES];
-    CUdeviceptr pointer;
     CUstream stream = stream_new();
-    MUST(cuMemAlloc(&pointer, (size_t)32 << 20));
+    CUdeviceptr pointer = plain_memory((size_t)32 << 20);
     MUST(cuMemFree(pointer));
     ASK(cuMemcpyDtoH(host, pointer, BYTES));
     ASK(cuMemcpyHtoD(pointer, host, BYTES));

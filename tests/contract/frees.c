@@ -7,9 +7,7 @@
 
 PROMISE(free_plain, 1, FREE)
 {
-    CUdeviceptr pointer, small;
-    MUST(cuMemAlloc(&pointer, 1 << 20));
-    MUST(cuMemAlloc(&small, 1));
+    CUdeviceptr pointer = plain_memory(1 << 20), small = plain_memory(1);
     held(stream_new());
     TIMED(cuMemFree(pointer));
     held(stream_new());
@@ -29,8 +27,6 @@ PROMISE(free_pitched, 1, FREE)
 static void take_all(void)
 {
     CUmemGenericAllocationHandle handle;
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     for (size_t bytes = share(50); bytes >= (size_t)2 << 20; bytes = bytes / 2 >> 21 << 21) {
         while (cuMemCreate(&handle, bytes, &properties, 0) == CUDA_SUCCESS)
             ;
@@ -39,12 +35,10 @@ static void take_all(void)
 
 PROMISE(free_on_a_full_device, 1, FREE)
 {
-    CUdeviceptr pointer;
-    CUgraph graph;
     CUstream stream = stream_new();
-    MUST(cuMemAlloc(&pointer, 64 << 20));
-    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    MUST(cuStreamEndCapture(stream, &graph));
+    CUdeviceptr pointer = plain_memory(64 << 20);
+    capture_begin(stream);
+    capture_end(stream);
     held(stream);
     let_go();
     take_all();
@@ -54,10 +48,8 @@ PROMISE(free_on_a_full_device, 1, FREE)
 
 PROMISE(free_pool, 1, FREE)
 {
-    CUdeviceptr pointer;
     CUstream stream = stream_new();
-    MUST(cuMemAllocAsync(&pointer, 1 << 20, stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr pointer = ready_memory(1 << 20, stream);
     held(stream_new());
     TIMED(cuMemFree(pointer));
 }
@@ -65,11 +57,8 @@ PROMISE(free_pool, 1, FREE)
 PROMISE(free_own_pool, 1, FREE)
 {
     CUdeviceptr pointer;
-    CUmemoryPool pool;
     CUstream stream = stream_new();
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-    MUST(cuMemPoolCreate(&pool, &properties));
+    CUmemoryPool pool = pool_new(0, 0);
     MUST(cuMemAllocFromPoolAsync(&pointer, 1 << 20, pool, stream));
     MUST(cuStreamSynchronize(stream));
     held(stream_new());
@@ -78,9 +67,8 @@ PROMISE(free_own_pool, 1, FREE)
 
 PROMISE(free_pool_beside_own_work, 1, FREE)
 {
-    CUdeviceptr pointer;
     CUstream stream = stream_new();
-    MUST(cuMemAllocAsync(&pointer, 1 << 20, stream));
+    CUdeviceptr pointer = pool_memory(1 << 20, stream);
     held(stream);
     TIMED(cuMemFree(pointer));
 }
@@ -103,10 +91,8 @@ PROMISE(free_async, 1, FREE_ASYNC)
 
 PROMISE(free_other_context, 1, FREE)
 {
-    CUdeviceptr pointer, other;
     CUcontext first = primary(0), second;
-    MUST(cuMemAlloc(&pointer, 1 << 20));
-    MUST(cuMemAlloc(&other, 1 << 20));
+    CUdeviceptr pointer = plain_memory(1 << 20), other = plain_memory(1 << 20);
     MUST(cuCtxCreate(&second, NULL, 0, 0));
     held(stream_new());
     puts("of the primary context, from another one that works:");
@@ -121,12 +107,9 @@ PROMISE(free_other_context, 1, FREE)
 
 PROMISE(free_no_context, 1, "cuda.h, cuMemFree: returns INVALID_CONTEXT among others; which of them is asked of the driver")
 {
-    CUdeviceptr plain, pool;
     CUstream stream = stream_new();
     CUcontext context = primary(0);
-    MUST(cuMemAlloc(&plain, 1000));
-    MUST(cuMemAllocAsync(&pool, 1000, stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr plain = plain_memory(1000), pool = ready_memory(1000, stream);
     MUST(cuCtxSetCurrent(NULL));
     ASK(cuMemFree(plain));
     ASK(cuMemFreeAsync(pool, NULL));
@@ -163,11 +146,9 @@ PROMISE(free_other_device, 2, FREE)
 
 PROMISE(free_async_other_device, 2, FREE_ASYNC)
 {
-    CUdeviceptr pointer;
     CUcontext first = primary(0);
     CUstream stream = stream_new();
-    MUST(cuMemAllocAsync(&pointer, 1 << 20, stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr pointer = ready_memory(1 << 20, stream);
     primary(1);
     CUstream other = stream_new();
     ASK(cuMemFreeAsync(pointer, other));
@@ -202,17 +183,11 @@ PROMISE(allocations_beside_work, 1, "cuda.h, cuMemAllocAsync: inserts an allocat
 
 PROMISE(ends_beside_work, 1, "cuda.h, cuStreamDestroy: returns immediately; pools: cuMemPoolTrimTo releases what it safely can")
 {
-    CUdeviceptr pointer;
-    CUmemoryPool pool, own;
     CUstream stream = stream_new();
     size_t free_bytes, total;
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
-    MUST(cuMemPoolCreate(&own, &properties));
-    MUST(cuMemAllocAsync(&pointer, 1 << 20, stream));
-    MUST(cuMemFreeAsync(pointer, stream));
-    MUST(cuStreamSynchronize(stream));
+    CUmemoryPool pool = pool_of_device(), own = pool_new(0, 0);
+    CUdeviceptr pointer = pool_memory(1 << 20, stream);
+    free_and_await(pointer, stream);
     held(stream_new());
     TIMED(cuMemPoolTrimTo(pool, 0));
     held(stream_new());
