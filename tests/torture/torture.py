@@ -5,10 +5,12 @@
     torture.py [--seeds N]            N seeds on the simulated device
     torture.py --seed N [--verbose]   one again, as it was played
     torture.py --gpu --minutes M      on real GPUs, one or two (--devices), for so long
+    torture.py --json FILE            a part of ./dev gpu-test: on one real GPU, and on two where there are two, --minutes (4) each
 """
 
 import argparse
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
@@ -210,7 +212,7 @@ def run(options):
     return failures, played, time.monotonic() - started
 
 
-def parse(arguments=None):
+def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--with", dest="player", choices=["surroundings"], help="hard surroundings: low limits, signals, ways to end, reports")
     parser.add_argument("--seeds", type=int, default=2000)
@@ -223,25 +225,48 @@ def parse(arguments=None):
     parser.add_argument("--without", help=f"names of what is left out (default: known defects: '{KNOWN}', with surroundings '{surroundings.KNOWN}'); '' plays all")
     parser.add_argument("--native", action="store_true", help="without cufence: the generator's own proof; graphs are left out, whose memory the simulated device keeps in its own way")
     parser.add_argument("--gpu", action="store_true", help="real GPUs")
-    parser.add_argument("--devices", type=int, default=1, help="with --gpu")
+    parser.add_argument("--devices", type=int, choices=(1, 2), help="with --gpu (1), and --json (1 and 2)")
+    parser.add_argument("--json", type=pathlib.Path, help="play on GPUs, and write the results here")
     parser.add_argument("--most", type=int, default=10, help="failures to go on after")
     parser.add_argument("--lines", type=int, default=40, help="of a failure's steps to show")
     parser.add_argument("--patience", type=int, default=300, help="seconds for a chunk")
     parser.add_argument("--verbose", action="store_true", help="every step as it is played")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     cache = options.build / "CMakeCache.txt"
     options.has_sanitizer = cache.exists() and "-fsanitize" in cache.read_text()
     if options.without is None:
         options.without = "graph,pools,large" if options.native and not options.player else known_of(options)
+    if options.json:
+        options.gpu, options.most, options.patience = True, 3, 120
+        options.minutes = options.minutes or float(os.environ.get("CUFENCE_TORTURE_MINUTES", "4"))
+    if options.gpu:
+        options.jobs = 1  # several at a time change a GPU's time from one to another
     if not options.jobs:
-        options.jobs = 1 if options.gpu else (os.cpu_count() or 1) * (2 if options.player else 1)  # half of the time a seed waits
+        options.jobs = (os.cpu_count() or 1) * (2 if options.player else 1)  # half of the time a seed waits
     if options.minutes and options.seeds == 2000:
         options.seeds = 1 << 40
     return options
 
 
+def play_on_gpus(options):
+    """Writes a case for each number of GPUs. Returns the exit status."""
+    listed = subprocess.run("nvidia-smi -L", shell=True, stdout=subprocess.PIPE, text=True, errors="replace", check=False).stdout
+    gpus, cases = len(re.findall("^GPU ", listed, re.M)), []
+    for options.devices in [devices for devices in (1, 2) if devices <= gpus and options.devices in (None, devices)]:
+        failures, played, seconds = run(options)
+        detail = f"{played} seeds in {seconds:.0f} s, {len(failures)} failed"
+        detail += "".join(f"\n{why} (seed {seed}, {kind})\n" + "\n".join(said.rstrip().splitlines()[-40:]) for seed, kind, why, said in failures)
+        cases.append({"name": f"torture.{options.devices}_gpu", "ok": not failures and played > 0, "detail": detail})
+        print(f"{'ok' if cases[-1]['ok'] else 'FAILED':8}{cases[-1]['name']}: {detail}", flush=True)
+    options.json.write_text(json.dumps(cases, indent=1))
+    return 0 if cases and all(case["ok"] for case in cases) else 1
+
+
 def main():
     options = parse()
+    if options.json:
+        return play_on_gpus(options)
+    options.devices = options.devices or 1
     if options.seed is not None:
         first = options.seed // chunk_of(options) * chunk_of(options) if options.with_chunk else options.seed
         failures, _ = play(options, first, options.seed + 1 - first)
