@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Plants defects that have names in a copy of the tree, one at a time. A generator of programs has to find each.
+"""Plants defects that have names in a copy of the tree, one at a time. The generator of programs (tests/torture) has to find each.
 
     mutants.py [NAME...]      these, or all; status 0 if each is found, and nothing without one
 
-The copy is build-mutants/tree, built without optimisation. PLAYER.mutation of this folder has the defects that a player has to
-find, each of the form
+The copy is build-mutants/tree, built without optimisation. torture.mutation has the defects, each of the form
 
     defect NAME: a sentence
+    with: surroundings  what torture.py is given besides (may be left out)
     file: allocator/...
     seeds: 600          most to play (may be left out), and where the defect shows only in one kind of chunk:
     first: 250          where to begin (may be left out)
@@ -33,15 +33,13 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 WORK = ROOT / "build-mutants"
 TREE, BUILD = WORK / "tree", WORK / "build"
-# What torture.py is given for each.
-PLAYERS = {"torture": (), "surroundings": ("--with", "surroundings")}
 LIBRARIES = ("cufence", "cufence_cli", "cufence_preload")
 SEEDS = 1200
 
 Defect = collections.namedtuple("Defect", "name player what seeds first edits")  # edits: (file, old, new)
 
 
-def read(player, text):
+def read(text):
     name, what, rest = re.fullmatch(r"defect (\w+): (.*?)\n(.*)", text, re.S).groups()
     fields, edits = {}, []
     for line in rest.rstrip().splitlines():
@@ -54,13 +52,12 @@ def read(player, text):
             old += [line[1:]] * (line[:1] != "+")
             new += [line[1:]] * (line[:1] != "-")
     edits = [(file, "".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new)) for file, old, new in edits]
-    return Defect(name, player, what, int(fields.get("seeds", SEEDS)), int(fields.get("first", 0)), edits)
+    return Defect(name, fields.get("with"), what, int(fields.get("seeds", SEEDS)), int(fields.get("first", 0)), edits)
 
 
 def chosen(names):
     """Returns the defects of these names, all without any."""
-    defects = [read(path.stem, text) for path in sorted(HERE.glob("*.mutation"))
-               for text in re.split(r"^(?=defect )", path.read_text(), flags=re.M) if text]
+    defects = [read(text) for text in re.split(r"^(?=defect )", (HERE / "torture.mutation").read_text(), flags=re.M) if text]
     unknown = set(names) - {defect.name for defect in defects}
     if unknown:
         sys.exit(f"mutants: no defect {' '.join(sorted(unknown))}")
@@ -134,12 +131,12 @@ def planted(defect):
             (TREE / name).write_text(text)
 
 
-# ---- the players -----------------------------------------------------------------------------------------------------
+# ---- torture -----------------------------------------------------------------------------------------------------
 
 
 def look_for(player, first, seeds, jobs):
     """Returns what the generator said, or None where it found nothing."""
-    argv = [sys.executable, HERE.parent / "torture/torture.py", *PLAYERS[player], "--build", BUILD, "--most", 1, "--lines", 0,
+    argv = [sys.executable, HERE.parent / "torture/torture.py", *(("--with", player) if player else ()), "--build", BUILD, "--most", 1, "--lines", 0,
             "--first", first, "--seeds", seeds, "--jobs", jobs]
     done = subprocess.run([str(part) for part in argv], stdout=subprocess.PIPE, text=True, errors="replace", check=False)
     return done.stdout.splitlines()[0] if done.returncode else None
@@ -147,16 +144,16 @@ def look_for(player, first, seeds, jobs):
 
 def main():
     parser = argparse.ArgumentParser(prog="dev mutants", description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="defects of tests/mutants/*.mutation; all without any")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="defects of tests/mutants/torture.mutation; all without any")
     parser.add_argument("--planted", action="store_true", help="the same: there are no others")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="programs at once")
     options = parser.parse_args()
     defects, missed = chosen(options.names), []
     copy_tree()
     configure()
-    for player in sorted({defect.player for defect in defects}):
+    for player in {defect.player for defect in defects}:
         if said := look_for(player, 0, 300, options.jobs):
-            sys.exit(f"mutants: without a planted defect {player} says: {said}")
+            sys.exit(f"mutants: without a planted defect torture says: {said}")
     for defect in defects:
         started = time.monotonic()
         with planted(defect):

@@ -451,6 +451,17 @@ int step_reallocate(struct world *world)
 
 /* ---- recording ---- */
 
+void buffer_record(struct world *world, int number, int queue)
+{
+    struct buffer *buffer = &world->buffers[number];
+    if (buffer->is_filled)
+        buffer_check(world, number, queue);
+    say(world, "record queue %d of #%u", queue, buffer->id);
+    if (fence.record_stream((void *)(uintptr_t)buffer->address, world->queues[queue].handle) != CUFENCE_OK && !world->lacks)
+        fail(world, "cufence_record_stream: %s", fence.error_detail());
+    buffer->recorded |= UINT64_C(1) << queue;
+}
+
 int step_record(struct world *world)
 {
     int number = fence.record_stream ? buffer_pick(world) : -1;
@@ -463,11 +474,6 @@ int step_record(struct world *world)
     queue_enter(world, queue);
     if (chance(world, 40))
         hold_queue(world, queue);
-    if (buffer->is_filled)
-        buffer_check(world, number, queue);
-    say(world, "record queue %d of #%u", queue, buffer->id);
-    if (fence.record_stream((void *)(uintptr_t)buffer->address, world->queues[queue].handle) != CUFENCE_OK && !world->lacks)
-        fail(world, "cufence_record_stream: %s", fence.error_detail());
-    buffer->recorded |= UINT64_C(1) << queue;
+    buffer_record(world, number, queue);
     return 1;
 }

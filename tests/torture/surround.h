@@ -117,7 +117,7 @@ int surround_has(enum surrounding which);
 /* What of the surroundings can be looked at in the end: files of the program's own that nobody else has touched. */
 void surround_check(void);
 
-/* place.c: runs the function in the place of the plan. */
+/* Runs the function in the place of the plan. */
 void place_run(void (*function)(void));
 
 /* programs.c */

@@ -241,6 +241,15 @@ int step_reset(struct world *world)
 
 /* ---- pools ---- */
 
+void pool_open(struct world *world, const struct pool *pool)
+{
+    for (int other = 0; other < settings.devices; other++) {
+        const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, other}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        if (other != pool->device)
+            MUST(world, cu.cuMemPoolSetAccess(pool->handle, &access, 1));
+    }
+}
+
 static int make_pool(struct world *world, int number)
 {
     struct pool *pool = &world->pools[number];
@@ -249,13 +258,7 @@ static int make_pool(struct world *world, int number)
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = pool->device;
     MUST(world, cu.cuMemPoolCreate(&pool->handle, &properties));
-    for (int other = 0; other < settings.devices; other++) {
-        CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        access.location.id = other;
-        if (other != pool->device)
-            MUST(world, cu.cuMemPoolSetAccess(pool->handle, &access, 1));
-    }
+    pool_open(world, pool);
     pool->is_live = 1;
     say(world, "pool %d on device %d", number, pool->device);
     return 1;
@@ -314,11 +317,7 @@ static int record_and_use(struct world *world)
     if (queue < 0 || !buffer->is_filled || !queue_wait(world, queue, &buffer->contents))
         return 0;
     hold_queue(world, queue);
-    buffer_check(world, world->subject, queue);
-    say(world, "record queue %d of #%u", queue, buffer->id);
-    if (fence.record_stream((void *)(uintptr_t)buffer->address, CU_STREAM_PER_THREAD) != CUFENCE_OK)
-        fail(world, "cufence_record_stream: %s", fence.error_detail());
-    buffer->recorded |= UINT64_C(1) << queue;
+    buffer_record(world, world->subject, queue);
     return 1;
 }
 

@@ -137,14 +137,10 @@ static void open_devices(struct world *world)
         context_add(world, device, primaries[device].handle, device, &primaries[device].kernels);
         MUST(world, cu.cuDeviceGetDefaultMemPool(&pool->handle, device));
         *pool = (struct pool){.is_live = 1, .device = device, .handle = pool->handle};
+        pool_open(world, pool);
         for (int other = 0; other < settings.devices; other++) {
-            CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-            access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-            access.location.id = other;
-            if (other == device)
-                continue;
-            MUST(world, cu.cuMemPoolSetAccess(pool->handle, &access, 1));
-            cu.cuCtxEnablePeerAccess(primaries[other].handle, 0); /* may be enabled already */
+            if (other != device)
+                cu.cuCtxEnablePeerAccess(primaries[other].handle, 0); /* may be enabled already */
         }
     }
 }

@@ -345,6 +345,8 @@ void buffer_fill(struct world *world, int buffer, int queue);
 void buffer_check(struct world *world, int buffer, int queue);
 /* Allocates on a queue, and fills the buffer. Returns whether it succeeded. */
 int buffer_make(struct world *world, int queue, size_t bytes);
+/* Tells cufence that the queue, which waits for the contents, uses the buffer. */
+void buffer_record(struct world *world, int buffer, int queue);
 /* Frees the buffer on a queue. Returns whether it succeeded. */
 int buffer_free_on(struct world *world, int buffer, int queue);
 /* Frees the buffer in a random way. Returns whether it succeeded. */
@@ -355,15 +357,17 @@ int buffer_free(struct world *world, int buffer);
 int step_fork(struct world *world);
 int child_is_wrong(CUdeviceptr live); /* of a forked process: whether CUDA still works there, with an address to free or 0 */
 
+/* Gives the other devices access to it. */
+void pool_open(struct world *world, const struct pool *pool);
 CUcontext context_make(struct world *world, int device); /* creates one, and leaves the thread's current one */
 /* With `kernels` NULL, loads the kernels. */
 void context_add(struct world *world, int context, CUcontext handle, int device, const struct kernels *kernels);
 void context_destroy(struct world *world, int context); /* in the driver */
 void context_end(struct world *world, int context);     /* in the model: its queues and buffers no longer exist */
 
-/* ---- churn.c ---- */
+/* ---- figures.c ---- */
 
-int step_churn(struct world *world);
+int step_churn(struct world *world); /* that of the table are above */
 
 /* ---- graphs.c ---- */
 
