@@ -64,8 +64,7 @@ static size_t draw_bytes(struct world *world)
 
 static struct piece make(struct world *world)
 {
-    struct piece piece = {.bytes = draw_bytes(world),
-                          .kind = pick(world, 8) % 6 % 4}; /* the first two are as frequent as all programs have them */
+    struct piece piece = {.bytes = draw_bytes(world), .kind = pick(world, 8) % 6 % 4}; /* mostly the first two */
     size_t pitch;
     context_enter(world, 0);
     if (piece.kind == SYNCHRONOUS)
