@@ -156,8 +156,8 @@ def play(options, first, count, argv, environment):
         wrong = list(judge(native, guarded, options.native))
         said = "".join(f"--- {name}: {json.dumps({key: value for key, value in record.items() if key not in ('err', 'out', 'said err', 'said out', 'plan')})}\n"
                        f"{record['said out']}{record['said err']}" for name, record in (("natively", native), ("guarded", guarded)))
-        if options.verbose:
-            sys.stderr.write(said)
         if wrong:
             failures.append((guarded["seed"], guarded["plan"], "; ".join(wrong), said))
+        elif options.seed is not None:
+            sys.stderr.write(f"{guarded['plan']}\n{said}")
     return failures, count
