@@ -22,8 +22,7 @@ static void play_after(void)
     CUgraph graph = NULL;
     CUstream stream = stream_new();
     CUdeviceptr pointer = plain_memory(1000), kept = plain_memory(1000);
-    held(stream_new());
-    TIMED(cuMemFree(pointer));
+    BESIDE_WORK(cuMemFree(pointer));
     play_rounds();
     ASK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     ASK(cuMemsetD8Async(kept, 1, 1000, stream));
@@ -71,8 +70,7 @@ PROMISE(capture_ended, 1, ENDS)
     CUstream stream = stream_new();
     for (int i = 0; i < 40; i++) {
         begin_capture(stream);
-        CUgraph graph = capture_end(stream);
-        MUST(cuGraphDestroy(graph));
+        MUST(cuGraphDestroy(capture_end(stream)));
     }
     play_after();
 }
@@ -82,8 +80,7 @@ PROMISE(capture_freed, 1, ENDS)
     CUstream stream = stream_new();
     for (int i = 0; i < 40; i++) {
         MUST(cuMemFreeAsync(begin_capture(stream), stream));
-        CUgraph graph = capture_end(stream);
-        MUST(cuGraphDestroy(graph));
+        MUST(cuGraphDestroy(capture_end(stream)));
     }
     play_after();
 }
@@ -166,8 +163,7 @@ PROMISE(capture_not_ended, 1, ENDS)
     begin_capture(stream);
     relax();
     CUdeviceptr pointer = plain_memory(1000);
-    held(stream_new());
-    TIMED(cuMemFree(pointer));
+    BESIDE_WORK(cuMemFree(pointer));
     play_rounds();
 }
 

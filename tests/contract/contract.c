@@ -206,6 +206,13 @@ MADE(CUgraph, graph_new, (void), cuGraphCreate(&made, 0))
 MADE(CUgraph, capture_end, (CUstream stream), cuStreamEndCapture(stream, &made))
 MADE(CUgraphExec, instantiated, (CUgraph graph, unsigned long long flags), cuGraphInstantiate(&made, graph, flags))
 
+CUdeviceptr filled_memory(size_t bytes, unsigned char value)
+{
+    CUdeviceptr pointer = plain_memory(bytes);
+    MUST(cuMemsetD8(pointer, value, bytes));
+    return pointer;
+}
+
 CUdeviceptr ready_memory(size_t bytes, CUstream stream)
 {
     CUdeviceptr pointer = pool_memory(bytes, stream);

@@ -47,8 +47,10 @@ void must(CUresult result, const char *call, const char *file, int line);
 #define ASK(call) ask(#call, call)
 CUresult ask(const char *text, CUresult result);
 
-/* The same, and whether the call has waited for what held() holds, which is let go by then. */
+/* The same, and whether the call has waited for what held() holds, which is let go by then. BESIDE_WORK: a stream of its own.
+ */
 #define TIMED(call) (timed_begin(), timed_end(#call, call))
+#define BESIDE_WORK(call) (held(stream_new()), timed_begin(), timed_end(#call, call))
 void timed_begin(void);
 CUresult timed_end(const char *text, CUresult result);
 
@@ -62,7 +64,8 @@ CUcontext context_new(void);   /* of device 0, and current */
 CUgreenCtx green_new(CUstream *stream);
 CUstream stream_new(void); /* does not synchronise with the legacy stream */
 CUevent event_new(void);
-CUdeviceptr plain_memory(size_t bytes); /* of cuMemAlloc */
+CUdeviceptr plain_memory(size_t bytes);                       /* of cuMemAlloc */
+CUdeviceptr filled_memory(size_t bytes, unsigned char value); /* the same */
 CUdeviceptr pool_memory(size_t bytes, CUstream stream);
 CUdeviceptr ready_memory(size_t bytes, CUstream stream); /* the same, and the stream has been awaited */
 void free_and_await(CUdeviceptr pointer, CUstream stream);

@@ -119,32 +119,32 @@ PROMISE(end_reset, 1, "cuda.h, cuDevicePrimaryCtxReset: destroys all resources o
     ASK(cuMemFree(plain));
 }
 
-PROMISE(end_reset_and_release, 1, "cuda.h, cuDevicePrimaryCtxReset: resetting the primary context does not release it")
+static void say_active(void)
 {
     unsigned flags;
     int is_active = 0;
-    primary(0); /* a second time */
-    ASK(cuDevicePrimaryCtxReset(0));
-    MUST(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
-    printf("active: %d\n", is_active);
-    ASK(cuDevicePrimaryCtxRelease(0));
-    ASK(cuDevicePrimaryCtxRelease(0));
-    primary(0);
-    CUdeviceptr plain = plain_memory(1000);
-    MUST(cuMemsetD8(plain, 4, 1000));
-    ASK(cuDevicePrimaryCtxRelease(0));
     MUST(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
     printf("active: %d\n", is_active);
 }
 
+PROMISE(end_reset_and_release, 1, "cuda.h, cuDevicePrimaryCtxReset: resetting the primary context does not release it")
+{
+    primary(0); /* a second time */
+    ASK(cuDevicePrimaryCtxReset(0));
+    say_active();
+    ASK(cuDevicePrimaryCtxRelease(0));
+    ASK(cuDevicePrimaryCtxRelease(0));
+    primary(0);
+    filled_memory(1000, 4);
+    ASK(cuDevicePrimaryCtxRelease(0));
+    say_active();
+}
+
 PROMISE(end_release, 1, "cuda.h, cuDevicePrimaryCtxRelease: resets the context when nobody retains it any more")
 {
-    unsigned flags;
-    int is_active = 0;
     CUdeviceptr plain = plain_memory(share(20));
     ASK(cuDevicePrimaryCtxRelease(0));
-    MUST(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
-    printf("active: %d\n", is_active);
+    say_active();
     ASK(cuDevicePrimaryCtxRelease(0));
     primary(0);
     printf("free: %u\n", free_per_cent());
@@ -154,8 +154,7 @@ PROMISE(end_release, 1, "cuda.h, cuDevicePrimaryCtxRelease: resets the context w
 PROMISE(end_retained_twice, 1, "cuda.h, cuDevicePrimaryCtxRelease: resets the context when nobody retains it any more")
 {
     primary(0); /* a second time */
-    CUdeviceptr plain = plain_memory(1000);
-    MUST(cuMemsetD8(plain, 4, 1000));
+    CUdeviceptr plain = filled_memory(1000, 4);
     ASK(cuDevicePrimaryCtxRelease(0));
     printf("%s\n", ends_of(plain, 1000));
     ASK(cuMemFree(plain));
@@ -180,8 +179,7 @@ PROMISE(end_fails, 1, "cuda.h, cuCtxDestroy: what fails has done nothing")
 PROMISE(end_other_device, 2, END)
 {
     primary(1);
-    CUdeviceptr plain = plain_memory(1000);
-    MUST(cuMemsetD8(plain, 4, 1000));
+    CUdeviceptr plain = filled_memory(1000, 4);
     ASK(cuDevicePrimaryCtxReset(0));
     printf("%s\n", ends_of(plain, 1000));
     ASK(cuMemFree(plain));
@@ -199,6 +197,5 @@ PROMISE(green_memory, 1, "cuda.h, green contexts: memory belongs to the primary 
     ASK(cuGreenCtxDestroy(green));
     printf("%s\n", ends_of(pool, 1000));
     ASK(cuMemFree(pool));
-    held(stream_new());
-    TIMED(cuMemFree(plain));
+    BESIDE_WORK(cuMemFree(plain));
 }

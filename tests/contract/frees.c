@@ -8,10 +8,8 @@
 PROMISE(free_plain, 1, FREE)
 {
     CUdeviceptr pointer = plain_memory(1 << 20), small = plain_memory(1);
-    held(stream_new());
-    TIMED(cuMemFree(pointer));
-    held(stream_new());
-    TIMED(cuMemFree(small));
+    BESIDE_WORK(cuMemFree(pointer));
+    BESIDE_WORK(cuMemFree(small));
 }
 
 PROMISE(free_pitched, 1, FREE)
@@ -19,8 +17,7 @@ PROMISE(free_pitched, 1, FREE)
     CUdeviceptr pointer;
     size_t pitch;
     MUST(cuMemAllocPitch(&pointer, &pitch, 100, 10, 4));
-    held(stream_new());
-    TIMED(cuMemFree(pointer));
+    BESIDE_WORK(cuMemFree(pointer));
 }
 
 /* Until not even the driver's cuMemAlloc finds any. */
@@ -50,8 +47,7 @@ PROMISE(free_pool, 1, FREE)
 {
     CUstream stream = stream_new();
     CUdeviceptr pointer = ready_memory(1 << 20, stream);
-    held(stream_new());
-    TIMED(cuMemFree(pointer));
+    BESIDE_WORK(cuMemFree(pointer));
 }
 
 PROMISE(free_own_pool, 1, FREE)
@@ -61,8 +57,7 @@ PROMISE(free_own_pool, 1, FREE)
     CUmemoryPool pool = pool_new(0, 0);
     MUST(cuMemAllocFromPoolAsync(&pointer, 1 << 20, pool, stream));
     MUST(cuStreamSynchronize(stream));
-    held(stream_new());
-    TIMED(cuMemFree(pointer));
+    BESIDE_WORK(cuMemFree(pointer));
 }
 
 PROMISE(free_pool_beside_own_work, 1, FREE)
@@ -81,8 +76,7 @@ PROMISE(free_async, 1, FREE_ASYNC)
     MUST(cuMemAllocAsync(&pointers[1], 1 << 20, stream));
     MUST(cuMemAlloc(&pointers[2], 1 << 20));
     MUST(cuStreamSynchronize(stream));
-    held(stream_new());
-    TIMED(cuMemFreeAsync(pointers[0], stream));
+    BESIDE_WORK(cuMemFreeAsync(pointers[0], stream));
     held(stream);
     TIMED(cuMemFreeAsync(pointers[1], stream));
     held(stream);
@@ -169,14 +163,10 @@ PROMISE(allocations_beside_work, 1, "cuda.h, cuMemAllocAsync: inserts an allocat
     CUdeviceptr pointer;
     CUstream stream = stream_new();
     size_t pitch;
-    held(stream_new());
-    TIMED(cuMemAlloc(&pointer, 3 << 20));
-    held(stream_new());
-    TIMED(cuMemAlloc(&pointer, 100));
-    held(stream_new());
-    TIMED(cuMemAllocPitch(&pointer, &pitch, 100, 100, 4));
-    held(stream_new());
-    TIMED(cuMemAllocAsync(&pointer, 3 << 20, stream));
+    BESIDE_WORK(cuMemAlloc(&pointer, 3 << 20));
+    BESIDE_WORK(cuMemAlloc(&pointer, 100));
+    BESIDE_WORK(cuMemAllocPitch(&pointer, &pitch, 100, 100, 4));
+    BESIDE_WORK(cuMemAllocAsync(&pointer, 3 << 20, stream));
     held(stream);
     TIMED(cuMemAllocAsync(&pointer, 3 << 20, stream));
 }
@@ -188,16 +178,12 @@ PROMISE(ends_beside_work, 1, "cuda.h, cuStreamDestroy: returns immediately; pool
     CUmemoryPool pool = pool_of_device(), own = pool_new(0, 0);
     CUdeviceptr pointer = pool_memory(1 << 20, stream);
     free_and_await(pointer, stream);
-    held(stream_new());
-    TIMED(cuMemPoolTrimTo(pool, 0));
-    held(stream_new());
-    TIMED(cuMemPoolDestroy(own));
-    held(stream_new());
-    TIMED(cuMemGetInfo(&free_bytes, &total));
+    BESIDE_WORK(cuMemPoolTrimTo(pool, 0));
+    BESIDE_WORK(cuMemPoolDestroy(own));
+    BESIDE_WORK(cuMemGetInfo(&free_bytes, &total));
     CUstream other = stream_new();
     held(other);
     TIMED(cuStreamDestroy(stream));
     primary(0); /* retains it again */
-    held(stream_new());
-    TIMED(cuDevicePrimaryCtxRelease(0));
+    BESIDE_WORK(cuDevicePrimaryCtxRelease(0));
 }
