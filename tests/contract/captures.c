@@ -19,13 +19,10 @@ static void play_rounds(void)
 /* After whatever came before: cuMemFree waits, memory comes back, and another capture can be made. */
 static void play_after(void)
 {
-    CUdeviceptr pointer, kept;
     CUgraph graph = NULL;
     CUstream stream = stream_new();
-    MUST(cuMemAlloc(&pointer, 1000));
-    MUST(cuMemAlloc(&kept, 1000));
-    held(stream_new());
-    TIMED(cuMemFree(pointer));
+    CUdeviceptr pointer = plain_memory(1000), kept = plain_memory(1000);
+    BESIDE_WORK(cuMemFree(pointer));
     play_rounds();
     ASK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     ASK(cuMemsetD8Async(kept, 1, 1000, stream));
@@ -41,11 +38,10 @@ static void relax(void)
 
 PROMISE(beside_capture, 1, FORBIDS)
 {
-    CUdeviceptr plain;
     CUgraph graph = NULL;
     CUstream stream = stream_new(), other = stream_new();
-    MUST(cuMemAlloc(&plain, 1000));
-    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUdeviceptr plain = plain_memory(1000);
+    capture_begin(stream);
     relax();
     play_rounds();
     puts("beside work:");
@@ -63,33 +59,28 @@ PROMISE(beside_capture, 1, FORBIDS)
 /* Begins a capture that allocates a fortieth of the device. */
 static CUdeviceptr begin_capture(CUstream stream)
 {
-    CUdeviceptr pointer;
-    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    MUST(cuMemAllocAsync(&pointer, share(3), stream));
+    capture_begin(stream);
+    CUdeviceptr pointer = pool_memory(share(3), stream);
     MUST(cuMemsetD8Async(pointer, 1, 100, stream));
     return pointer;
 }
 
 PROMISE(capture_ended, 1, ENDS)
 {
-    CUgraph graph;
     CUstream stream = stream_new();
     for (int i = 0; i < 40; i++) {
         begin_capture(stream);
-        MUST(cuStreamEndCapture(stream, &graph));
-        MUST(cuGraphDestroy(graph));
+        MUST(cuGraphDestroy(capture_end(stream)));
     }
     play_after();
 }
 
 PROMISE(capture_freed, 1, ENDS)
 {
-    CUgraph graph;
     CUstream stream = stream_new();
     for (int i = 0; i < 40; i++) {
         MUST(cuMemFreeAsync(begin_capture(stream), stream));
-        MUST(cuStreamEndCapture(stream, &graph));
-        MUST(cuGraphDestroy(graph));
+        MUST(cuGraphDestroy(capture_end(stream)));
     }
     play_after();
 }
@@ -113,8 +104,7 @@ PROMISE(capture_unjoined, 1, ENDS)
 {
     CUgraph graph = NULL;
     CUstream stream = stream_new(), other = stream_new();
-    CUevent event;
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CUevent event = event_new();
     CUdeviceptr pointer = begin_capture(stream);
     MUST(cuEventRecord(event, stream));
     MUST(cuStreamWaitEvent(other, event, 0));
@@ -138,10 +128,9 @@ PROMISE(captures_of_destroyed_streams, 1, ENDS)
 
 PROMISE(capture_in_destroyed_context, 1, ENDS)
 {
-    CUcontext own;
     CUcontext first = primary(0);
     for (int i = 0; i < 10; i++) {
-        MUST(cuCtxCreate(&own, NULL, 0, 0));
+        CUcontext own = context_new();
         begin_capture(stream_new());
         CUresult result = cuCtxDestroy(own);
         if (i == 0)
@@ -161,14 +150,8 @@ PROMISE(capture_in_reset_context, 1, ENDS)
 
 PROMISE(capture_in_green_context, 1, ENDS)
 {
-    CUdevResource all;
-    CUdevResourceDesc description;
-    CUgreenCtx green;
     CUstream stream;
-    MUST(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
-    MUST(cuDevResourceGenerateDesc(&description, &all, 1));
-    MUST(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
-    MUST(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    CUgreenCtx green = green_new(&stream);
     begin_capture(stream);
     ASK(cuGreenCtxDestroy(green));
     play_after();
@@ -176,25 +159,21 @@ PROMISE(capture_in_green_context, 1, ENDS)
 
 PROMISE(capture_not_ended, 1, ENDS)
 {
-    CUdeviceptr pointer;
     CUstream stream = stream_new();
     begin_capture(stream);
     relax();
-    MUST(cuMemAlloc(&pointer, 1000));
-    held(stream_new());
-    TIMED(cuMemFree(pointer));
+    CUdeviceptr pointer = plain_memory(1000);
+    BESIDE_WORK(cuMemFree(pointer));
     play_rounds();
 }
 
 PROMISE(capture_never_launched, 1, "CUDA Programming Guide, Graph Memory Nodes: memory is allocated when the graph is launched")
 {
-    CUgraph graph;
-    CUgraphExec executable;
     CUstream stream = stream_new();
     for (int i = 0; i < 40; i++) {
         begin_capture(stream);
-        MUST(cuStreamEndCapture(stream, &graph));
-        MUST(cuGraphInstantiate(&executable, graph, 0));
+        CUgraph graph = capture_end(stream);
+        CUgraphExec executable = instantiated(graph, 0);
         MUST(cuGraphExecDestroy(executable));
         MUST(cuGraphDestroy(graph));
     }
@@ -203,18 +182,17 @@ PROMISE(capture_never_launched, 1, "CUDA Programming Guide, Graph Memory Nodes: 
 
 PROMISE(captures_kept, 1, "CUDA Programming Guide, Graph Memory Nodes: memory is allocated when the graph is launched")
 {
-    CUgraph graph;
     CUgraphExec executable;
     CUstream stream = stream_new();
     CUresult result = CUDA_SUCCESS;
     int count = 0;
     for (; count < 40 && result == CUDA_SUCCESS; count++) {
         CUdeviceptr pointer;
-        MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        capture_begin(stream);
         result = cuMemAllocAsync(&pointer, share(2), stream);
         if (result == CUDA_SUCCESS)
             result = cuMemFreeAsync(pointer, stream);
-        MUST(cuStreamEndCapture(stream, &graph));
+        CUgraph graph = capture_end(stream);
         if (result == CUDA_SUCCESS)
             MUST(cuGraphInstantiate(&executable, graph, 0));
         if (result == CUDA_SUCCESS)
@@ -226,8 +204,6 @@ PROMISE(captures_kept, 1, "CUDA Programming Guide, Graph Memory Nodes: memory is
 PROMISE(captures_1000, 1, "CUDA Programming Guide, Graph Memory Nodes: a graph's memory is reused and returned")
 {
     CUdeviceptr pointer;
-    CUgraph graph;
-    CUgraphExec executable;
     CUstream stream = stream_new();
     CUresult result = CUDA_SUCCESS;
     int count = 0;
@@ -238,8 +214,8 @@ PROMISE(captures_1000, 1, "CUDA Programming Guide, Graph Memory Nodes: a graph's
             result = cuMemsetD8Async(pointer, 1, 100, stream);
         if (result == CUDA_SUCCESS && count % 2)
             result = cuMemFreeAsync(pointer, stream);
-        MUST(cuStreamEndCapture(stream, &graph));
-        MUST(cuGraphInstantiate(&executable, graph, 0));
+        CUgraph graph = capture_end(stream);
+        CUgraphExec executable = instantiated(graph, 0);
         if (count % 3 == 0) {
             MUST(cuGraphLaunch(executable, stream));
             if (count % 2 == 0)
@@ -257,13 +233,12 @@ PROMISE(captures_1000, 1, "CUDA Programming Guide, Graph Memory Nodes: a graph's
 
 PROMISE(capture_after_many, 1, FORBIDS)
 {
-    CUdeviceptr pointer;
     CUstream streams[8];
     CUgraph graph;
     for (int i = 0; i < 8; i++) {
         streams[i] = stream_new();
-        MUST(cuStreamBeginCapture(streams[i], CU_STREAM_CAPTURE_MODE_RELAXED));
-        MUST(cuMemAllocAsync(&pointer, 1000, streams[i]));
+        capture_begin(streams[i]);
+        CUdeviceptr pointer = pool_memory(1000, streams[i]);
         MUST(cuMemFreeAsync(pointer, streams[i]));
     }
     for (int i = 0; i < 8; i++)

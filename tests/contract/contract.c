@@ -185,11 +185,62 @@ CUcontext primary(int number)
     return context;
 }
 
-CUstream stream_new(void)
+#define MADE(type, name, parameters, ...)                                                                                      \
+    type name parameters                                                                                                       \
+    {                                                                                                                          \
+        type made;                                                                                                             \
+        MUST(__VA_ARGS__);                                                                                                     \
+        return made;                                                                                                           \
+    }
+MADE(CUcontext, context_new, (void), cuCtxCreate(&made, NULL, 0, 0))
+MADE(CUevent, event_new, (void), cuEventCreate(&made, CU_EVENT_DISABLE_TIMING))
+MADE(CUstream, stream_new, (void), cuStreamCreate(&made, CU_STREAM_NON_BLOCKING))
+MADE(CUdeviceptr, plain_memory, (size_t bytes), cuMemAlloc(&made, bytes))
+MADE(CUdeviceptr, pool_memory, (size_t bytes, CUstream stream), cuMemAllocAsync(&made, bytes, stream))
+MADE(CUmemoryPool, pool_of_device, (void), cuDeviceGetDefaultMemPool(&made, 0))
+MADE(CUmemoryPool, pool_new, (int device, size_t most),
+     cuMemPoolCreate(&made, &(CUmemPoolProps){.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                              .location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
+                                              .maxSize = most}))
+MADE(CUgraph, graph_new, (void), cuGraphCreate(&made, 0))
+MADE(CUgraph, capture_end, (CUstream stream), cuStreamEndCapture(stream, &made))
+MADE(CUgraphExec, instantiated, (CUgraph graph, unsigned long long flags), cuGraphInstantiate(&made, graph, flags))
+
+CUdeviceptr filled_memory(size_t bytes, unsigned char value)
 {
-    CUstream stream;
-    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    return stream;
+    CUdeviceptr pointer = plain_memory(bytes);
+    MUST(cuMemsetD8(pointer, value, bytes));
+    return pointer;
+}
+
+CUdeviceptr ready_memory(size_t bytes, CUstream stream)
+{
+    CUdeviceptr pointer = pool_memory(bytes, stream);
+    MUST(cuStreamSynchronize(stream));
+    return pointer;
+}
+
+void free_and_await(CUdeviceptr pointer, CUstream stream)
+{
+    MUST(cuMemFreeAsync(pointer, stream));
+    MUST(cuStreamSynchronize(stream));
+}
+
+void capture_begin(CUstream stream)
+{
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+}
+
+CUgreenCtx green_new(CUstream *stream)
+{
+    CUdevResource all;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    MUST(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(cuDevResourceGenerateDesc(&description, &all, 1));
+    MUST(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    MUST(cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, 0));
+    return green;
 }
 
 const char *ends_of(CUdeviceptr from, size_t bytes)

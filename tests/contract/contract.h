@@ -47,8 +47,10 @@ void must(CUresult result, const char *call, const char *file, int line);
 #define ASK(call) ask(#call, call)
 CUresult ask(const char *text, CUresult result);
 
-/* The same, and whether the call has waited for what held() holds, which is let go by then. */
+/* The same, and whether the call has waited for what held() holds, which is let go by then. BESIDE_WORK: a stream of its own.
+ */
 #define TIMED(call) (timed_begin(), timed_end(#call, call))
+#define BESIDE_WORK(call) (held(stream_new()), timed_begin(), timed_end(#call, call))
 void timed_begin(void);
 CUresult timed_end(const char *text, CUresult result);
 
@@ -56,8 +58,28 @@ CUresult timed_end(const char *text, CUresult result);
 void held(CUstream stream);
 void let_go(void);
 
+/* What a promise begins with; each ends the program if it fails. */
 CUcontext primary(int device); /* retained and made current */
-CUstream stream_new(void);     /* does not synchronise with the legacy stream */
+CUcontext context_new(void);   /* of device 0, and current */
+CUgreenCtx green_new(CUstream *stream);
+CUstream stream_new(void); /* does not synchronise with the legacy stream */
+CUevent event_new(void);
+CUdeviceptr plain_memory(size_t bytes);                       /* of cuMemAlloc */
+CUdeviceptr filled_memory(size_t bytes, unsigned char value); /* the same */
+CUdeviceptr pool_memory(size_t bytes, CUstream stream);
+CUdeviceptr ready_memory(size_t bytes, CUstream stream); /* the same, and the stream has been awaited */
+void free_and_await(CUdeviceptr pointer, CUstream stream);
+CUmemoryPool pool_of_device(void);
+CUmemoryPool pool_new(int device, size_t most); /* 0: no limit */
+CUgraph graph_new(void);
+void capture_begin(CUstream stream); /* relaxed */
+CUgraph capture_end(CUstream stream);
+CUgraphExec instantiated(CUgraph graph, unsigned long long flags);
+
+/* Of device 0, for cuMemCreate. */
+static const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                               .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+
 CUfunction kernel(
     const char *name); /* contract_fill(to, bytes, value), contract_fetch(texture, to, floats), contract_hold(flag, expired) */
 void fill(CUstream stream, CUdeviceptr to, uint64_t bytes, uint32_t value); /* by a kernel */

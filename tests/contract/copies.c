@@ -12,94 +12,20 @@ struct pair {
     CUstream stream;
 };
 
-#define FORM(name, call)                                                                                                       \
-    static CUresult name(const struct pair *pair)                                                                              \
+#define ROWS(type)                                                                                                             \
     {                                                                                                                          \
-        return call;                                                                                                           \
+        .srcMemoryType = type, .srcDevice = pair->from, .srcPitch = BYTES / 4, .dstMemoryType = type, .dstDevice = pair->to,   \
+        .dstPitch = BYTES / 4, .WidthInBytes = BYTES / 4, .Height = 4                                                          \
     }
-FORM(plain, cuMemcpy(pair->to, pair->from, BYTES))
-FORM(async, cuMemcpyAsync(pair->to, pair->from, BYTES, pair->stream))
-FORM(d_to_d, cuMemcpyDtoD(pair->to, pair->from, BYTES))
-FORM(d_to_d_async, cuMemcpyDtoDAsync(pair->to, pair->from, BYTES, pair->stream))
-FORM(peer, cuMemcpyPeer(pair->to, pair->to_context, pair->from, pair->from_context, BYTES))
-FORM(peer_async, cuMemcpyPeerAsync(pair->to, pair->to_context, pair->from, pair->from_context, BYTES, pair->stream))
+#define CONTEXTS .srcContext = pair->from_context, .dstContext = pair->to_context
+#define PLANES(...)                                                                                                            \
+    {                                                                                                                          \
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = pair->from, .srcPitch = BYTES / 8, .srcHeight = 4,                 \
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = pair->to, .dstPitch = BYTES / 8, .dstHeight = 4,                   \
+        .WidthInBytes = BYTES / 8, .Height = 4, .Depth = 2, ##__VA_ARGS__                                                      \
+    }
 
-static CUDA_MEMCPY2D rows(const struct pair *pair, CUmemorytype type)
-{
-    return (CUDA_MEMCPY2D){.srcMemoryType = type,
-                           .srcDevice = pair->from,
-                           .srcPitch = BYTES / 4,
-                           .dstMemoryType = type,
-                           .dstDevice = pair->to,
-                           .dstPitch = BYTES / 4,
-                           .WidthInBytes = BYTES / 4,
-                           .Height = 4};
-}
-
-static CUresult two_d(const struct pair *pair)
-{
-    const CUDA_MEMCPY2D copy = rows(pair, CU_MEMORYTYPE_DEVICE);
-    return cuMemcpy2D(&copy);
-}
-
-static CUresult two_d_unified(const struct pair *pair)
-{
-    const CUDA_MEMCPY2D copy = rows(pair, CU_MEMORYTYPE_UNIFIED);
-    return cuMemcpy2DAsync(&copy, pair->stream);
-}
-
-static CUresult two_d_unaligned(const struct pair *pair)
-{
-    const CUDA_MEMCPY2D copy = rows(pair, CU_MEMORYTYPE_DEVICE);
-    return cuMemcpy2DUnaligned(&copy);
-}
-
-static CUresult three_d(const struct pair *pair)
-{
-    const CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                                .srcDevice = pair->from,
-                                .srcPitch = BYTES / 8,
-                                .srcHeight = 4,
-                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                .dstDevice = pair->to,
-                                .dstPitch = BYTES / 8,
-                                .dstHeight = 4,
-                                .WidthInBytes = BYTES / 8,
-                                .Height = 4,
-                                .Depth = 2};
-    return cuMemcpy3D(&copy);
-}
-
-static CUDA_MEMCPY3D_PEER three_d_between(const struct pair *pair)
-{
-    return (CUDA_MEMCPY3D_PEER){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                                .srcDevice = pair->from,
-                                .srcContext = pair->from_context,
-                                .srcPitch = BYTES / 8,
-                                .srcHeight = 4,
-                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                .dstDevice = pair->to,
-                                .dstContext = pair->to_context,
-                                .dstPitch = BYTES / 8,
-                                .dstHeight = 4,
-                                .WidthInBytes = BYTES / 8,
-                                .Height = 4,
-                                .Depth = 2};
-}
-
-static CUresult three_d_peer(const struct pair *pair)
-{
-    const CUDA_MEMCPY3D_PEER copy = three_d_between(pair);
-    return cuMemcpy3DPeer(&copy);
-}
-
-static CUresult three_d_peer_async(const struct pair *pair)
-{
-    const CUDA_MEMCPY3D_PEER copy = three_d_between(pair);
-    return cuMemcpy3DPeerAsync(&copy, pair->stream);
-}
-
-static CUresult batch(const struct pair *pair)
+static CUresult copy_batch(const struct pair *pair)
 {
     CUdeviceptr to[2] = {pair->to, pair->to + BYTES / 2}, from[2] = {pair->from, pair->from + BYTES / 2};
     size_t sizes[2] = {BYTES / 2, BYTES / 2}, first = 0;
@@ -107,7 +33,7 @@ static CUresult batch(const struct pair *pair)
     return cuMemcpyBatchAsync(to, from, sizes, 2, &attributes, &first, 1, pair->stream);
 }
 
-static CUresult batch_3d(const struct pair *pair)
+static CUresult copy_batch_3d(const struct pair *pair)
 {
     CUDA_MEMCPY3D_BATCH_OP copy = {.src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER},
                                    .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER},
@@ -118,7 +44,7 @@ static CUresult batch_3d(const struct pair *pair)
     return cuMemcpy3DBatchAsync(1, &copy, 0, pair->stream);
 }
 
-static CUresult node(const struct pair *pair)
+static CUresult copy_by_node(const struct pair *pair)
 {
     const CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                                 .srcDevice = pair->from,
@@ -129,11 +55,10 @@ static CUresult node(const struct pair *pair)
                                 .WidthInBytes = BYTES,
                                 .Height = 1,
                                 .Depth = 1};
-    CUgraph graph;
     CUgraphNode added;
     CUgraphExec executable;
     CUcontext here;
-    MUST(cuGraphCreate(&graph, 0));
+    CUgraph graph = graph_new();
     MUST(cuCtxGetCurrent(&here));
     CUresult result = cuGraphAddMemcpyNode(&added, graph, NULL, 0, &copy, here);
     if (result == CUDA_SUCCESS)
@@ -141,11 +66,11 @@ static CUresult node(const struct pair *pair)
     return result == CUDA_SUCCESS ? cuGraphLaunch(executable, pair->stream) : result;
 }
 
-static CUresult captured(const struct pair *pair)
+static CUresult copy_captured(const struct pair *pair)
 {
     CUgraph graph = NULL;
     CUgraphExec executable;
-    MUST(cuStreamBeginCapture(pair->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    capture_begin(pair->stream);
     CUresult result = cuMemcpyDtoDAsync(pair->to, pair->from, BYTES, pair->stream);
     CUresult end = cuStreamEndCapture(pair->stream, &graph);
     if (result == CUDA_SUCCESS)
@@ -155,31 +80,44 @@ static CUresult captured(const struct pair *pair)
     return result == CUDA_SUCCESS ? cuGraphLaunch(executable, pair->stream) : result;
 }
 
+#define TO_FROM pair->to, pair->from
+#define FORMS(X)                                                                                                               \
+    X(plain, "cuMemcpy", cuMemcpy(TO_FROM, BYTES))                                                                             \
+    X(async, "cuMemcpyAsync", cuMemcpyAsync(TO_FROM, BYTES, pair->stream))                                                     \
+    X(d_to_d, "cuMemcpyDtoD", cuMemcpyDtoD(TO_FROM, BYTES))                                                                    \
+    X(d_to_d_async, "cuMemcpyDtoDAsync", cuMemcpyDtoDAsync(TO_FROM, BYTES, pair->stream))                                      \
+    X(peer, "cuMemcpyPeer", cuMemcpyPeer(pair->to, pair->to_context, pair->from, pair->from_context, BYTES))                   \
+    X(peer_async, "cuMemcpyPeerAsync",                                                                                         \
+      cuMemcpyPeerAsync(pair->to, pair->to_context, pair->from, pair->from_context, BYTES, pair->stream))                      \
+    X(two_d, "cuMemcpy2D", cuMemcpy2D(&(CUDA_MEMCPY2D)ROWS(CU_MEMORYTYPE_DEVICE)))                                             \
+    X(two_d_unified, "cuMemcpy2DAsync, unified", cuMemcpy2DAsync(&(CUDA_MEMCPY2D)ROWS(CU_MEMORYTYPE_UNIFIED), pair->stream))   \
+    X(two_d_unaligned, "cuMemcpy2DUnaligned", cuMemcpy2DUnaligned(&(CUDA_MEMCPY2D)ROWS(CU_MEMORYTYPE_DEVICE)))                 \
+    X(three_d, "cuMemcpy3D", cuMemcpy3D(&(CUDA_MEMCPY3D)PLANES()))                                                             \
+    X(three_d_peer, "cuMemcpy3DPeer", cuMemcpy3DPeer(&(CUDA_MEMCPY3D_PEER)PLANES(CONTEXTS)))                                   \
+    X(three_d_peer_async, "cuMemcpy3DPeerAsync", cuMemcpy3DPeerAsync(&(CUDA_MEMCPY3D_PEER)PLANES(CONTEXTS), pair->stream))     \
+    X(batch, "cuMemcpyBatchAsync", copy_batch(pair))                                                                           \
+    X(batch_3d, "cuMemcpy3DBatchAsync", copy_batch_3d(pair))                                                                   \
+    X(node, "a copy node", copy_by_node(pair))                                                                                 \
+    X(captured, "a captured copy", copy_captured(pair))
+
+#define FORM(name, text, call)                                                                                                 \
+    static CUresult name(const struct pair *pair)                                                                              \
+    {                                                                                                                          \
+        return call;                                                                                                           \
+    }
+FORMS(FORM)
+
 static const struct {
     const char *name;
     CUresult (*copy)(const struct pair *pair);
-} forms[] = {{"cuMemcpy", plain},
-             {"cuMemcpyAsync", async},
-             {"cuMemcpyDtoD", d_to_d},
-             {"cuMemcpyDtoDAsync", d_to_d_async},
-             {"cuMemcpyPeer", peer},
-             {"cuMemcpyPeerAsync", peer_async},
-             {"cuMemcpy2D", two_d},
-             {"cuMemcpy2DAsync, unified", two_d_unified},
-             {"cuMemcpy2DUnaligned", two_d_unaligned},
-             {"cuMemcpy3D", three_d},
-             {"cuMemcpy3DPeer", three_d_peer},
-             {"cuMemcpy3DPeerAsync", three_d_peer_async},
-             {"cuMemcpyBatchAsync", batch},
-             {"cuMemcpy3DBatchAsync", batch_3d},
-             {"a copy node", node},
-             {"a captured copy", captured}};
+} forms[] = {
+#define ROW(name, text, call) {text, name},
+    FORMS(ROW)};
 
 static CUdeviceptr fresh(CUcontext context, int value)
 {
-    CUdeviceptr pointer;
     MUST(cuCtxPushCurrent(context));
-    MUST(cuMemAlloc(&pointer, BYTES));
+    CUdeviceptr pointer = plain_memory(BYTES);
     MUST(cuMemsetD8(pointer, (unsigned char)value, BYTES));
     MUST(cuCtxSynchronize());
     MUST(cuCtxPopCurrent(&context));
@@ -326,9 +264,8 @@ PROMISE(kernel_on_peer, 2, "cuda.h, cuCtxEnablePeerAccess: memory of the peer is
 PROMISE(copies_wrong, 1, "cuda.h, cuMemcpy: INVALID_VALUE for ranges that are not allocated")
 {
     static unsigned char host[BYTES];
-    CUdeviceptr pointer;
     CUstream stream = stream_new();
-    MUST(cuMemAlloc(&pointer, (size_t)32 << 20));
+    CUdeviceptr pointer = plain_memory((size_t)32 << 20);
     MUST(cuMemFree(pointer));
     ASK(cuMemcpyDtoH(host, pointer, BYTES));
     ASK(cuMemcpyHtoD(pointer, host, BYTES));

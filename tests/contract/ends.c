@@ -10,8 +10,7 @@ CUresult cuCtxDetach(CUcontext context); /* deprecated, and called by PyCUDA */
 
 static CUcontext begin(CUdeviceptr *plain, CUdeviceptr *pool, CUstream *stream)
 {
-    CUcontext own;
-    MUST(cuCtxCreate(&own, NULL, 0, 0));
+    CUcontext own = context_new();
     *stream = stream_new();
     MUST(cuMemAlloc(plain, share(20)));
     MUST(cuMemsetD8Async(*plain, 3, 1000, *stream));
@@ -52,11 +51,10 @@ PROMISE(end_destroy_async, 1, END)
 
 PROMISE(end_freed_elsewhere, 1, END "; cuMemFreeAsync: the memory may be accessed until the stream gets there")
 {
-    CUdeviceptr plain, pool, small;
+    CUdeviceptr plain, small;
     CUstream stream, other = stream_new();
     CUcontext first = primary(0), own = begin(&plain, &small, &stream);
-    MUST(cuMemAllocAsync(&pool, share(60), stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr pool = ready_memory(share(60), stream);
     MUST(cuCtxSetCurrent(first));
     held(other);
     MUST(cuMemsetD8Async(pool, 8, 1000, other));
@@ -110,11 +108,9 @@ PROMISE(end_attached, 1, "cuda.h, cuCtxAttach, cuCtxDetach: count usage; depreca
 
 PROMISE(end_reset, 1, "cuda.h, cuDevicePrimaryCtxReset: destroys all resources of the primary context, and does not release it")
 {
-    CUdeviceptr plain, pool;
     CUstream stream = stream_new();
-    MUST(cuMemAlloc(&plain, share(20)));
-    MUST(cuMemAllocAsync(&pool, 1000, stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr plain = plain_memory(share(20));
+    ready_memory(1000, stream);
     ASK(cuDevicePrimaryCtxReset(0));
     primary(0);
     printf("free: %u\n", free_per_cent());
@@ -123,34 +119,32 @@ PROMISE(end_reset, 1, "cuda.h, cuDevicePrimaryCtxReset: destroys all resources o
     ASK(cuMemFree(plain));
 }
 
-PROMISE(end_reset_and_release, 1, "cuda.h, cuDevicePrimaryCtxReset: resetting the primary context does not release it")
+static void say_active(void)
 {
-    CUdeviceptr plain;
     unsigned flags;
     int is_active = 0;
-    primary(0); /* a second time */
-    ASK(cuDevicePrimaryCtxReset(0));
-    MUST(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
-    printf("active: %d\n", is_active);
-    ASK(cuDevicePrimaryCtxRelease(0));
-    ASK(cuDevicePrimaryCtxRelease(0));
-    primary(0);
-    MUST(cuMemAlloc(&plain, 1000));
-    MUST(cuMemsetD8(plain, 4, 1000));
-    ASK(cuDevicePrimaryCtxRelease(0));
     MUST(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
     printf("active: %d\n", is_active);
 }
 
+PROMISE(end_reset_and_release, 1, "cuda.h, cuDevicePrimaryCtxReset: resetting the primary context does not release it")
+{
+    primary(0); /* a second time */
+    ASK(cuDevicePrimaryCtxReset(0));
+    say_active();
+    ASK(cuDevicePrimaryCtxRelease(0));
+    ASK(cuDevicePrimaryCtxRelease(0));
+    primary(0);
+    filled_memory(1000, 4);
+    ASK(cuDevicePrimaryCtxRelease(0));
+    say_active();
+}
+
 PROMISE(end_release, 1, "cuda.h, cuDevicePrimaryCtxRelease: resets the context when nobody retains it any more")
 {
-    CUdeviceptr plain;
-    unsigned flags;
-    int is_active = 0;
-    MUST(cuMemAlloc(&plain, share(20)));
+    CUdeviceptr plain = plain_memory(share(20));
     ASK(cuDevicePrimaryCtxRelease(0));
-    MUST(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
-    printf("active: %d\n", is_active);
+    say_active();
     ASK(cuDevicePrimaryCtxRelease(0));
     primary(0);
     printf("free: %u\n", free_per_cent());
@@ -159,10 +153,8 @@ PROMISE(end_release, 1, "cuda.h, cuDevicePrimaryCtxRelease: resets the context w
 
 PROMISE(end_retained_twice, 1, "cuda.h, cuDevicePrimaryCtxRelease: resets the context when nobody retains it any more")
 {
-    CUdeviceptr plain;
     primary(0); /* a second time */
-    MUST(cuMemAlloc(&plain, 1000));
-    MUST(cuMemsetD8(plain, 4, 1000));
+    CUdeviceptr plain = filled_memory(1000, 4);
     ASK(cuDevicePrimaryCtxRelease(0));
     printf("%s\n", ends_of(plain, 1000));
     ASK(cuMemFree(plain));
@@ -170,11 +162,9 @@ PROMISE(end_retained_twice, 1, "cuda.h, cuDevicePrimaryCtxRelease: resets the co
 
 PROMISE(end_fails, 1, "cuda.h, cuCtxDestroy: what fails has done nothing")
 {
-    CUdeviceptr plain, pool;
     CUstream stream = stream_new();
     CUcontext context = primary(0);
-    MUST(cuMemAlloc(&plain, 1000));
-    MUST(cuMemAllocAsync(&pool, 1000, stream));
+    CUdeviceptr plain = plain_memory(1000), pool = pool_memory(1000, stream);
     MUST(cuMemsetD8(plain, 4, 1000));
     ASK(cuCtxDestroy(context));
     ASK(cuCtxDetach(context));
@@ -188,10 +178,8 @@ PROMISE(end_fails, 1, "cuda.h, cuCtxDestroy: what fails has done nothing")
 
 PROMISE(end_other_device, 2, END)
 {
-    CUdeviceptr plain;
     primary(1);
-    MUST(cuMemAlloc(&plain, 1000));
-    MUST(cuMemsetD8(plain, 4, 1000));
+    CUdeviceptr plain = filled_memory(1000, 4);
     ASK(cuDevicePrimaryCtxReset(0));
     printf("%s\n", ends_of(plain, 1000));
     ASK(cuMemFree(plain));
@@ -199,23 +187,15 @@ PROMISE(end_other_device, 2, END)
 
 PROMISE(green_memory, 1, "cuda.h, green contexts: memory belongs to the primary context")
 {
-    CUdevResource all;
-    CUdevResourceDesc description;
-    CUgreenCtx green;
     CUstream stream;
-    CUdeviceptr pool, plain;
-    MUST(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
-    MUST(cuDevResourceGenerateDesc(&description, &all, 1));
-    MUST(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
-    MUST(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
-    MUST(cuMemAllocAsync(&pool, 1000, stream));
+    CUgreenCtx green = green_new(&stream);
+    CUdeviceptr pool = pool_memory(1000, stream);
     MUST(cuMemsetD8Async(pool, 5, 1000, stream));
-    MUST(cuMemAlloc(&plain, 1000));
+    CUdeviceptr plain = plain_memory(1000);
     MUST(cuStreamSynchronize(stream));
     MUST(cuStreamDestroy(stream));
     ASK(cuGreenCtxDestroy(green));
     printf("%s\n", ends_of(pool, 1000));
     ASK(cuMemFree(pool));
-    held(stream_new());
-    TIMED(cuMemFree(plain));
+    BESIDE_WORK(cuMemFree(plain));
 }

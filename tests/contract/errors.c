@@ -3,11 +3,8 @@
 
 PROMISE(wrong_frees, 1, "cuda.h, cuMemFree, cuMemFreeAsync: return INVALID_VALUE for what was not allocated")
 {
-    CUdeviceptr pointer, pool;
     CUstream stream = stream_new();
-    MUST(cuMemAlloc(&pointer, 1000));
-    MUST(cuMemAllocAsync(&pool, 1000, stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr pointer = plain_memory(1000), pool = ready_memory(1000, stream);
     ASK(cuMemFree(0));
     ASK(cuMemFreeAsync(0, stream));
     ASK(cuMemFree(0x1000));
@@ -26,12 +23,10 @@ PROMISE(wrong_frees, 1, "cuda.h, cuMemFree, cuMemFreeAsync: return INVALID_VALUE
 
 PROMISE(no_context, 1, "cuda.h: INVALID_CONTEXT where no context is current")
 {
-    CUdeviceptr pointer;
     CUstream stream = stream_new();
     size_t pitch, free_bytes, total;
     CUdeviceptr base;
-    MUST(cuMemAllocAsync(&pointer, 1000, stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr pointer = ready_memory(1000, stream);
     MUST(cuCtxSetCurrent(NULL));
     CUdeviceptr fresh = 0;
     ASK(cuMemAlloc(&fresh, 100));
@@ -47,16 +42,14 @@ PROMISE(no_context, 1, "cuda.h: INVALID_CONTEXT where no context is current")
 
 PROMISE(pools_gone, 1, "cuda.h, cuMemPoolDestroy: outstanding allocations live on; the handle is invalid")
 {
-    CUdeviceptr pointer, other;
-    CUmemoryPool pool, now, standard, told = NULL;
+    CUdeviceptr other;
+    CUmemoryPool now, told = NULL;
     CUstream stream = stream_new();
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-    MUST(cuDeviceGetDefaultMemPool(&standard, 0));
+    CUmemoryPool standard = pool_of_device();
     ASK(cuMemPoolDestroy(standard));
-    MUST(cuMemPoolCreate(&pool, &properties));
+    CUmemoryPool pool = pool_new(0, 0);
     MUST(cuDeviceSetMemPool(0, pool));
-    MUST(cuMemAllocAsync(&pointer, 1000, stream));
+    CUdeviceptr pointer = pool_memory(1000, stream);
     ASK(cuPointerGetAttribute(&told, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pointer));
     printf("the pool's: %d\n", told == pool);
     MUST(cuMemsetD8Async(pointer, 5, 1000, stream));
@@ -74,12 +67,9 @@ PROMISE(pools_gone, 1, "cuda.h, cuMemPoolDestroy: outstanding allocations live o
 PROMISE(peer_pool, 2, "cuda.h, cuMemAllocFromPoolAsync: a pool of another device can be allocated from")
 {
     CUdeviceptr pointer;
-    CUmemoryPool pool;
     CUstream stream = stream_new();
     int device = -1;
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 1}};
-    MUST(cuMemPoolCreate(&pool, &properties));
+    CUmemoryPool pool = pool_new(1, 0);
     ASK(cuMemAllocFromPoolAsync(&pointer, 1000, pool, stream));
     MUST(cuStreamSynchronize(stream));
     ASK(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer));
@@ -119,11 +109,9 @@ static void tell(const char *what, CUdeviceptr pointer)
 
 PROMISE(addresses_live, 1, KNOWS)
 {
-    CUdeviceptr pointer, pool;
     CUstream stream = stream_new();
     void *host;
-    MUST(cuMemAlloc(&pointer, 3000000));
-    MUST(cuMemAllocAsync(&pool, 3000000, stream));
+    CUdeviceptr pointer = plain_memory(3000000), pool = pool_memory(3000000, stream);
     MUST(cuMemHostAlloc(&host, 1000, 0));
     MUST(cuStreamSynchronize(stream));
     tell("plain", pointer);
@@ -135,8 +123,7 @@ PROMISE(addresses_live, 1, KNOWS)
 
 PROMISE(addresses_freed, 1, KNOWS)
 {
-    CUdeviceptr pointer;
-    MUST(cuMemAlloc(&pointer, 30000000));
+    CUdeviceptr pointer = plain_memory(30000000);
     MUST(cuMemFree(pointer));
     tell("freed", pointer);
     tell("freed, inside", pointer + 1000);
@@ -165,12 +152,12 @@ PROMISE(addresses_of_parts, 1,
 
 PROMISE(dma_buf, 1, "cuda.h, cuMemGetHandleForAddressRange: address and size are multiples of the host's page size")
 {
-    CUdeviceptr pointer, base;
+    CUdeviceptr base;
     size_t size;
     int fd = -1, is_supported = 0;
     MUST(cuDeviceGetAttribute(&is_supported, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0));
     printf("supported: %d\n", is_supported);
-    MUST(cuMemAlloc(&pointer, 4 << 20));
+    CUdeviceptr pointer = plain_memory(4 << 20);
     ASK(cuMemGetHandleForAddressRange(&fd, pointer, 4 << 20, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
     MUST(cuMemAlloc(&pointer, 5000001));
     MUST(cuMemGetAddressRange(&base, &size, pointer));
@@ -180,16 +167,14 @@ PROMISE(dma_buf, 1, "cuda.h, cuMemGetHandleForAddressRange: address and size are
 
 PROMISE(ipc_handle, 1, "cuda.h, cuIpcGetMemHandle: takes memory of cuMemAlloc")
 {
-    CUdeviceptr pointer;
     CUipcMemHandle handle;
-    MUST(cuMemAlloc(&pointer, 4 << 20));
+    CUdeviceptr pointer = plain_memory(4 << 20);
     ASK(cuIpcGetMemHandle(&handle, pointer));
 }
 
 PROMISE(sync_memops, 1, "cuda.h, cuPointerSetAttribute, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS")
 {
-    CUdeviceptr pointer;
     int is_on = 1;
-    MUST(cuMemAlloc(&pointer, 1000));
+    CUdeviceptr pointer = plain_memory(1000);
     ASK(cuPointerSetAttribute(&is_on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
 }

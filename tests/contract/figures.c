@@ -3,10 +3,9 @@
 
 PROMISE(info, 1, "cuda.h, cuMemGetInfo: returns the amount of memory on the device that is free according to the OS")
 {
-    CUdeviceptr pointer;
     CUstream stream = stream_new();
     printf("at first: %u\n", free_per_cent());
-    MUST(cuMemAlloc(&pointer, share(30)));
+    CUdeviceptr pointer = plain_memory(share(30));
     printf("allocated: %u\n", free_per_cent());
     MUST(cuMemFree(pointer));
     printf("freed: %u\n", free_per_cent());
@@ -14,8 +13,7 @@ PROMISE(info, 1, "cuda.h, cuMemGetInfo: returns the amount of memory on the devi
     printf("allocated in the order of a stream: %u\n", free_per_cent());
     MUST(cuStreamSynchronize(stream));
     printf("synchronised: %u\n", free_per_cent());
-    MUST(cuMemFreeAsync(pointer, stream));
-    MUST(cuStreamSynchronize(stream));
+    free_and_await(pointer, stream);
     printf("freed and synchronised: %u\n", free_per_cent());
     MUST(cuMemAllocAsync(&pointer, share(30), stream));
     MUST(cuStreamSynchronize(stream));
@@ -49,14 +47,12 @@ static void play_figures(CUmemoryPool pool)
     MUST(cuMemAllocFromPoolAsync(&small, 1000, pool, stream));
     show(pool, "1000 bytes more");
     MUST(cuStreamSynchronize(stream));
-    MUST(cuMemFreeAsync(pointer, stream));
-    MUST(cuStreamSynchronize(stream));
+    free_and_await(pointer, stream);
     show(pool, "1 GiB freed");
     MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none));
     MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &none));
     show(pool, "high-water marks reset");
-    MUST(cuMemFreeAsync(small, stream));
-    MUST(cuStreamSynchronize(stream));
+    free_and_await(small, stream);
     show(pool, "all freed");
     MUST(cuMemPoolTrimTo(pool, 0));
     show(pool, "trimmed");
@@ -64,26 +60,21 @@ static void play_figures(CUmemoryPool pool)
 
 PROMISE(pool_figures, 1, "cuda.h, CU_MEMPOOL_ATTR_USED_MEM_CURRENT and its relatives")
 {
-    CUmemoryPool pool;
-    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+    CUmemoryPool pool = pool_of_device();
     play_figures(pool);
 }
 
 PROMISE(pool_figures_own, 1, "cuda.h, CU_MEMPOOL_ATTR_USED_MEM_CURRENT and its relatives")
 {
-    CUmemoryPool pool;
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-    MUST(cuMemPoolCreate(&pool, &properties));
+    CUmemoryPool pool = pool_new(0, 0);
     play_figures(pool);
 }
 
 PROMISE(pool_figures_kept, 1,
         "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: bytes to hold on to before trying to release memory to the OS")
 {
-    CUmemoryPool pool;
     cuuint64_t all = UINT64_MAX;
-    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+    CUmemoryPool pool = pool_of_device();
     MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
     play_figures(pool);
 }
@@ -98,17 +89,13 @@ static void show_reserved(CUmemoryPool pool, const char *when)
 PROMISE(pool_figures_taken, 1,
         "cuda.h, cuMemPoolTrimTo: the pool holds fewer than minBytesToKeep bytes, or no more can be released")
 {
-    CUdeviceptr pointer, other;
-    CUmemoryPool pool;
     CUstream stream = stream_new();
     cuuint64_t all = UINT64_MAX;
-    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+    CUmemoryPool pool = pool_of_device();
     MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
-    MUST(cuMemAllocAsync(&pointer, (size_t)4 << 30, stream));
-    MUST(cuMemAllocAsync(&other, (size_t)4 << 30, stream));
+    CUdeviceptr pointer = pool_memory((size_t)4 << 30, stream), other = pool_memory((size_t)4 << 30, stream);
     MUST(cuMemFreeAsync(pointer, stream));
-    MUST(cuMemFreeAsync(other, stream));
-    MUST(cuStreamSynchronize(stream));
+    free_and_await(other, stream);
     show_reserved(pool, "kept");
     MUST(cuMemPoolTrimTo(pool, (size_t)4 << 30));
     show_reserved(pool, "trimmed to 4 GiB");
@@ -121,26 +108,21 @@ PROMISE(pool_figures_taken, 1,
 PROMISE(pool_figures_of_graphs, 1,
         "CUDA Programming Guide, Graph Memory Nodes: graph memory is not in the figures of stream-ordered pools")
 {
-    CUdeviceptr pointer, temporary;
-    CUmemoryPool pool;
-    CUgraph graph;
-    CUgraphExec executable;
     CUstream stream = stream_new();
-    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
-    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    MUST(cuMemAllocAsync(&pointer, 1000, stream));
+    CUmemoryPool pool = pool_of_device();
+    capture_begin(stream);
+    CUdeviceptr pointer = pool_memory(1000, stream);
     MUST(cuMemsetD8Async(pointer, 7, 1000, stream));
-    MUST(cuMemAllocAsync(&temporary, 500, stream));
+    CUdeviceptr temporary = pool_memory(500, stream);
     MUST(cuMemFreeAsync(temporary, stream));
-    MUST(cuStreamEndCapture(stream, &graph));
+    CUgraph graph = capture_end(stream);
     show(pool, "captured");
-    MUST(cuGraphInstantiate(&executable, graph, 0));
+    CUgraphExec executable = instantiated(graph, 0);
     for (int i = 0; i < 2; i++) {
         MUST(cuGraphLaunch(executable, stream));
         MUST(cuStreamSynchronize(stream));
         show(pool, "launched");
-        MUST(cuMemFreeAsync(pointer, stream));
-        MUST(cuStreamSynchronize(stream));
+        free_and_await(pointer, stream);
         show(pool, "freed");
     }
 }
@@ -148,16 +130,12 @@ PROMISE(pool_figures_of_graphs, 1,
 PROMISE(pool_limit, 1, "cuda.h, CUmemPoolProps_v1.maxSize: maximum pool size; when 0 defaults to a system dependent value")
 {
     CUdeviceptr pointer, more;
-    CUmemoryPool pool;
     CUstream stream = stream_new();
-    const CUmemPoolProps properties = {
-        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, .maxSize = (size_t)64 << 20};
-    MUST(cuMemPoolCreate(&pool, &properties));
+    CUmemoryPool pool = pool_new(0, (size_t)64 << 20);
     ASK(cuMemAllocFromPoolAsync(&pointer, (size_t)256 << 20, pool, stream));
     ASK(cuMemAllocFromPoolAsync(&pointer, (size_t)32 << 20, pool, stream));
     ASK(cuMemAllocFromPoolAsync(&more, (size_t)64 << 20, pool, stream));
-    MUST(cuMemFreeAsync(pointer, stream));
-    MUST(cuStreamSynchronize(stream));
+    free_and_await(pointer, stream);
     ASK(cuMemAllocFromPoolAsync(&more, (size_t)60 << 20, pool, stream));
 }
 

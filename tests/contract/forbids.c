@@ -20,136 +20,43 @@ static struct {
     CUresult (*call)(void);
 } world;
 
-static CUresult call_alloc(void)
-{
-    return cuMemAlloc(&world.fresh, 3 << 20);
-}
+/* X(NAME, sentence, what it needs, the call) */
+#define CALLS(X)                                                                                                               \
+    X(alloc, "cuMemAlloc", , cuMemAlloc(&world.fresh, 3 << 20))                                                                \
+    X(pitch, "cuMemAllocPitch", size_t pitch, cuMemAllocPitch(&world.fresh, &pitch, 100, 100, 4))                              \
+    X(free, "cuMemFree", , cuMemFree(world.plain))                                                                             \
+    X(free_pool, "cuMemFree of pool memory", , cuMemFree(world.pool))                                                          \
+    X(free_null, "cuMemFree of nothing", , cuMemFree(0))                                                                       \
+    X(alloc_async, "cuMemAllocAsync on another stream", , cuMemAllocAsync(&world.fresh, 3 << 20, world.other))                 \
+    X(free_async, "cuMemFreeAsync on another stream", , cuMemFreeAsync(world.pool, world.other))                               \
+    X(free_captured, "cuMemFreeAsync of other memory on the stream", , cuMemFreeAsync(world.pool, world.captured))             \
+    X(get_info, "cuMemGetInfo", size_t room[2], cuMemGetInfo(&room[0], &room[1]))                                              \
+    X(trim, "cuMemPoolTrimTo", CUmemoryPool pool, cuDeviceGetDefaultMemPool(&pool, 0) ?: cuMemPoolTrimTo(pool, 0))             \
+    X(sync_context, "cuCtxSynchronize", , cuCtxSynchronize())                                                                  \
+    X(sync_other, "cuStreamSynchronize of another stream", , cuStreamSynchronize(world.other))                                 \
+    X(sync_captured, "cuStreamSynchronize of the stream", , cuStreamSynchronize(world.captured))                               \
+    X(query_other, "cuStreamQuery of another stream", , cuStreamQuery(world.other))                                            \
+    X(query_captured, "cuStreamQuery of the stream", , cuStreamQuery(world.captured))                                          \
+    X(query_event, "cuEventQuery", , cuEventQuery(world.event))                                                                \
+    X(copy, "cuMemcpyDtoH", char byte, cuMemcpyDtoH(&byte, world.plain, 1))                                                    \
+    X(set, "cuMemsetD8", , cuMemsetD8(world.plain, 1, 100))                                                                    \
+    X(host_alloc, "cuMemHostAlloc", void *memory, cuMemHostAlloc(&memory, 100, 0))                                             \
+    X(stream_create, "cuStreamCreate", CUstream stream, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING))
 
-static CUresult call_free(void)
-{
-    return cuMemFree(world.plain);
-}
-
-static CUresult call_free_pool(void)
-{
-    return cuMemFree(world.pool);
-}
-
-static CUresult call_free_null(void)
-{
-    return cuMemFree(0);
-}
-
-static CUresult call_alloc_async(void)
-{
-    return cuMemAllocAsync(&world.fresh, 3 << 20, world.other);
-}
-
-static CUresult call_free_async(void)
-{
-    return cuMemFreeAsync(world.pool, world.other);
-}
-
-static CUresult call_free_async_captured(void)
-{
-    return cuMemFreeAsync(world.pool, world.captured);
-}
-
-static CUresult call_get_info(void)
-{
-    size_t free_bytes, total;
-    return cuMemGetInfo(&free_bytes, &total);
-}
-
-static CUresult call_sync_context(void)
-{
-    return cuCtxSynchronize();
-}
-
-static CUresult call_sync_other(void)
-{
-    return cuStreamSynchronize(world.other);
-}
-
-static CUresult call_query_other(void)
-{
-    return cuStreamQuery(world.other);
-}
-
-static CUresult call_query_captured(void)
-{
-    return cuStreamQuery(world.captured);
-}
-
-static CUresult call_sync_captured(void)
-{
-    return cuStreamSynchronize(world.captured);
-}
-
-static CUresult call_query_event(void)
-{
-    return cuEventQuery(world.event);
-}
-
-static CUresult call_copy(void)
-{
-    char byte;
-    return cuMemcpyDtoH(&byte, world.plain, 1);
-}
-
-static CUresult call_set(void)
-{
-    return cuMemsetD8(world.plain, 1, 100);
-}
-
-static CUresult call_trim(void)
-{
-    CUmemoryPool pool;
-    CUresult result = cuDeviceGetDefaultMemPool(&pool, 0);
-    return result == CUDA_SUCCESS ? cuMemPoolTrimTo(pool, 0) : result;
-}
-
-static CUresult call_host_alloc(void)
-{
-    void *memory;
-    return cuMemHostAlloc(&memory, 100, 0);
-}
-
-static CUresult call_stream_create(void)
-{
-    CUstream stream;
-    return cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-}
-
-static CUresult call_pitch(void)
-{
-    size_t pitch;
-    return cuMemAllocPitch(&world.fresh, &pitch, 100, 100, 4);
-}
+#define CALL(name, sentence, needs, call)                                                                                      \
+    static CUresult call_##name(void)                                                                                          \
+    {                                                                                                                          \
+        needs;                                                                                                                 \
+        return call;                                                                                                           \
+    }
+CALLS(CALL)
 
 static const struct {
     const char *name;
     CUresult (*call)(void);
-} calls[] = {{"cuMemAlloc", call_alloc},
-             {"cuMemAllocPitch", call_pitch},
-             {"cuMemFree", call_free},
-             {"cuMemFree of pool memory", call_free_pool},
-             {"cuMemFree of nothing", call_free_null},
-             {"cuMemAllocAsync on another stream", call_alloc_async},
-             {"cuMemFreeAsync on another stream", call_free_async},
-             {"cuMemFreeAsync of other memory on the stream", call_free_async_captured},
-             {"cuMemGetInfo", call_get_info},
-             {"cuMemPoolTrimTo", call_trim},
-             {"cuCtxSynchronize", call_sync_context},
-             {"cuStreamSynchronize of another stream", call_sync_other},
-             {"cuStreamSynchronize of the stream", call_sync_captured},
-             {"cuStreamQuery of another stream", call_query_other},
-             {"cuStreamQuery of the stream", call_query_captured},
-             {"cuEventQuery", call_query_event},
-             {"cuMemcpyDtoH", call_copy},
-             {"cuMemsetD8", call_set},
-             {"cuMemHostAlloc", call_host_alloc},
-             {"cuStreamCreate", call_stream_create}};
+} calls[] = {
+#define ROW(name, sentence, needs, call) {sentence, call_##name},
+    CALLS(ROW)};
 
 static void *call_elsewhere(void *relaxed)
 {

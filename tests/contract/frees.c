@@ -7,13 +7,9 @@
 
 PROMISE(free_plain, 1, FREE)
 {
-    CUdeviceptr pointer, small;
-    MUST(cuMemAlloc(&pointer, 1 << 20));
-    MUST(cuMemAlloc(&small, 1));
-    held(stream_new());
-    TIMED(cuMemFree(pointer));
-    held(stream_new());
-    TIMED(cuMemFree(small));
+    CUdeviceptr pointer = plain_memory(1 << 20), small = plain_memory(1);
+    BESIDE_WORK(cuMemFree(pointer));
+    BESIDE_WORK(cuMemFree(small));
 }
 
 PROMISE(free_pitched, 1, FREE)
@@ -21,16 +17,13 @@ PROMISE(free_pitched, 1, FREE)
     CUdeviceptr pointer;
     size_t pitch;
     MUST(cuMemAllocPitch(&pointer, &pitch, 100, 10, 4));
-    held(stream_new());
-    TIMED(cuMemFree(pointer));
+    BESIDE_WORK(cuMemFree(pointer));
 }
 
 /* Until not even the driver's cuMemAlloc finds any. */
 static void take_all(void)
 {
     CUmemGenericAllocationHandle handle;
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     for (size_t bytes = share(50); bytes >= (size_t)2 << 20; bytes = bytes / 2 >> 21 << 21) {
         while (cuMemCreate(&handle, bytes, &properties, 0) == CUDA_SUCCESS)
             ;
@@ -39,12 +32,10 @@ static void take_all(void)
 
 PROMISE(free_on_a_full_device, 1, FREE)
 {
-    CUdeviceptr pointer;
-    CUgraph graph;
     CUstream stream = stream_new();
-    MUST(cuMemAlloc(&pointer, 64 << 20));
-    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    MUST(cuStreamEndCapture(stream, &graph));
+    CUdeviceptr pointer = plain_memory(64 << 20);
+    capture_begin(stream);
+    capture_end(stream);
     held(stream);
     let_go();
     take_all();
@@ -54,33 +45,25 @@ PROMISE(free_on_a_full_device, 1, FREE)
 
 PROMISE(free_pool, 1, FREE)
 {
-    CUdeviceptr pointer;
     CUstream stream = stream_new();
-    MUST(cuMemAllocAsync(&pointer, 1 << 20, stream));
-    MUST(cuStreamSynchronize(stream));
-    held(stream_new());
-    TIMED(cuMemFree(pointer));
+    CUdeviceptr pointer = ready_memory(1 << 20, stream);
+    BESIDE_WORK(cuMemFree(pointer));
 }
 
 PROMISE(free_own_pool, 1, FREE)
 {
     CUdeviceptr pointer;
-    CUmemoryPool pool;
     CUstream stream = stream_new();
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-    MUST(cuMemPoolCreate(&pool, &properties));
+    CUmemoryPool pool = pool_new(0, 0);
     MUST(cuMemAllocFromPoolAsync(&pointer, 1 << 20, pool, stream));
     MUST(cuStreamSynchronize(stream));
-    held(stream_new());
-    TIMED(cuMemFree(pointer));
+    BESIDE_WORK(cuMemFree(pointer));
 }
 
 PROMISE(free_pool_beside_own_work, 1, FREE)
 {
-    CUdeviceptr pointer;
     CUstream stream = stream_new();
-    MUST(cuMemAllocAsync(&pointer, 1 << 20, stream));
+    CUdeviceptr pointer = pool_memory(1 << 20, stream);
     held(stream);
     TIMED(cuMemFree(pointer));
 }
@@ -93,8 +76,7 @@ PROMISE(free_async, 1, FREE_ASYNC)
     MUST(cuMemAllocAsync(&pointers[1], 1 << 20, stream));
     MUST(cuMemAlloc(&pointers[2], 1 << 20));
     MUST(cuStreamSynchronize(stream));
-    held(stream_new());
-    TIMED(cuMemFreeAsync(pointers[0], stream));
+    BESIDE_WORK(cuMemFreeAsync(pointers[0], stream));
     held(stream);
     TIMED(cuMemFreeAsync(pointers[1], stream));
     held(stream);
@@ -103,10 +85,8 @@ PROMISE(free_async, 1, FREE_ASYNC)
 
 PROMISE(free_other_context, 1, FREE)
 {
-    CUdeviceptr pointer, other;
     CUcontext first = primary(0), second;
-    MUST(cuMemAlloc(&pointer, 1 << 20));
-    MUST(cuMemAlloc(&other, 1 << 20));
+    CUdeviceptr pointer = plain_memory(1 << 20), other = plain_memory(1 << 20);
     MUST(cuCtxCreate(&second, NULL, 0, 0));
     held(stream_new());
     puts("of the primary context, from another one that works:");
@@ -121,12 +101,9 @@ PROMISE(free_other_context, 1, FREE)
 
 PROMISE(free_no_context, 1, "cuda.h, cuMemFree: returns INVALID_CONTEXT among others; which of them is asked of the driver")
 {
-    CUdeviceptr plain, pool;
     CUstream stream = stream_new();
     CUcontext context = primary(0);
-    MUST(cuMemAlloc(&plain, 1000));
-    MUST(cuMemAllocAsync(&pool, 1000, stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr plain = plain_memory(1000), pool = ready_memory(1000, stream);
     MUST(cuCtxSetCurrent(NULL));
     ASK(cuMemFree(plain));
     ASK(cuMemFreeAsync(pool, NULL));
@@ -163,11 +140,9 @@ PROMISE(free_other_device, 2, FREE)
 
 PROMISE(free_async_other_device, 2, FREE_ASYNC)
 {
-    CUdeviceptr pointer;
     CUcontext first = primary(0);
     CUstream stream = stream_new();
-    MUST(cuMemAllocAsync(&pointer, 1 << 20, stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr pointer = ready_memory(1 << 20, stream);
     primary(1);
     CUstream other = stream_new();
     ASK(cuMemFreeAsync(pointer, other));
@@ -188,41 +163,27 @@ PROMISE(allocations_beside_work, 1, "cuda.h, cuMemAllocAsync: inserts an allocat
     CUdeviceptr pointer;
     CUstream stream = stream_new();
     size_t pitch;
-    held(stream_new());
-    TIMED(cuMemAlloc(&pointer, 3 << 20));
-    held(stream_new());
-    TIMED(cuMemAlloc(&pointer, 100));
-    held(stream_new());
-    TIMED(cuMemAllocPitch(&pointer, &pitch, 100, 100, 4));
-    held(stream_new());
-    TIMED(cuMemAllocAsync(&pointer, 3 << 20, stream));
+    BESIDE_WORK(cuMemAlloc(&pointer, 3 << 20));
+    BESIDE_WORK(cuMemAlloc(&pointer, 100));
+    BESIDE_WORK(cuMemAllocPitch(&pointer, &pitch, 100, 100, 4));
+    BESIDE_WORK(cuMemAllocAsync(&pointer, 3 << 20, stream));
     held(stream);
     TIMED(cuMemAllocAsync(&pointer, 3 << 20, stream));
 }
 
 PROMISE(ends_beside_work, 1, "cuda.h, cuStreamDestroy: returns immediately; pools: cuMemPoolTrimTo releases what it safely can")
 {
-    CUdeviceptr pointer;
-    CUmemoryPool pool, own;
     CUstream stream = stream_new();
     size_t free_bytes, total;
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
-    MUST(cuMemPoolCreate(&own, &properties));
-    MUST(cuMemAllocAsync(&pointer, 1 << 20, stream));
-    MUST(cuMemFreeAsync(pointer, stream));
-    MUST(cuStreamSynchronize(stream));
-    held(stream_new());
-    TIMED(cuMemPoolTrimTo(pool, 0));
-    held(stream_new());
-    TIMED(cuMemPoolDestroy(own));
-    held(stream_new());
-    TIMED(cuMemGetInfo(&free_bytes, &total));
+    CUmemoryPool pool = pool_of_device(), own = pool_new(0, 0);
+    CUdeviceptr pointer = pool_memory(1 << 20, stream);
+    free_and_await(pointer, stream);
+    BESIDE_WORK(cuMemPoolTrimTo(pool, 0));
+    BESIDE_WORK(cuMemPoolDestroy(own));
+    BESIDE_WORK(cuMemGetInfo(&free_bytes, &total));
     CUstream other = stream_new();
     held(other);
     TIMED(cuStreamDestroy(stream));
     primary(0); /* retains it again */
-    held(stream_new());
-    TIMED(cuDevicePrimaryCtxRelease(0));
+    BESIDE_WORK(cuDevicePrimaryCtxRelease(0));
 }

@@ -7,19 +7,11 @@
 
 static CUgraph captured(CUstream stream, CUdeviceptr *pointer, int value)
 {
-    CUgraph graph;
-    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    capture_begin(stream);
     MUST(cuMemAllocAsync(pointer, 1000, stream));
     MUST(cuMemsetD8Async(*pointer, (unsigned char)value, 1000, stream));
-    MUST(cuStreamEndCapture(stream, &graph));
+    CUgraph graph = capture_end(stream);
     return graph;
-}
-
-static CUgraphExec instantiated(CUgraph graph, unsigned long long flags)
-{
-    CUgraphExec executable;
-    MUST(cuGraphInstantiate(&executable, graph, flags));
-    return executable;
 }
 
 static const char *seen(CUstream stream, CUdeviceptr pointer)
@@ -88,13 +80,12 @@ PROMISE(graph_gone_first, 1, LIVES)
 PROMISE(graph_freed_by_another, 1, LIVES)
 {
     CUdeviceptr pointer;
-    CUgraph other;
     CUstream stream = stream_new();
     CUgraphExec executable = instantiated(captured(stream, &pointer, 7), 0);
     MUST(cuGraphLaunch(executable, stream));
-    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    capture_begin(stream);
     ASK(cuMemFreeAsync(pointer, stream));
-    MUST(cuStreamEndCapture(stream, &other));
+    CUgraph other = capture_end(stream);
     CUgraphExec freeing = instantiated(other, 0);
     for (int i = 0; i < 3; i++) {
         printf("%s; ", seen(stream, pointer));
@@ -106,14 +97,12 @@ PROMISE(graph_freed_by_another, 1, LIVES)
 
 PROMISE(graph_freed_by_hand, 1, "cuda.h, cuGraphAddMemFreeNode: dptr is the address of memory of a graph")
 {
-    CUdeviceptr pointer, plain, pool;
-    CUgraph other;
+    CUdeviceptr pointer;
     CUgraphNode node;
     CUstream stream = stream_new();
     CUgraphExec executable = instantiated(captured(stream, &pointer, 7), 0);
-    MUST(cuMemAlloc(&plain, 1000));
-    MUST(cuMemAllocAsync(&pool, 1000, stream));
-    MUST(cuGraphCreate(&other, 0));
+    CUdeviceptr plain = plain_memory(1000), pool = pool_memory(1000, stream);
+    CUgraph other = graph_new();
     ASK(cuGraphAddMemFreeNode(&node, other, NULL, 0, plain));
     ASK(cuGraphAddMemFreeNode(&node, other, NULL, 0, pool));
     ASK(cuGraphAddMemFreeNode(&node, other, NULL, 0, 0));
@@ -138,11 +127,10 @@ PROMISE(graph_by_hand, 1, NODES ": nodes made by cuGraphAddMemAllocNode")
         .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
         .bytesize = 1000};
     CUDA_MEMSET_NODE_PARAMS set = {.value = 9, .elementSize = 1, .width = 1000, .height = 1};
-    CUgraph graph;
     CUgraphNode allocation, setting;
     CUcontext context = primary(0);
     CUstream stream = stream_new();
-    MUST(cuGraphCreate(&graph, 0));
+    CUgraph graph = graph_new();
     ASK(cuGraphAddMemAllocNode(&allocation, graph, NULL, 0, &wanted));
     set.dst = wanted.dptr;
     ASK(cuGraphAddMemsetNode(&setting, graph, &allocation, 1, &set, context));
@@ -156,13 +144,12 @@ PROMISE(graph_by_hand, 1, NODES ": nodes made by cuGraphAddMemAllocNode")
 PROMISE(graph_node_any, 1, NODES ": nodes made by cuGraphAddNode")
 {
     CUgraphNodeParams wanted = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
-    CUgraph graph;
     CUgraphNode allocation, end;
     CUstream stream = stream_new();
     wanted.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     wanted.alloc.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     wanted.alloc.bytesize = 1000;
-    MUST(cuGraphCreate(&graph, 0));
+    CUgraph graph = graph_new();
     ASK(cuGraphAddNode(&allocation, graph, NULL, NULL, 0, &wanted));
     CUgraphNodeParams freed = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
     freed.free.dptr = wanted.alloc.dptr;
@@ -174,17 +161,15 @@ PROMISE(graph_node_any, 1, NODES ": nodes made by cuGraphAddNode")
 
 PROMISE(graph_into_own, 1, "cuda.h, cuStreamBeginCaptureToGraph: captures into an existing graph")
 {
-    CUdeviceptr first, second;
-    CUgraph graph, out;
     CUstream stream = stream_new();
-    MUST(cuGraphCreate(&graph, 0));
+    CUgraph graph = graph_new();
     MUST(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
-    MUST(cuMemAllocAsync(&first, 1000, stream));
+    CUdeviceptr first = pool_memory(1000, stream);
     MUST(cuMemsetD8Async(first, 7, 1000, stream));
-    MUST(cuStreamEndCapture(stream, &out));
+    CUgraph out = capture_end(stream);
     printf("the same graph: %d\n", out == graph);
     MUST(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
-    MUST(cuMemAllocAsync(&second, 1000, stream));
+    CUdeviceptr second = pool_memory(1000, stream);
     MUST(cuMemsetD8Async(second, 9, 1000, stream));
     MUST(cuStreamEndCapture(stream, &out));
     CUgraphExec executable = instantiated(graph, 0);
@@ -199,14 +184,13 @@ PROMISE(graph_into_own, 1, "cuda.h, cuStreamBeginCaptureToGraph: captures into a
 
 PROMISE(graph_updated, 1, "cuda.h, cuGraphExecUpdate: an executable with allocation nodes cannot be updated")
 {
-    CUdeviceptr kept, pointer;
     CUgraphExecUpdateResultInfo info = {0};
     CUgraph graphs[2];
     CUstream stream = stream_new();
-    MUST(cuMemAlloc(&kept, 1000));
+    CUdeviceptr kept = plain_memory(1000);
     for (int i = 0; i < 2; i++) {
-        MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-        MUST(cuMemAllocAsync(&pointer, 1000, stream));
+        capture_begin(stream);
+        CUdeviceptr pointer = pool_memory(1000, stream);
         MUST(cuMemsetD8Async(pointer, (unsigned char)(7 + i), 1000, stream));
         MUST(cuMemcpyDtoDAsync(kept, pointer, 1000, stream));
         MUST(cuMemFreeAsync(pointer, stream));
@@ -227,17 +211,15 @@ PROMISE(graph_updated, 1, "cuda.h, cuGraphExecUpdate: an executable with allocat
 
 PROMISE(graph_cloned, 1, "cuda.h, cuGraphClone: graphs with allocation nodes cannot be cloned; nor can they be child graphs")
 {
-    CUdeviceptr pointer;
-    CUgraph clone = NULL, parent;
+    CUgraph clone = NULL;
     CUgraphNode node;
     CUstream stream = stream_new();
-    CUgraph graph;
-    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    MUST(cuMemAllocAsync(&pointer, 1000, stream));
+    capture_begin(stream);
+    CUdeviceptr pointer = pool_memory(1000, stream);
     MUST(cuMemFreeAsync(pointer, stream));
-    MUST(cuStreamEndCapture(stream, &graph));
+    CUgraph graph = capture_end(stream);
     ASK(cuGraphClone(&clone, graph));
-    MUST(cuGraphCreate(&parent, 0));
+    CUgraph parent = graph_new();
     ASK(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
 }
 
@@ -250,8 +232,7 @@ PROMISE(graph_instantiated_twice, 1, NODES ": a graph with memory nodes has one 
     ASK(cuGraphInstantiate(&first, graph, 0));
     ASK(cuGraphInstantiate(&second, graph, 0));
     MUST(cuGraphLaunch(first, stream));
-    MUST(cuMemFreeAsync(pointer, stream));
-    MUST(cuStreamSynchronize(stream));
+    free_and_await(pointer, stream);
     MUST(cuGraphExecDestroy(first));
     ASK(cuGraphInstantiate(&second, graph, 0));
     MUST(cuGraphLaunch(second, stream));
@@ -261,23 +242,19 @@ PROMISE(graph_instantiated_twice, 1, NODES ": a graph with memory nodes has one 
 
 PROMISE(graph_two_streams, 1, NODES ": allocations are ordered as nodes are")
 {
-    CUdeviceptr first, second;
-    CUevent forked, joined;
-    CUgraph graph;
     CUstream stream = stream_new(), other = stream_new();
-    MUST(cuEventCreate(&forked, CU_EVENT_DISABLE_TIMING));
-    MUST(cuEventCreate(&joined, CU_EVENT_DISABLE_TIMING));
+    CUevent forked = event_new(), joined = event_new();
     MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     MUST(cuEventRecord(forked, stream));
     MUST(cuStreamWaitEvent(other, forked, 0));
-    MUST(cuMemAllocAsync(&first, 1000, other));
+    CUdeviceptr first = pool_memory(1000, other);
     MUST(cuMemsetD8Async(first, 5, 1000, other));
-    MUST(cuMemAllocAsync(&second, 1000, stream));
+    CUdeviceptr second = pool_memory(1000, stream);
     MUST(cuMemsetD8Async(second, 6, 1000, stream));
     MUST(cuEventRecord(joined, other));
     MUST(cuStreamWaitEvent(stream, joined, 0));
     MUST(cuMemFreeAsync(second, stream));
-    MUST(cuStreamEndCapture(stream, &graph));
+    CUgraph graph = capture_end(stream);
     CUgraphExec executable = instantiated(graph, 0);
     MUST(cuGraphLaunch(executable, stream));
     printf("%s; ", seen(stream, first));
@@ -290,13 +267,11 @@ PROMISE(graph_two_streams, 1, NODES ": allocations are ordered as nodes are")
 PROMISE(graph_memory_before_launch, 1,
         "cuda.h, cuMemFreeAsync: during capture it makes a free node, and must be given a graph allocation")
 {
-    CUdeviceptr pointer, pool;
     CUgraph graph = NULL;
     CUstream stream = stream_new();
-    MUST(cuMemAllocAsync(&pool, 1000, stream));
-    MUST(cuStreamSynchronize(stream));
-    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    MUST(cuMemAllocAsync(&pointer, 1000, stream));
+    CUdeviceptr pool = ready_memory(1000, stream);
+    capture_begin(stream);
+    CUdeviceptr pointer = pool_memory(1000, stream);
     ASK(cuMemFreeAsync(pool, stream));
     ASK(cuMemFree(pointer));
     ASK(cuMemFreeAsync(pointer, stream));
@@ -313,23 +288,21 @@ PROMISE(graph_memory_before_launch, 1,
 PROMISE(graph_conditional, 1, "cuda.h, cuGraphConditionalHandleCreate; the memory of other graphs has nothing to do with it")
 {
     CUdeviceptr pointer;
-    CUgraph graph;
-    CUgraphExec executable;
     CUgraphConditionalHandle handle;
     CUcontext context = primary(0);
     CUstream stream = stream_new();
     CUresult result = CUDA_SUCCESS;
     int count = 0;
-    MUST(cuGraphCreate(&graph, 0));
+    CUgraph graph = graph_new();
     ASK(cuGraphConditionalHandleCreate(&handle, graph, context, 0, 0));
     MUST(cuGraphDestroy(graph));
     for (; count < 40 && result == CUDA_SUCCESS; count++) {
-        MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        capture_begin(stream);
         result = cuMemAllocAsync(&pointer, share(5), stream);
         if (result == CUDA_SUCCESS)
             result = cuMemFreeAsync(pointer, stream);
         MUST(cuStreamEndCapture(stream, &graph));
-        MUST(cuGraphInstantiate(&executable, graph, 0));
+        CUgraphExec executable = instantiated(graph, 0);
         MUST(cuGraphLaunch(executable, stream));
         MUST(cuStreamSynchronize(stream));
         MUST(cuGraphExecDestroy(executable));

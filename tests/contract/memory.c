@@ -43,15 +43,12 @@ static CUresult take_async(size_t bytes)
     CUstream stream = stream_new();
     CUresult result = cuMemAllocAsync(&pointer, bytes, stream);
     if (result == CUDA_SUCCESS)
-        MUST(cuMemFreeAsync(pointer, stream));
-    MUST(cuStreamSynchronize(stream));
+        free_and_await(pointer, stream);
     return result;
 }
 
 static CUresult take_create(size_t bytes)
 {
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     CUmemGenericAllocationHandle handle;
     CUresult result = cuMemCreate(&handle, bytes, &properties, 0);
     if (result == CUDA_SUCCESS)
@@ -75,11 +72,10 @@ static CUresult take_graph(size_t bytes)
     CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
         .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
         .bytesize = bytes};
-    CUgraph graph;
     CUgraphNode allocation, end;
     CUgraphExec executable;
     CUstream stream = stream_new();
-    MUST(cuGraphCreate(&graph, 0));
+    CUgraph graph = graph_new();
     MUST(cuGraphAddMemAllocNode(&allocation, graph, NULL, 0, &wanted));
     MUST(cuGraphAddMemFreeNode(&end, graph, &allocation, 1, wanted.dptr));
     CUresult result = cuGraphInstantiate(&executable, graph, 0);
@@ -113,10 +109,15 @@ static void play_again(void (*free_again)(size_t bytes))
     play_ways(free_again, sizeof ways / sizeof *ways);
 }
 
+#define PROMISE_OF_ALL(name, free_again, sentence)                                                                             \
+    PROMISE(name, 1, sentence)                                                                                                 \
+    {                                                                                                                          \
+        play_again(free_again);                                                                                                \
+    }
+
 static void free_plain(size_t bytes)
 {
-    CUdeviceptr pointer;
-    MUST(cuMemAlloc(&pointer, bytes));
+    CUdeviceptr pointer = plain_memory(bytes);
     MUST(cuMemFree(pointer));
 }
 
@@ -131,126 +132,83 @@ static void free_pieces(size_t bytes)
 
 static void free_one_after_the_other(size_t bytes)
 {
-    CUdeviceptr pointer;
     for (unsigned i = 0; i < 40; i++) {
-        MUST(cuMemAlloc(&pointer, bytes / 40 - i * 100));
+        CUdeviceptr pointer = plain_memory(bytes / 40 - i * 100);
         MUST(cuMemFree(pointer));
     }
 }
 
 static void free_async(size_t bytes)
 {
-    CUdeviceptr pointer;
     CUstream stream = stream_new();
-    MUST(cuMemAllocAsync(&pointer, bytes, stream));
-    MUST(cuMemFreeAsync(pointer, stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr pointer = pool_memory(bytes, stream);
+    free_and_await(pointer, stream);
 }
 
 static void free_pool_by_plain(size_t bytes)
 {
-    CUdeviceptr pointer;
     CUstream stream = stream_new();
-    MUST(cuMemAllocAsync(&pointer, bytes, stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr pointer = ready_memory(bytes, stream);
     MUST(cuMemFree(pointer));
 }
 
 static void free_with_context(size_t bytes)
 {
-    CUdeviceptr pointer;
-    CUcontext own;
-    MUST(cuCtxCreate(&own, NULL, 0, 0));
-    MUST(cuMemAlloc(&pointer, bytes));
+    CUcontext own = context_new();
+    plain_memory(bytes);
     MUST(cuCtxDestroy(own));
 }
 
 static void free_with_pool(size_t bytes)
 {
     CUdeviceptr pointer;
-    CUmemoryPool pool;
     CUstream stream = stream_new();
     cuuint64_t all = UINT64_MAX;
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-    MUST(cuMemPoolCreate(&pool, &properties));
+    CUmemoryPool pool = pool_new(0, 0);
     MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
     MUST(cuMemAllocFromPoolAsync(&pointer, bytes, pool, stream));
-    MUST(cuMemFreeAsync(pointer, stream));
-    MUST(cuStreamSynchronize(stream));
+    free_and_await(pointer, stream);
     MUST(cuMemPoolDestroy(pool));
 }
 
 static void free_captured(size_t bytes)
 {
-    CUdeviceptr pointer;
-    CUgraph graph;
-    CUgraphExec executable;
     CUstream stream = stream_new();
-    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    MUST(cuMemAllocAsync(&pointer, bytes, stream));
+    capture_begin(stream);
+    CUdeviceptr pointer = pool_memory(bytes, stream);
     MUST(cuMemsetD8Async(pointer, 1, 100, stream));
     MUST(cuMemFreeAsync(pointer, stream));
-    MUST(cuStreamEndCapture(stream, &graph));
-    MUST(cuGraphInstantiate(&executable, graph, 0));
+    CUgraph graph = capture_end(stream);
+    CUgraphExec executable = instantiated(graph, 0);
     MUST(cuGraphLaunch(executable, stream));
     MUST(cuStreamSynchronize(stream));
     MUST(cuGraphExecDestroy(executable));
     MUST(cuGraphDestroy(graph));
     MUST(cuDeviceGraphMemTrim(0));
 }
-
-PROMISE(again_plain, 1, AGAIN)
-{
-    play_again(free_plain);
-}
-
-PROMISE(again_pieces, 1, AGAIN)
-{
-    play_again(free_pieces);
-}
-
-PROMISE(again_sizes, 1, AGAIN)
-{
-    play_again(free_one_after_the_other);
-}
-
-PROMISE(again_async, 1,
-        "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: by default the pool gives memory back at the next synchronisation")
-{
-    play_again(free_async);
-}
+PROMISE_OF_ALL(again_plain, free_plain, AGAIN)
+PROMISE_OF_ALL(again_pieces, free_pieces, AGAIN)
+PROMISE_OF_ALL(again_sizes, free_one_after_the_other, AGAIN)
+PROMISE_OF_ALL(again_async, free_async,
+               "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: by default the pool gives memory back at the next synchronisation")
 
 PROMISE(again_pool_by_plain, 1, AGAIN)
 {
     play_again(free_pool_by_plain);
     printf("free: %u\n", free_per_cent());
 }
-
-PROMISE(again_context, 1, "cuda.h, cuCtxDestroy: destroys memory of cuMemAlloc with the context")
-{
-    play_again(free_with_context);
-}
-
-PROMISE(again_pool_end, 1,
-        "cuda.h, cuMemPoolDestroy: destroys the pool; its memory is released when nothing is allocated any more")
-{
-    play_again(free_with_pool);
-}
-
-PROMISE(again_captured, 1, "cuda.h, cuDeviceGraphMemTrim: frees unused memory that was cached for graphs")
-{
-    play_again(free_captured);
-}
+PROMISE_OF_ALL(again_context, free_with_context, "cuda.h, cuCtxDestroy: destroys memory of cuMemAlloc with the context")
+PROMISE_OF_ALL(again_pool_end, free_with_pool,
+               "cuda.h, cuMemPoolDestroy: destroys the pool; its memory is released when nothing is allocated any more")
+PROMISE_OF_ALL(again_captured, free_captured, "cuda.h, cuDeviceGraphMemTrim: frees unused memory that was cached for graphs")
 
 /* A pool that is told to keep its memory gives it to the program's own allocations all the same; not to graphs and other
  * processes. */
 PROMISE(again_kept_by_pool, 1,
         "cuda.h, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: bytes to hold on to before trying to release memory to the OS")
 {
-    CUmemoryPool pool;
     cuuint64_t all = UINT64_MAX;
-    MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+    CUmemoryPool pool = pool_of_device();
     MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
     free_async(share(60));
     printf("free: %u per cent\n", free_per_cent());
@@ -266,21 +224,14 @@ PROMISE(no_room, 1, OOM)
     CUdeviceptr pointer;
     size_t pitch;
     CUstream stream = stream_new();
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     CUmemGenericAllocationHandle handle;
-    held(stream_new());
-    TIMED(cuMemAlloc(&pointer, (size_t)1 << 42));
-    held(stream_new());
-    TIMED(cuMemAlloc(&pointer, share(100) + ((size_t)1 << 30)));
-    held(stream_new());
-    TIMED(cuMemAllocPitch(&pointer, &pitch, (size_t)1 << 21, (size_t)1 << 21, 4));
-    held(stream_new());
-    TIMED(cuMemAllocAsync(&pointer, (size_t)1 << 42, stream));
+    BESIDE_WORK(cuMemAlloc(&pointer, (size_t)1 << 42));
+    BESIDE_WORK(cuMemAlloc(&pointer, share(100) + ((size_t)1 << 30)));
+    BESIDE_WORK(cuMemAllocPitch(&pointer, &pitch, (size_t)1 << 21, (size_t)1 << 21, 4));
+    BESIDE_WORK(cuMemAllocAsync(&pointer, (size_t)1 << 42, stream));
     held(stream);
     TIMED(cuMemAllocAsync(&pointer, share(100) + ((size_t)1 << 30), stream));
-    held(stream_new());
-    TIMED(cuMemCreate(&handle, (size_t)1 << 42, &properties, 0));
+    BESIDE_WORK(cuMemCreate(&handle, (size_t)1 << 42, &properties, 0));
     ASK(cuMemAlloc(&pointer, 0));
     ASK(cuMemAlloc(NULL, 100));
     ASK(cuMemAlloc(&pointer, ~(size_t)0));
@@ -296,13 +247,11 @@ PROMISE(no_room, 1, OOM)
 
 PROMISE(no_room_when_full, 1, OOM)
 {
-    CUdeviceptr pointer, more;
+    CUdeviceptr more;
     CUstream stream = stream_new();
-    MUST(cuMemAlloc(&pointer, share(60)));
-    held(stream_new());
-    TIMED(cuMemAlloc(&more, share(60)));
-    held(stream_new());
-    TIMED(cuMemAllocAsync(&more, share(60), stream));
+    CUdeviceptr pointer = plain_memory(share(60));
+    BESIDE_WORK(cuMemAlloc(&more, share(60)));
+    BESIDE_WORK(cuMemAllocAsync(&more, share(60), stream));
     ASK(cuMemFree(pointer));
     ASK(cuMemAllocAsync(&more, share(60), stream));
     ASK(cuMemFreeAsync(more, stream));
@@ -310,77 +259,71 @@ PROMISE(no_room_when_full, 1, OOM)
     ASK(cuMemAlloc(&more, share(60)));
 }
 
+#define IN_ORDER "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream"
+
 /* The memory has been freed, behind work that goes on. */
-static void begin_pending(CUdeviceptr *pointer, CUstream stream)
+static void begin_pending(CUstream stream)
 {
-    MUST(cuMemAllocAsync(pointer, share(60), stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr pointer = ready_memory(share(60), stream);
     held(stream);
-    MUST(cuMemFreeAsync(*pointer, stream));
+    MUST(cuMemFreeAsync(pointer, stream));
 }
 
-PROMISE(pending_same_stream, 1,
-        "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream")
+PROMISE(pending_same_stream, 1, IN_ORDER)
 {
-    CUdeviceptr pointer, more;
+    CUdeviceptr more;
     CUstream stream = stream_new();
-    begin_pending(&pointer, stream);
+    begin_pending(stream);
     TIMED(cuMemAllocAsync(&more, share(60), stream));
 }
 
 PROMISE(pending_other_stream, 1,
         "CUDA Programming Guide, Stream Ordered Memory Allocator: REUSE_ALLOW_INTERNAL_DEPENDENCIES is on by default")
 {
-    CUdeviceptr pointer, more;
+    CUdeviceptr more;
     CUstream stream = stream_new(), other = stream_new();
-    begin_pending(&pointer, stream);
+    begin_pending(stream);
     TIMED(cuMemAllocAsync(&more, share(60), other));
     MUST(cuStreamSynchronize(other));
 }
 
-PROMISE(pending_smaller, 1,
-        "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream")
+PROMISE(pending_smaller, 1, IN_ORDER)
 {
-    CUdeviceptr pointer, more;
+    CUdeviceptr more;
     CUstream stream = stream_new(), other = stream_new();
-    begin_pending(&pointer, stream);
+    begin_pending(stream);
     TIMED(cuMemAllocAsync(&more, share(55), stream));
-    MUST(cuMemFreeAsync(more, stream));
-    MUST(cuStreamSynchronize(stream));
-    begin_pending(&pointer, stream);
+    free_and_await(more, stream);
+    begin_pending(stream);
     TIMED(cuMemAllocAsync(&more, share(50), other));
     MUST(cuStreamSynchronize(other));
 }
 
-PROMISE(pending_larger, 1,
-        "CUDA Programming Guide, Stream Ordered Memory Allocator: memory is reused in the order of its stream")
+PROMISE(pending_larger, 1, IN_ORDER)
 {
-    CUdeviceptr pointer, more;
+    CUdeviceptr more;
     CUstream stream = stream_new(), other = stream_new();
-    begin_pending(&pointer, stream);
+    begin_pending(stream);
     TIMED(cuMemAllocAsync(&more, share(65), stream));
     if (more)
         cuMemFreeAsync(more, stream);
     MUST(cuStreamSynchronize(stream));
-    begin_pending(&pointer, stream);
+    begin_pending(stream);
     TIMED(cuMemAllocAsync(&more, share(65), other));
 }
 
 PROMISE(pending_plain, 1, OOM)
 {
-    CUdeviceptr pointer, more;
+    CUdeviceptr more;
     CUstream stream = stream_new();
-    begin_pending(&pointer, stream);
+    begin_pending(stream);
     TIMED(cuMemAlloc(&more, share(60)));
 }
 
 PROMISE(pending_create, 1, OOM)
 {
-    CUdeviceptr pointer;
     CUstream stream = stream_new();
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     CUmemGenericAllocationHandle handle;
-    begin_pending(&pointer, stream);
+    begin_pending(stream);
     TIMED(cuMemCreate(&handle, share(60), &properties, 0));
 }

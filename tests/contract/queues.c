@@ -119,8 +119,6 @@ PROMISE(full_queue_own, 1,
 
 PROMISE(full_queue_mapping, 1, "cuda.h, virtual memory management: no call of it takes a stream")
 {
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     const CUmemAccessDesc access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle handle;
     CUdeviceptr range = 0;
@@ -137,13 +135,10 @@ PROMISE(full_queue_mapping, 1, "cuda.h, virtual memory management: no call of it
 PROMISE(wait_of_host, 1, "cuda.h, cuStreamWaitValue32: the stream waits for the host; other streams go on")
 {
     uint32_t *word;
-    CUdeviceptr pointer, other;
     CUstream waiting = stream_new(), stream = stream_new();
     MUST(cuMemHostAlloc((void **)&word, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
     *word = 0;
-    MUST(cuMemAllocAsync(&pointer, 1000, stream));
-    MUST(cuMemAllocAsync(&other, 1000, stream));
-    MUST(cuStreamSynchronize(stream));
+    CUdeviceptr pointer = pool_memory(1000, stream), other = ready_memory(1000, stream);
     MUST(cuStreamWaitValue32(waiting, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_GEQ));
     ASK(cuMemFree(pointer));
     ASK(cuMemFreeAsync(other, stream));

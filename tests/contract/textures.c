@@ -62,34 +62,28 @@ PROMISE(texture_odd_again, 1, TEXTURES)
         play_linear(allocate_here(), 1001);
 }
 
+static CUDA_RESOURCE_DESC rows_of(CUdeviceptr pointer, size_t width, size_t pitch)
+{
+    return (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_PITCH2D,
+                                .res.pitch2D = {pointer, CU_AD_FORMAT_FLOAT, 1, width, 33, pitch}};
+}
+
 PROMISE(texture_rows, 1, TEXTURES)
 {
-    CUDA_RESOURCE_DESC rows = {.resType = CU_RESOURCE_TYPE_PITCH2D};
     CUtexObject texture = 0;
     CUdeviceptr pointer;
     size_t pitch;
     MUST(cuMemAllocPitch(&pointer, &pitch, 1001 * sizeof(float), 33, 4));
-    rows.res.pitch2D.devPtr = pointer;
-    rows.res.pitch2D.format = CU_AD_FORMAT_FLOAT;
-    rows.res.pitch2D.numChannels = 1;
-    rows.res.pitch2D.width = 1001;
-    rows.res.pitch2D.height = 33;
-    rows.res.pitch2D.pitchInBytes = pitch;
+    const CUDA_RESOURCE_DESC rows = rows_of(pointer, 1001, pitch);
     ASK(cuTexObjectCreate(&texture, &rows, &description, NULL));
 }
 
 PROMISE(texture_own_rows, 1, TEXTURES)
 {
-    CUDA_RESOURCE_DESC rows = {.resType = CU_RESOURCE_TYPE_PITCH2D};
     CUtexObject texture = 0;
     CUdeviceptr pointer;
     MUST(cuMemAlloc(&pointer, 1024 * 33));
-    rows.res.pitch2D.devPtr = pointer;
-    rows.res.pitch2D.format = CU_AD_FORMAT_FLOAT;
-    rows.res.pitch2D.numChannels = 1;
-    rows.res.pitch2D.width = 200;
-    rows.res.pitch2D.height = 33;
-    rows.res.pitch2D.pitchInBytes = 1024;
+    const CUDA_RESOURCE_DESC rows = rows_of(pointer, 200, 1024);
     ASK(cuTexObjectCreate(&texture, &rows, &description, NULL));
 }
 

@@ -1,11 +1,14 @@
-/* What each target defines, and how it complains. */
+/* How a target is defined, and how it complains. */
 #pragma once
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* A target, whose corpus is corpus/NAME.tar. */
+#define FUZZ(name)                                                                                                             \
+    int fuzz_##name(const uint8_t *data, size_t size);                                                                         \
+    int fuzz_##name(const uint8_t *data, size_t size)
 
 static inline void require(int condition)
 {

@@ -26,7 +26,7 @@ INPUT_BYTES = 60_000
 
 
 def targets():
-    return sorted(file.stem.removeprefix("fuzz_") for file in (ROOT / "tests" / "fuzz").glob("fuzz_*.c"))
+    return sorted(file.stem for file in CORPORA.glob("*.tar"))
 
 
 def unpack(target, folder):

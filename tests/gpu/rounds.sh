@@ -95,7 +95,7 @@ case ${1:?"which round? See the top of this file"} in
         for json in "$pack"/*.json; do
             [ ! -e "$json" ] || also+=(--also "$json")
         done
-        CUFENCE_TORTURE_MINUTES=${CUFENCE_TORTURE_MINUTES:-2} part torture 200 python3 tests/torture/gpu.py --json "$out/torture.json"
+        CUFENCE_TORTURE_MINUTES=${CUFENCE_TORTURE_MINUTES:-2} part torture 200 python3 tests/torture/torture.py --json "$out/torture.json"
         [ ! -e "$out/torture.json" ] || also+=(--also "$out/torture.json")
         part stories 560 python3 tests/gpu/run.py --jobs 4 ${wheel:+--wheel "$wheel"} "${also[@]}" --results "$out/results.md" --json "$out/stories.json"
         ;;
@@ -113,7 +113,7 @@ case ${1:?"which round? See the top of this file"} in
         ;;
     sweep)
         part nan_sweep 420 python3 tests/gpu/nan_sweep.py --json "$out/nan_sweep.json"
-        CUFENCE_TORTURE_MINUTES=${CUFENCE_TORTURE_MINUTES:-2} part torture 160 python3 tests/torture/gpu.py --devices 1 --json "$out/torture.json"
+        CUFENCE_TORTURE_MINUTES=${CUFENCE_TORTURE_MINUTES:-2} part torture 160 python3 tests/torture/torture.py --devices 1 --json "$out/torture.json"
         ;;
     elsewhere)
         part replays 120 bash -c replay_bundles

@@ -1,6 +1,6 @@
 /*
  * What cufence takes of a caller's stack: a program that knows nothing of cufence, on fibres, under the preload library.
- * tests/surroundings has threads of the least size, and threads that are cancelled.
+ * tests/torture has threads of the least size, and threads that are cancelled.
  */
 #include "guarded.h"
 

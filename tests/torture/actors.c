@@ -48,7 +48,7 @@ void thread_await(struct thread *thread)
 static void name_thread(const struct actor *actor)
 {
     unsigned place = (unsigned)(actor->world->number * THREADS + actor->number);
-    if (sim.fail_call)
+    if (sim.fail_call && !settings.is_surrounded)
         own_number = (pid_t)(0x40000000u + place);
 }
 
@@ -98,6 +98,14 @@ void actor_start(struct world *world, int thread)
     thread_start(&actor->thread, run, actor);
 }
 
+void own_streams_end(struct world *world, int thread)
+{
+    for (int i = 0; i < QUEUES; i++) {
+        if (world->queues[i].is_live && world->queues[i].kind == QUEUE_OWN_DEFAULT && world->queues[i].thread == thread)
+            queue_end(world, i);
+    }
+}
+
 void actor_end(struct world *world, int thread)
 {
     struct actor *actor = &world->actors[thread];
@@ -110,8 +118,5 @@ void actor_end(struct world *world, int thread)
     pthread_cond_destroy(&actor->turn);
     pthread_mutex_destroy(&actor->lock);
     actor->is_live = 0;
-    for (int i = 0; i < QUEUES; i++) {
-        if (world->queues[i].is_live && world->queues[i].kind == QUEUE_OWN_DEFAULT && world->queues[i].thread == thread)
-            queue_end(world, i);
-    }
+    own_streams_end(world, thread);
 }

@@ -1,6 +1,5 @@
 #include "driver.h"
 
-#include "base/clock.h"
 #include "kernels.ptx.h"
 
 #include <dlfcn.h>
@@ -22,77 +21,6 @@ static void *need(void *library, const char *name)
     return function;
 }
 
-/* ---- kernels as host functions of the simulated device ---- */
-
-/* Looking for other work on the same memory at the same time is the purpose; the model decides whether it is allowed. */
-#if defined(__SANITIZE_THREAD__)
-#define RACES __attribute__((no_sanitize("thread")))
-#else
-#define RACES
-#endif
-
-RACES static void fill(const cusim_thread *thread, void *const *arguments)
-{
-    volatile uint32_t *to = (volatile uint32_t *)*(const uintptr_t *)arguments[0];
-    uint64_t words = *(const uint64_t *)arguments[1];
-    uint32_t value = *(const uint32_t *)arguments[2], step = *(const uint32_t *)arguments[3];
-    for (uint64_t i = 0; i < words; i++)
-        to[i] = value + (uint32_t)i * step;
-}
-
-RACES static void check(const cusim_thread *thread, void *const *arguments)
-{
-    const volatile uint32_t *from = (const volatile uint32_t *)*(const uintptr_t *)arguments[0];
-    uint64_t words = *(const uint64_t *)arguments[1];
-    uint32_t value = *(const uint32_t *)arguments[2], step = *(const uint32_t *)arguments[3];
-    struct result *result = (struct result *)*(const uintptr_t *)arguments[4];
-    for (uint64_t i = 0; i < words; i++) {
-        uint32_t got = from[i];
-        if (got != value + (uint32_t)i * step && result->wrong++ == 0) {
-            result->index = (uint32_t)i;
-            result->got = got;
-        }
-    }
-    result->done++;
-}
-
-RACES static void copy(const cusim_thread *thread, void *const *arguments)
-{
-    volatile uint32_t *to = (volatile uint32_t *)*(const uintptr_t *)arguments[0];
-    const volatile uint32_t *from = (const volatile uint32_t *)*(const uintptr_t *)arguments[1];
-    uint64_t words = *(const uint64_t *)arguments[2];
-    for (uint64_t i = 0; i < words; i++)
-        to[i] = from[i];
-}
-
-static void hold(const cusim_thread *thread, void *const *arguments)
-{
-    const uint32_t *flag = (const uint32_t *)*(const uintptr_t *)arguments[0];
-    uint32_t *expired = (uint32_t *)*(const uintptr_t *)arguments[1];
-    uint64_t start = monotonic_ns() / 1000, most = *(const uint32_t *)arguments[2];
-    while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE)) {
-        if (monotonic_ns() / 1000 - start >= most) {
-            __atomic_add_fetch(expired, 1, __ATOMIC_RELEASE);
-            return;
-        }
-        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-    }
-}
-
-static void register_kernels(void)
-{
-    static const size_t fill_bytes[] = {8, 8, 4, 4}, check_bytes[] = {8, 8, 4, 4, 8}, copy_bytes[] = {8, 8, 8},
-                        hold_bytes[] = {8, 8, 4};
-    static const cusim_kernel kernels[] = {
-        {.name = "torture_fill", .function = fill, .argument_bytes = fill_bytes, .argument_count = 4},
-        {.name = "torture_check", .function = check, .argument_bytes = check_bytes, .argument_count = 5},
-        {.name = "torture_copy", .function = copy, .argument_bytes = copy_bytes, .argument_count = 3},
-        {.name = "torture_hold", .function = hold, .argument_bytes = hold_bytes, .argument_count = 3},
-    };
-    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
-        sim.register_kernel(&kernels[i]);
-}
-
 /* ---- libraries ---- */
 
 static void find_fence(const char *library)
@@ -110,7 +38,7 @@ static void find_fence(const char *library)
     fence.is_alone = library != NULL;
 }
 
-void driver_find(const char *library)
+void driver_find(void)
 {
     void *opened = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (opened == NULL) {
@@ -127,11 +55,12 @@ void driver_find(const char *library)
 #undef X
     *(void **)&cu.create_context = need(opened, "cuCtxCreate_v2");
     *(void **)&sim.fail_malloc = dlsym(RTLD_DEFAULT, "fail_malloc");
-    *(void **)&sim.register_kernel = dlsym(opened, "cusim_register_kernel");
     *(void **)&sim.fail_call = dlsym(opened, "cusim_fail_call");
     *(void **)&sim.set_latency = dlsym(opened, "cusim_set_latency");
-    if (sim.register_kernel != NULL)
-        register_kernels();
+}
+
+void driver_start(const char *library)
+{
     CUresult result = cu.cuInit(0); /* by then the preload library has opened libcufence.so */
     if (result != CUDA_SUCCESS) {
         fprintf(stderr, "torture: cuInit: %d\n", (int)result);
@@ -155,10 +84,10 @@ CUresult kernels_load(struct kernels *kernels)
                   {"torture_check", &kernels->check},
                   {"torture_copy", &kernels->copy},
                   {"torture_hold", &kernels->hold}};
-    CUmodule module;
-    CUresult result = cu.cuModuleLoadData(&module, kernels_ptx);
+    /* The simulated device takes the stack of a compiler for PTX, and has every kernel in any other image. */
+    CUresult result = cu.cuModuleLoadData(&kernels->module, sim.fail_call ? "an image" : kernels_ptx);
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0] && result == CUDA_SUCCESS; i++)
-        result = cu.cuModuleGetFunction(wanted[i].function, module, wanted[i].name);
+        result = cu.cuModuleGetFunction(wanted[i].function, kernels->module, wanted[i].name);
     return result;
 }
 
@@ -166,7 +95,7 @@ CUresult kernels_load(struct kernels *kernels)
 static CUresult launch(CUfunction function, CUstream stream, size_t words, void **arguments)
 {
     unsigned blocks = words > 65536 ? 32 : 1, threads = words > 1 ? 256 : 1;
-    if (sim.register_kernel != NULL)
+    if (sim.fail_call != NULL)
         blocks = threads = 1;
     return cu.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, NULL);
 }
@@ -200,7 +129,7 @@ CUresult launch_hold(const struct kernels *kernels, CUstream stream, struct latc
 void *shared_memory(size_t bytes)
 {
     void *memory = NULL;
-    if (sim.register_kernel != NULL)
+    if (sim.fail_call != NULL)
         return calloc(1, bytes);
     if (cu.cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS)
         return NULL;

@@ -2,7 +2,7 @@
  * The CUDA driver as the torture program finds it: dlopen of libcuda.so.1, dlsym of each function. On the simulated device the
  * library has extra functions (allocator/sim/sim.h), and in a process with cufence there is its C API; both are NULL elsewhere.
  *
- * Thread safety: driver_find() runs once, before any thread; the tables are read-only afterwards.
+ * Thread safety: driver_find() and driver_start() run once, before any thread; the tables are read-only afterwards.
  */
 #pragma once
 
@@ -23,7 +23,6 @@ extern struct driver cu;
 
 /* All NULL on a real GPU. */
 struct simulation {
-    __typeof__(cusim_register_kernel) *register_kernel;
     __typeof__(cusim_fail_call) *fail_call;
     __typeof__(cusim_set_latency) *set_latency;
     void (*fail_malloc)(unsigned nth); /* tests/support/failing_malloc.h, if it is preloaded */
@@ -46,12 +45,15 @@ struct fence {
 
 extern struct fence fence;
 
-/* Exits with status 2 if something is missing. `library` is the path of libcufence.so for use without the preload library; with
- * NULL, finds the one already loaded. */
-void driver_find(const char *library);
+/* Exits with status 2 if something is missing. */
+void driver_find(void);
+/* cuInit(), and cufence's C API. `library` is the path of libcufence.so for use without the preload library; with NULL, finds
+ * the one already loaded. Exits with status 2 if that fails. */
+void driver_start(const char *library);
 
 /* Requires a current context. */
 struct kernels {
+    CUmodule module;
     CUfunction fill, check, copy, hold;
 };
 CUresult kernels_load(struct kernels *kernels);
@@ -64,6 +66,12 @@ struct result {
 /* What a hold waits for, in memory shared by host and devices. */
 struct latch {
     uint32_t flag, expired;
+};
+
+/* What the kernel store_hosted is given, in memory of the host. */
+struct hosted {
+    CUdeviceptr to;
+    uint32_t words;
 };
 
 CUresult launch_fill(const struct kernels *kernels, CUstream stream, CUdeviceptr to, size_t bytes, uint32_t value,

@@ -129,32 +129,22 @@ static void capture_join(struct world *world, CUstream to, CUstream from)
 /* Two frees outside of the capture: when the stream joins, cufence has recorded an event behind at most the first one. */
 static void free_before(struct world *world, int queue)
 {
-    for (int times = 0; times < 2; times++) {
-        if (!buffer_make(world, queue, 4096))
-            return;
-        for (int i = 0; i < BUFFERS; i++) {
-            if (world->buffers[i].is_live && world->buffers[i].id == world->next_buffer) {
-                buffer_free_on(world, i, queue);
-                break;
-            }
-        }
+    for (int times = 0; times < 2 && buffer_make(world, queue, 4096); times++) {
+        int newest = buffer_newest(world);
+        if (newest >= 0)
+            buffer_free_on(world, newest, queue);
     }
 }
 
 /* Captures part of the work on another stream, which joins the capture. */
 static void capture_beside(struct world *world, const struct capture *capture)
 {
-    int found[QUEUES], count = 0;
-    for (int i = 0; i < QUEUES; i++) {
-        const struct queue *queue = &world->queues[i];
-        if (i != capture->queue && queue->is_live && queue->kind == QUEUE_NON_BLOCKING &&
-            queue->context == capture->graph->context)
-            found[count++] = i;
-    }
-    if (!count)
-        return;
     struct capture beside = *capture;
-    beside.queue = found[pick(world, (unsigned)count)];
+    beside.queue = PICK_WHERE(world, QUEUES,
+                              i != capture->queue && world->queues[i].is_live && world->queues[i].kind == QUEUE_NON_BLOCKING &&
+                                  world->queues[i].context == capture->graph->context);
+    if (beside.queue < 0)
+        return;
     beside.stream = world->queues[beside.queue].handle;
     int is_trimmed = chance(world, 50);
     if (is_trimmed && !world->queues[beside.queue].is_captured)
@@ -191,19 +181,9 @@ static void capture_step(struct world *world, const struct capture *capture)
     }
 }
 
-static int pick_capturable(struct world *world)
-{
-    int found[QUEUES], count = 0;
-    for (int i = 0; i < QUEUES; i++) {
-        if (world->queues[i].is_live && world->queues[i].kind == QUEUE_NON_BLOCKING)
-            found[count++] = i;
-    }
-    return count ? found[pick(world, (unsigned)count)] : -1;
-}
-
 int step_capture(struct world *world)
 {
-    int queue = pick_capturable(world), number = 0;
+    int queue = PICK_WHERE(world, QUEUES, world->queues[i].is_live && world->queues[i].kind == QUEUE_NON_BLOCKING), number = 0;
     while (number < GRAPHS && world->graphs[number].is_live)
         number++;
     if (queue < 0 || number == GRAPHS || world->depth || settings.is_alone || (settings.without & FEATURE_GRAPH))

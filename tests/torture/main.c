@@ -4,7 +4,7 @@
  *
  * Exit status: 0 success, 1 a seed has failed, 2 it could not start, 4 no progress for a minute.
  */
-#include "world.h"
+#include "surround.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static const struct {
 static int usage(void)
 {
     fprintf(stderr, "usage: torture [--first N] [--count N] [--devices N] [--without NAME,...] [--library FILE] [--align N]\n"
-                    "               [--scarce] [--inject] [--timed] [--verbose]\n"
+                    "               [--scarce] [--inject] [--timed] [--verbose] [--surroundings FOLDER]\n"
                     "NAMES:");
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++)
         fprintf(stderr, " %s", features[i].name);
@@ -27,8 +27,9 @@ static int usage(void)
     return 2;
 }
 
-static int parse_without(char *names)
+static int parse_without(const char *wanted)
 {
+    char *names = strdup(wanted);
     for (char *name; (name = strsep(&names, ",")) != NULL;) {
         size_t i = 0;
         while (i < sizeof features / sizeof features[0] && strcmp(features[i].name, name) != 0)
@@ -59,7 +60,7 @@ static void *watch(void *unused)
 
 struct request {
     uint64_t first, count;
-    const char *library;
+    const char *library, *folder; /* of play_in_surroundings() */
 };
 
 static int parse(int count, char **arguments, struct request *request)
@@ -88,23 +89,34 @@ static int parse(int count, char **arguments, struct request *request)
             settings.align = atoi(value);
         else if (!strcmp(name, "--library"))
             request->library = value;
-        else if (strcmp(name, "--without") != 0 || !parse_without(value))
+        else if (!strcmp(name, "--surroundings"))
+            request->folder = value;
+        else if (!strcmp(name, "--without"))
+            settings.without_names = value;
+        else
             return 0;
         i += has_value;
     }
-    return settings.devices >= 1 && settings.devices <= DEVICES && settings.align >= 1;
+    return (request->folder || parse_without(settings.without_names)) && settings.devices >= 1 && settings.devices <= DEVICES &&
+           settings.align >= 1;
 }
 
 int main(int count, char **arguments)
 {
     struct request request = {.count = 1};
-    settings = (struct settings){.devices = 1, .align = 4, .most_bytes = (size_t)4 << 20, .lack_bytes = (size_t)1 << 40};
+    if (count == 2 && !strcmp(arguments[1], "--inherited"))
+        return tell_inherited();
+    settings = (struct settings){
+        .without_names = "", .devices = 1, .align = 4, .most_bytes = (size_t)4 << 20, .lack_bytes = (size_t)1 << 40};
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     settings.most_bytes = 128 << 10;
 #endif
     if (!parse(count, arguments, &request))
         return usage();
-    driver_find(request.library);
+    driver_find();
+    if (request.folder)
+        return play_in_surroundings(request.first, request.count, request.folder);
+    driver_start(request.library);
     settings.is_alone = fence.is_alone;
     int devices = 0;
     if (cu.cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices < settings.devices) {

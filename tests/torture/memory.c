@@ -44,12 +44,16 @@ static void disarm(const char *name)
 
 int buffer_pick(struct world *world)
 {
-    int found[BUFFERS], count = 0;
+    return PICK_WHERE(world, BUFFERS, world->buffers[i].is_live);
+}
+
+int buffer_newest(const struct world *world)
+{
     for (int i = 0; i < BUFFERS; i++) {
-        if (world->buffers[i].is_live)
-            found[count++] = i;
+        if (world->buffers[i].is_live && world->buffers[i].id == world->next_buffer)
+            return i;
     }
-    return count ? found[pick(world, (unsigned)count)] : -1;
+    return -1;
 }
 
 int buffer_is_reachable(const struct world *world, const struct buffer *buffer, int queue)
@@ -241,12 +245,8 @@ static void look_at_device(struct world *world, const struct buffer *buffer)
 /* Picks a pool of the context's device, or any. */
 static int pick_pool(struct world *world, int device)
 {
-    int found[POOLS], count = 0;
-    for (int i = 0; i < POOLS; i++) {
-        if (world->pools[i].is_live && (!(settings.without & FEATURE_POOLS) || world->pools[i].device == device))
-            found[count++] = i;
-    }
-    return count ? found[pick(world, (unsigned)count)] : -1;
+    return PICK_WHERE(world, POOLS,
+                      world->pools[i].is_live && (!(settings.without & FEATURE_POOLS) || world->pools[i].device == device));
 }
 
 static uint64_t count_live(void)
@@ -451,6 +451,17 @@ int step_reallocate(struct world *world)
 
 /* ---- recording ---- */
 
+void buffer_record(struct world *world, int number, int queue)
+{
+    struct buffer *buffer = &world->buffers[number];
+    if (buffer->is_filled)
+        buffer_check(world, number, queue);
+    say(world, "record queue %d of #%u", queue, buffer->id);
+    if (fence.record_stream((void *)(uintptr_t)buffer->address, world->queues[queue].handle) != CUFENCE_OK && !world->lacks)
+        fail(world, "cufence_record_stream: %s", fence.error_detail());
+    buffer->recorded |= UINT64_C(1) << queue;
+}
+
 int step_record(struct world *world)
 {
     int number = fence.record_stream ? buffer_pick(world) : -1;
@@ -463,11 +474,6 @@ int step_record(struct world *world)
     queue_enter(world, queue);
     if (chance(world, 40))
         hold_queue(world, queue);
-    if (buffer->is_filled)
-        buffer_check(world, number, queue);
-    say(world, "record queue %d of #%u", queue, buffer->id);
-    if (fence.record_stream((void *)(uintptr_t)buffer->address, world->queues[queue].handle) != CUFENCE_OK && !world->lacks)
-        fail(world, "cufence_record_stream: %s", fence.error_detail());
-    buffer->recorded |= UINT64_C(1) << queue;
+    buffer_record(world, number, queue);
     return 1;
 }

@@ -221,6 +221,14 @@ void release_context(struct world *world, int context)
     }
 }
 
+void release_contexts(struct world *world)
+{
+    for (int i = 0; i < CONTEXTS; i++) {
+        if (world->contexts[i].is_live)
+            release_context(world, i);
+    }
+}
+
 /* ---- waiting on the host ---- */
 
 static void host_covers(struct world *world, const struct clock *clock)

@@ -1,23 +1,24 @@
 /* Chooses the steps of a seed. */
-#include "world.h"
+#include "surround.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define AT_ONCE 3                     /* worlds at once, in every fourth seed */
 #define LEFT_OPEN (UINT64_C(1) << 40) /* not used by any other seed */
 
 static const struct kind {
     step_function step;
-    unsigned weight;
-    int is_within; /* also while a stream is capturing */
+    const char *name;
+    unsigned weight, surrounded; /* in hard surroundings */
+    unsigned flags;
 } kinds[] = {
-    {step_allocate, 22, 1},   {step_use, 20, 1},         {step_copy, 8, 1},       {step_free, 10, 1},
-    {step_reallocate, 16, 1}, {step_record, 5, 1},       {step_hold, 8, 1},       {step_release, 4, 1},
-    {step_synchronise, 3, 0}, {step_stream, 9, 1},       {step_context, 2, 0},    {step_destroy_context, 1, 0},
-    {step_primary, 1, 0},     {step_reset, 1, 0},        {step_pool, 2, 0},       {step_thread, 4, 0},
-    {step_capture, 5, 0},     {step_launch_graph, 7, 0}, {step_drop_graph, 2, 0}, {step_trim, 3, 1},
-    {step_figures, 2, 0},     {step_too_large, 1, 0},    {step_turnover, 2, 0},   {step_stale, 6, 1},
+#define STEP(name, weight, surrounded, flags) {step_##name, #name, weight, surrounded, flags},
+    STEPS(STEP)
+#undef STEP
 };
 
 #define KINDS (sizeof kinds / sizeof kinds[0])
@@ -25,7 +26,7 @@ static const struct kind {
 /* weights: NULL for those of the table. */
 static unsigned weight_of(size_t kind, const unsigned *weights, int is_within)
 {
-    if (is_within && !kinds[kind].is_within)
+    if (is_within && !(kinds[kind].flags & WITHIN))
         return 0;
     return weights ? weights[kind] : kinds[kind].weight;
 }
@@ -38,8 +39,10 @@ static int step_of_weights(struct world *world, const unsigned *weights, int is_
     unsigned at = pick(world, sum);
     for (size_t i = 0; i < KINDS; i++) {
         unsigned weight = weight_of(i, weights, is_within);
-        if (at < weight)
+        if (at < weight) {
+            note(kinds[i].name, world->random);
             return kinds[i].step(world);
+        }
         at -= weight;
     }
     return 0;
@@ -55,6 +58,9 @@ static void draw_weights(struct world *world, unsigned weights[KINDS])
 {
     static const unsigned factors[] = {0, 1, 1, 1, 2, 4};
     for (size_t i = 0; i < KINDS; i++) {
+        weights[i] = 0;
+        if (!kinds[i].weight)
+            continue;
         weights[i] = kinds[i].weight * factors[i < 2 ? 1 + pick(world, 5) : pick(world, 6)];
         /* Concurrent programs meet in what they share inside cufence: the lists of streams, and captures. */
         if (world->is_shared && (kinds[i].step == step_capture || kinds[i].step == step_stream))
@@ -149,4 +155,82 @@ void play(uint64_t first, uint64_t count)
         return;
     }
     free(played);
+}
+
+/* ---- in hard surroundings ---- */
+
+void note(const char *name, uint64_t value)
+{
+    struct record *record = player.record;
+    if (record && record->count < sizeof record->steps / sizeof *record->steps) {
+        record->steps[record->count] = (struct noted){name, value};
+        __atomic_store_n(&record->count, record->count + 1, __ATOMIC_RELEASE);
+    }
+}
+
+void need(const char *what, int has_succeeded)
+{
+    if (!has_succeeded)
+        fail(player.world, "%s", what);
+}
+
+/* What the program does in the place of its plan. */
+static void play_steps(void)
+{
+    const struct plan *plan = player.plan;
+    struct world *world = player.world;
+    int is_narrow = plan->place == PLACE_CANCELLED || surround_has(SURROUNDING_no_processes);
+    unsigned weights[KINDS];
+    for (size_t i = 0; i < KINDS; i++)
+        weights[i] = is_narrow && kinds[i].flags & (STARTS_THREADS | IS_CANCELLED) ? 0 : kinds[i].surrounded;
+    weights_of[0] = weights;
+    for (int i = is_narrow ? 0 : (int)pick(world, 3); i > 0; i--)
+        step_stream(world);
+    for (unsigned i = 0; i < plan->steps; i++) {
+        if (i == plan->moment)
+            surround(WHILE_RUNNING);
+        world->steps++;
+        actor_play(world, pick_thread(world), one_step);
+        if (i == plan->moment && (plan->planted == PLANTED_FREE || plan->planted == PLANTED_COPY))
+            plant(world);
+    }
+    weights_of[0] = NULL;
+    for (int i = 0; i < CONTEXTS; i++) { /* the checks are verified */
+        if (world->contexts[i].is_live)
+            sync_context(world, i);
+    }
+    if (plan->planted >= PLANTED_OVERRUN)
+        plant(world);
+    own_streams_end(world, 0);
+}
+
+void play_surrounded(void)
+{
+    static const char *const witnesses[] = {"explain=dump", "explain=rerun,wait_ms=1000/2000"};
+    const struct plan *plan = player.plan;
+    char text[4096];
+    settings.is_surrounded = settings.is_timed = 1;
+    settings.without = FEATURE_CHURN | FEATURE_POOLS | FEATURE_LARGE | FEATURE_GRAPH;
+    player.world->random = plan->seed;
+    setenv("TMPDIR", player.folder, 1);
+    if (plan->is_daemon) {
+        need("daemon", daemon(1, 1) == 0);
+        player.record->player = getpid();
+    }
+    int on_full = surround_has(SURROUNDING_full), of_size = surround_has(SURROUNDING_file_size);
+    snprintf(text, sizeof text, "%s%s%s%s%s%s%s", witnesses[plan->has_witness], *plan->options ? "," : "", plan->options,
+             on_full ? ",log=/dev/full,json=/dev/full" : "", of_size ? ",log=" : "", of_size ? player.folder : "",
+             of_size ? "/log" : "");
+    setenv("CUFENCE_OPTIONS", text, 1);
+    setenv("CUFENCE_TUNABLES", plan->figures, 1);
+    surround(BEFORE_CUDA);
+    MUST(player.world, cu.cuInit(0));
+    world_open(player.world, plan->seed, 0, 0);
+    programs_begin(player.world);
+    surround(AFTER_START);
+    place_run(play_steps);
+    surround_check();
+    if (player.record->is_planted) /* who helps to explain it is no child of the program */
+        note("no children", waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+    end_as_planned();
 }

@@ -241,6 +241,15 @@ int step_reset(struct world *world)
 
 /* ---- pools ---- */
 
+void pool_open(struct world *world, const struct pool *pool)
+{
+    for (int other = 0; other < settings.devices; other++) {
+        const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, other}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        if (other != pool->device)
+            MUST(world, cu.cuMemPoolSetAccess(pool->handle, &access, 1));
+    }
+}
+
 static int make_pool(struct world *world, int number)
 {
     struct pool *pool = &world->pools[number];
@@ -249,13 +258,7 @@ static int make_pool(struct world *world, int number)
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = pool->device;
     MUST(world, cu.cuMemPoolCreate(&pool->handle, &properties));
-    for (int other = 0; other < settings.devices; other++) {
-        CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        access.location.id = other;
-        if (other != pool->device)
-            MUST(world, cu.cuMemPoolSetAccess(pool->handle, &access, 1));
-    }
+    pool_open(world, pool);
     pool->is_live = 1;
     say(world, "pool %d on device %d", number, pool->device);
     return 1;
@@ -297,11 +300,8 @@ static int hold_and_free(struct world *world)
     if (queue < 0 || !buffer_make(world, queue, 4096))
         return 0;
     hold_queue(world, queue);
-    for (int i = 0; i < BUFFERS; i++) {
-        if (world->buffers[i].is_live && world->buffers[i].id == world->next_buffer)
-            return buffer_free_on(world, i, queue);
-    }
-    return 0;
+    int newest = buffer_newest(world);
+    return newest >= 0 && buffer_free_on(world, newest, queue);
 }
 
 static int make_again(struct world *world)
@@ -317,11 +317,7 @@ static int record_and_use(struct world *world)
     if (queue < 0 || !buffer->is_filled || !queue_wait(world, queue, &buffer->contents))
         return 0;
     hold_queue(world, queue);
-    buffer_check(world, world->subject, queue);
-    say(world, "record queue %d of #%u", queue, buffer->id);
-    if (fence.record_stream((void *)(uintptr_t)buffer->address, CU_STREAM_PER_THREAD) != CUFENCE_OK)
-        fail(world, "cufence_record_stream: %s", fence.error_detail());
-    buffer->recorded |= UINT64_C(1) << queue;
+    buffer_record(world, world->subject, queue);
     return 1;
 }
 
@@ -358,24 +354,27 @@ int step_turnover(struct world *world)
 }
 
 /* CUDA does not survive a fork: calls in the child fail, and none may hang. */
+int child_is_wrong(CUdeviceptr live)
+{
+    CUdeviceptr address;
+    alarm(20);
+    int is_wrong = cu.cuMemAllocAsync(&address, 4096, NULL) == CUDA_SUCCESS;
+    is_wrong |= cu.cuMemAlloc(&address, 4096) == CUDA_SUCCESS ? 2 : 0;
+    if (live)
+        is_wrong |= (cu.cuMemFreeAsync(live, NULL) == CUDA_SUCCESS ? 4 : 0) | (cu.cuMemFree(live) == CUDA_SUCCESS ? 8 : 0);
+    return is_wrong;
+}
+
 int step_fork(struct world *world)
 {
     int number = buffer_pick(world), status = 0;
     if (world->depth || settings.is_alone || !sim.fail_call)
         return 0;
-    CUdeviceptr address = 0, other = number < 0 ? 0 : world->buffers[number].address;
     context_enter(world, 0);
     say(world, "fork");
     pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
-        int is_wrong = cu.cuMemAllocAsync(&address, 4096, NULL) == CUDA_SUCCESS;
-        is_wrong |= cu.cuMemAlloc(&address, 4096) == CUDA_SUCCESS ? 2 : 0;
-        if (other)
-            is_wrong |=
-                (cu.cuMemFreeAsync(other, NULL) == CUDA_SUCCESS ? 4 : 0) | (cu.cuMemFree(other) == CUDA_SUCCESS ? 8 : 0);
-        _exit(is_wrong);
-    }
+    if (child == 0)
+        _exit(child_is_wrong(number < 0 ? 0 : world->buffers[number].address));
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;
     if (child < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)

@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
 """Plays seeds of the torture program (docs/testing.md): in chunks, a process each, every chunk with options of its own.
 
+    torture.py --with surroundings    each seed in a process of its own, in hard surroundings, with and without cufence
     torture.py [--seeds N]            N seeds on the simulated device
     torture.py --seed N [--verbose]   one again, as it was played
     torture.py --gpu --minutes M      on real GPUs, one or two (--devices), for so long
+    torture.py --json FILE            a part of ./dev gpu-test: on one real GPU, and on two where there are two, --minutes (4) each
 """
 
 import argparse
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import time
+
+import surroundings
 
 CHUNK = 50
 GPU_CHUNK = 10  # there a seed takes a second: every kind has its turn within a minute, and a time limit is kept
@@ -89,13 +94,27 @@ def kinds_of(options):
 
 
 def chunk_of(options):
-    return GPU_CHUNK if options.gpu else CHUNK
+    return GPU_CHUNK if options.gpu else surroundings.CHUNK if options.player else CHUNK
+
+
+def environment_of(options, **more):
+    libraries = (options.build / "lib").resolve()
+    folders = [libraries] if options.gpu else [(options.build / "tests" / "libcuda").resolve(), libraries]
+    environment = {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0", "TSAN_OPTIONS": "atexit_sleep_ms=0"} | os.environ | more
+    environment["LD_LIBRARY_PATH"] = ":".join([*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+    if not options.gpu:
+        environment["CUSIM_KERNELS"] = str(libraries / "libtorture_kernels.so")
+    return environment
+
+
+def program(options, first, count):
+    return [str(options.build / "bin" / "torture"), "--first", str(first), "--count", str(count), *["--verbose"] * options.verbose]
 
 
 def command(options, first, count):
     name, fence, figures, sim, arguments = kinds_of(options)[first // chunk_of(options) % len(kinds_of(options))]
     libraries = (options.build / "lib").resolve()
-    argv = [str(options.build / "bin" / "torture"), "--first", str(first), "--count", str(count), *arguments.split()]
+    argv = program(options, first, count) + arguments.split()
     if options.gpu:
         argv += ["--devices", str(options.devices), "--timed"]
     left_out = [defect for defect in options.without.split(",") if defect]
@@ -104,13 +123,7 @@ def command(options, first, count):
         sim = sim.replace(",strict=1", "")
     if left_out:
         argv += ["--without", ",".join(left_out)]
-    if options.verbose:
-        argv.append("--verbose")
-    environment = dict(os.environ, CUFENCE_OPTIONS=fence, CUFENCE_TUNABLES=figures, CUFENCE_SIM=sim, CUDA_DEVICE_MAX_CONNECTIONS="32")
-    for variable in ("ASAN_OPTIONS", "TSAN_OPTIONS"):
-        environment.setdefault(variable, {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0", "TSAN_OPTIONS": "atexit_sleep_ms=0"}[variable])
-    folders = [str(libraries)] if options.gpu else [str((options.build / "tests" / "libcuda").resolve()), str(libraries)]
-    environment["LD_LIBRARY_PATH"] = ":".join(folders + [path for path in [os.environ.get("LD_LIBRARY_PATH")] if path])
+    environment = environment_of(options, CUFENCE_OPTIONS=fence, CUFENCE_TUNABLES=figures, CUFENCE_SIM=sim, CUDA_DEVICE_MAX_CONNECTIONS="32")
     if "--library" in argv:
         argv.insert(argv.index("--library") + 1, str(libraries / "libcufence.so"))
         environment["CUFENCE_DRIVER"] = "libcuda.so.1"
@@ -123,6 +136,8 @@ def command(options, first, count):
 
 def play(options, first, count):
     """Returns the failures of a chunk, as (seed, kind, why, all that was said), and how many seeds were played."""
+    if options.player:
+        return surroundings.play(options, first, count, program(options, first, count), environment_of(options, CUFENCE_SIM="devices=1"))
     failures, at, end = [], first, first + count
     while at < end:
         name, argv, environment = command(options, at, end - at)
@@ -157,13 +172,18 @@ def play(options, first, count):
     return failures, count
 
 
+def known_of(options):
+    return surroundings.KNOWN if options.player else KNOWN
+
+
 def show(options, failure, lines):
     seed, name, why, said = failure
     text = said.rstrip().splitlines()
     print(f"{why}   (seed {seed}, {name})", flush=True)
     if lines:
         print("\n".join(f"    {line}" for line in text[-lines:]))
-        print(f"  again: tests/torture/torture.py --build {options.build} --seed {seed}" + (f" --without '{options.without}'" if options.without != KNOWN else "") +
+        print(f"  again: tests/torture/torture.py{' --with surroundings' if options.player else ''} --build {options.build} --seed {seed}" +
+              (f" --without '{options.without}'" if options.without != known_of(options) else "") +
               "; the seeds of its chunk before it are played too with --with-chunk", flush=True)
 
 
@@ -192,37 +212,61 @@ def run(options):
     return failures, played, time.monotonic() - started
 
 
-def parse(arguments=None):
+def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--with", dest="player", choices=["surroundings"], help="hard surroundings: low limits, signals, ways to end, reports")
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, help="play this one alone")
     parser.add_argument("--with-chunk", action="store_true", help="and those of its chunk before it")
     parser.add_argument("--minutes", type=float, help="end after so long")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--jobs", type=int, help="chunks at once")
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
-    parser.add_argument("--without", default=KNOWN, help="known defects whose programs are left out (default: %(default)s); '' plays all")
+    parser.add_argument("--without", help=f"names of what is left out (default: known defects: '{KNOWN}', with surroundings '{surroundings.KNOWN}'); '' plays all")
     parser.add_argument("--native", action="store_true", help="without cufence: the generator's own proof; graphs are left out, whose memory the simulated device keeps in its own way")
     parser.add_argument("--gpu", action="store_true", help="real GPUs")
-    parser.add_argument("--devices", type=int, default=1, help="with --gpu")
+    parser.add_argument("--devices", type=int, choices=(1, 2), help="with --gpu (1), and --json (1 and 2)")
+    parser.add_argument("--json", type=pathlib.Path, help="play on GPUs, and write the results here")
     parser.add_argument("--most", type=int, default=10, help="failures to go on after")
     parser.add_argument("--lines", type=int, default=40, help="of a failure's steps to show")
     parser.add_argument("--patience", type=int, default=300, help="seconds for a chunk")
     parser.add_argument("--verbose", action="store_true", help="every step as it is played")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     cache = options.build / "CMakeCache.txt"
     options.has_sanitizer = cache.exists() and "-fsanitize" in cache.read_text()
+    if options.without is None:
+        options.without = "graph,pools,large" if options.native and not options.player else known_of(options)
+    if options.json:
+        options.gpu, options.most, options.patience = True, 3, 120
+        options.minutes = options.minutes or float(os.environ.get("CUFENCE_TORTURE_MINUTES", "4"))
     if options.gpu:
-        options.jobs = 1
-    if options.native:
-        options.without = "graph,pools,large"
+        options.jobs = 1  # several at a time change a GPU's time from one to another
+    if not options.jobs:
+        options.jobs = (os.cpu_count() or 1) * (2 if options.player else 1)  # half of the time a seed waits
     if options.minutes and options.seeds == 2000:
         options.seeds = 1 << 40
     return options
 
 
+def play_on_gpus(options):
+    """Writes a case for each number of GPUs. Returns the exit status."""
+    listed = subprocess.run("nvidia-smi -L", shell=True, stdout=subprocess.PIPE, text=True, errors="replace", check=False).stdout
+    gpus, cases = len(re.findall("^GPU ", listed, re.M)), []
+    for options.devices in [devices for devices in (1, 2) if devices <= gpus and options.devices in (None, devices)]:
+        failures, played, seconds = run(options)
+        detail = f"{played} seeds in {seconds:.0f} s, {len(failures)} failed"
+        detail += "".join(f"\n{why} (seed {seed}, {kind})\n" + "\n".join(said.rstrip().splitlines()[-40:]) for seed, kind, why, said in failures)
+        cases.append({"name": f"torture.{options.devices}_gpu", "ok": not failures and played > 0, "detail": detail})
+        print(f"{'ok' if cases[-1]['ok'] else 'FAILED':8}{cases[-1]['name']}: {detail}", flush=True)
+    options.json.write_text(json.dumps(cases, indent=1))
+    return 0 if cases and all(case["ok"] for case in cases) else 1
+
+
 def main():
     options = parse()
+    if options.json:
+        return play_on_gpus(options)
+    options.devices = options.devices or 1
     if options.seed is not None:
         first = options.seed // chunk_of(options) * chunk_of(options) if options.with_chunk else options.seed
         failures, _ = play(options, first, options.seed + 1 - first)

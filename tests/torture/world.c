@@ -1,5 +1,6 @@
 #include "world.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,17 @@ uint64_t progress;
 
 /* ---- chance ---- */
 
-uint64_t draw(struct world *world)
+uint64_t draw_from(uint64_t *random)
 {
-    uint64_t z = world->random += UINT64_C(0x9E3779B97F4A7C15); /* splitmix64, after Steele, Lea and Flood */
+    uint64_t z = *random += UINT64_C(0x9E3779B97F4A7C15); /* splitmix64, after Steele, Lea and Flood */
     z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
     return z ^ (z >> 31);
+}
+
+uint64_t draw(struct world *world)
+{
+    return draw_from(&world->random);
 }
 
 unsigned pick(struct world *world, unsigned count)
@@ -71,6 +77,10 @@ void worlds_print(void)
 void fail(struct world *world, const char *format, ...)
 {
     va_list arguments;
+    if (settings.is_surrounded) {
+        note(format, (uint64_t)errno);
+        _exit(9);
+    }
     pthread_mutex_lock(&print_lock); /* never released */
     usleep(300000);                  /* a report of cufence may be on its way */
     if (!settings.is_verbose)
@@ -90,6 +100,8 @@ void must(struct world *world, const char *call, CUresult result)
     const char *name = "an unknown error";
     if (result == CUDA_SUCCESS)
         return;
+    if (settings.is_surrounded)
+        note(call, result);
     cu.cuGetErrorName(result, &name);
     fail(world, "%s: %s", call, name);
 }
@@ -125,14 +137,10 @@ static void open_devices(struct world *world)
         context_add(world, device, primaries[device].handle, device, &primaries[device].kernels);
         MUST(world, cu.cuDeviceGetDefaultMemPool(&pool->handle, device));
         *pool = (struct pool){.is_live = 1, .device = device, .handle = pool->handle};
+        pool_open(world, pool);
         for (int other = 0; other < settings.devices; other++) {
-            CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-            access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-            access.location.id = other;
-            if (other == device)
-                continue;
-            MUST(world, cu.cuMemPoolSetAccess(pool->handle, &access, 1));
-            cu.cuCtxEnablePeerAccess(primaries[other].handle, 0); /* may be enabled already */
+            if (other != device)
+                cu.cuCtxEnablePeerAccess(primaries[other].handle, 0); /* may be enabled already */
         }
     }
 }

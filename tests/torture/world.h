@@ -47,14 +47,16 @@ enum feature {
 
 /* Settings of the whole process; read-only once worlds exist. */
 struct settings {
-    unsigned without; /* features */
+    const char *without_names; /* --without */
+    unsigned without;          /* the features among them */
     int is_verbose;
     int devices;
-    int is_scarce;   /* small device memory: allocations may fail */
-    int is_injected; /* driver calls fail */
-    int is_alone;    /* C API without the preload library */
-    int is_timed;    /* every hold ends by itself: needed on a real GPU, where streams may share a hardware queue */
-    int align;       /* minimum alignment of buffers */
+    int is_scarce;     /* small device memory: allocations may fail */
+    int is_injected;   /* driver calls fail */
+    int is_alone;      /* C API without the preload library */
+    int is_surrounded; /* surround.h */
+    int is_timed;      /* every hold ends by itself: needed on a real GPU, where streams may share a hardware queue */
+    int align;         /* minimum alignment of buffers */
     size_t most_bytes;
     size_t lack_bytes; /* certainly more than a device has */
 };
@@ -198,17 +200,79 @@ struct world {
     unsigned lines;
 };
 
+/* ---- the steps: a function step_NAME() of each, which returns whether it has done something ---- */
+
+enum {
+    WITHIN = 1,         /* also while a stream is capturing */
+    STARTS_THREADS = 2, /* the simulated device has one for each stream */
+    IS_CANCELLED = 4    /* has cancellation points of its own */
+};
+
+/* X(NAME, weight, weight in hard surroundings, flags) */
+#define STEPS(X)                                                                                                               \
+    X(allocate, 22, 12, WITHIN)                                                                                                \
+    X(use, 20, 6, WITHIN)                                                                                                      \
+    X(copy, 8, 4, WITHIN)                                                                                                      \
+    X(free, 10, 4, WITHIN)                                                                                                     \
+    X(reallocate, 16, 6, WITHIN) /* frees a buffer and at once allocates on another queue */                                   \
+    X(record, 5, 0, WITHIN)                                                                                                    \
+    X(hold, 8, 2, WITHIN)                                                                                                      \
+    X(release, 4, 1, WITHIN)                                                                                                   \
+    X(synchronise, 3, 2, 0)                                                                                                    \
+    X(stream, 9, 4, WITHIN | STARTS_THREADS)                                                                                   \
+    X(context, 2, 4, STARTS_THREADS)                                                                                           \
+    X(destroy_context, 1, 2, 0)                                                                                                \
+    X(primary, 1, 1, 0)                                                                                                        \
+    X(reset, 1, 0, 0)                                                                                                          \
+    X(pool, 2, 2, 0)                                                                                                           \
+    X(thread, 4, 1, STARTS_THREADS | IS_CANCELLED)                                                                             \
+    X(capture, 5, 0, 0)                                                                                                        \
+    X(launch_graph, 7, 0, 0)                                                                                                   \
+    X(drop_graph, 2, 0, 0)                                                                                                     \
+    X(trim, 3, 1, WITHIN)                                                                                                      \
+    X(figures, 2, 0, 0)                                                                                                        \
+    X(too_large, 1, 0, 0)                                                                                                      \
+    X(turnover, 2, 1, STARTS_THREADS | IS_CANCELLED)                                                                           \
+    X(stale, 6, 0, WITHIN) /* launches a kernel with a freed pointer that it does not use */                                   \
+    X(many, 0, 5, 0)                                                                                                           \
+    X(copy_call, 0, 5, 0)                                                                                                      \
+    X(set_call, 0, 5, 0)                                                                                                       \
+    X(launch_call, 0, 5, 0)                                                                                                    \
+    X(unload, 0, 4, 0)                                                                                                         \
+    X(host_function, 0, 4, 0)                                                                                                  \
+    X(wait_value, 0, 4, 0)                                                                                                     \
+    X(host_memory, 0, 4, 0)                                                                                                    \
+    X(graph_call, 0, 5, 0)                                                                                                     \
+    X(process, 0, 5, IS_CANCELLED)
+
+#define STEP_DECLARED(name, weight, surrounded, flags) int step_##name(struct world *world);
+STEPS(STEP_DECLARED)
+#undef STEP_DECLARED
+
 /* ---- world.c ---- */
 
+uint64_t draw_from(uint64_t *random);
 uint64_t draw(struct world *world);                 /* the next random number */
 unsigned pick(struct world *world, unsigned count); /* below count */
 int chance(struct world *world, unsigned percent);
+/* One of the numbers i below `most` for which the condition holds, -1 if there is none. */
+#define PICK_WHERE(world, most, condition)                                                                                     \
+    ({                                                                                                                         \
+        int found[most], count = 0;                                                                                            \
+        for (int i = 0; i < (most); i++) {                                                                                     \
+            if (condition)                                                                                                     \
+                found[count++] = i;                                                                                            \
+        }                                                                                                                      \
+        count ? found[pick(world, (unsigned)count)] : -1;                                                                      \
+    })
 
 /* Adds a line to the log shown when the seed fails. */
 void say(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints the log and ends the process with status 1. */
+/* Prints the log and ends the process with status 1. In hard surroundings it says nothing: what is compared has the format. */
 void fail(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
 void must(struct world *world, const char *call, CUresult result);
+/* In hard surroundings: notes it for the comparison with the run without cufence. The name is a constant. */
+void note(const char *name, uint64_t value);
 #define MUST(world, call) must(world, #call, call)
 
 /* Initialises a world. Its first contexts are the primary ones, which all worlds of a process share. */
@@ -265,6 +329,7 @@ void hold_queue(struct world *world, int queue);
 /* Releases holds that the clock covers; with NULL, a random one. */
 void release_holds(struct world *world, const struct clock *clock);
 void release_context(struct world *world, int context);
+void release_contexts(struct world *world); /* all of them */
 
 /* Gets a place for a check's result. Waits for one; returns NULL if it must not wait. */
 struct check *check_add(struct world *world, int queue);
@@ -272,62 +337,40 @@ void checks_verify(struct world *world);
 
 /* ---- memory.c ---- */
 
-int step_allocate(struct world *world);
-int step_use(struct world *world);
-int step_copy(struct world *world);
-int step_stale(struct world *world); /* launches a kernel with a freed pointer that it does not use */
-int step_free(struct world *world);
-int step_reallocate(struct world *world); /* frees a buffer and at once allocates on another queue */
-int step_record(struct world *world);
-
 int buffer_pick(struct world *world);
+int buffer_newest(const struct world *world); /* that is live; -1: it is not */
 int buffer_is_reachable(const struct world *world, const struct buffer *buffer, int queue);
 /* Submit work to the queue; the caller has ordered it. */
 void buffer_fill(struct world *world, int buffer, int queue);
 void buffer_check(struct world *world, int buffer, int queue);
 /* Allocates on a queue, and fills the buffer. Returns whether it succeeded. */
 int buffer_make(struct world *world, int queue, size_t bytes);
+/* Tells cufence that the queue, which waits for the contents, uses the buffer. */
+void buffer_record(struct world *world, int buffer, int queue);
 /* Frees the buffer on a queue. Returns whether it succeeded. */
 int buffer_free_on(struct world *world, int buffer, int queue);
 /* Frees the buffer in a random way. Returns whether it succeeded. */
 int buffer_free(struct world *world, int buffer);
 
-/* ---- figures.c ---- */
-
-int step_trim(struct world *world);
-int step_too_large(struct world *world);
-int step_figures(struct world *world);
-
 /* ---- things.c ---- */
 
-int step_stream(struct world *world);
-int step_hold(struct world *world);
-int step_release(struct world *world);
-int step_synchronise(struct world *world);
-int step_context(struct world *world);
-int step_destroy_context(struct world *world);
-int step_primary(struct world *world);
-int step_reset(struct world *world);
-int step_pool(struct world *world);
-int step_thread(struct world *world);
-int step_turnover(struct world *world);
 int step_fork(struct world *world);
+int child_is_wrong(CUdeviceptr live); /* of a forked process: whether CUDA still works there, with an address to free or 0 */
 
+/* Gives the other devices access to it. */
+void pool_open(struct world *world, const struct pool *pool);
 CUcontext context_make(struct world *world, int device); /* creates one, and leaves the thread's current one */
 /* With `kernels` NULL, loads the kernels. */
 void context_add(struct world *world, int context, CUcontext handle, int device, const struct kernels *kernels);
 void context_destroy(struct world *world, int context); /* in the driver */
 void context_end(struct world *world, int context);     /* in the model: its queues and buffers no longer exist */
 
-/* ---- churn.c ---- */
+/* ---- figures.c ---- */
 
-int step_churn(struct world *world);
+int step_churn(struct world *world); /* that of the table are above */
 
 /* ---- graphs.c ---- */
 
-int step_capture(struct world *world);
-int step_launch_graph(struct world *world);
-int step_drop_graph(struct world *world);
 void graph_drop(struct world *world, int graph);
 /* Checks the results of launches that the host's clock covers. */
 void graphs_verify(struct world *world);
@@ -339,11 +382,14 @@ int actor_play(struct world *world, int thread, step_function step);
 void actor_start(struct world *world, int thread);
 void actor_end(struct world *world, int thread);
 void thread_start(struct thread *thread, void (*body)(void *), void *argument);
-void thread_await(struct thread *thread); /* until its body has returned */
+void thread_await(struct thread *thread);              /* until its body has returned */
+void own_streams_end(struct world *world, int thread); /* in the model, with their thread */
 
 /* ---- play.c ---- */
 
 /* Plays `count` seeds, starting with `first`. */
 void play(uint64_t first, uint64_t count);
+/* Plays the seed of the player (surround.h) to its end. */
+void play_surrounded(void) __attribute__((noreturn));
 /* Plays one random step that is allowed within another. */
 int step_within(struct world *world);

@@ -8,7 +8,7 @@
 
 enum { CODE = 0x1000, TABLES = 0x10000, PASSED_OVER = 128 };
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+FUZZ(cfi)
 {
     const struct cfi_abi *const abis[] = {&cfi_x86_64, &cfi_aarch64};
     if (size < 1 + PASSED_OVER)

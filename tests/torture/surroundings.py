@@ -1,12 +1,5 @@
-#!/usr/bin/env python3
-"""Plays seeds of the surroundings program (docs/testing.md), each with and without cufence, and compares.
+"""Torture in hard surroundings (docs/testing.md): plays each seed with and without cufence, and compares."""
 
-    surroundings.py [--seeds N] [--first N]
-    surroundings.py --seed N               one again, with all that both have said and done
-"""
-
-import argparse
-import concurrent.futures
 import json
 import os
 import pathlib
@@ -15,9 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
-CHUNK = 25
+CHUNK = 25  # seeds of a process
 SLOWER_MS = 4000  # that a seed may take longer than natively
 
 # Known defects that are still there: what shows them is left out, by the names of plan.c. Who mends one takes its name away.
@@ -135,78 +127,37 @@ def judge(native, guarded, is_native):
         yield from judge_words(native, guarded, words, parts)
 
 
-def run(options, first, count, is_guarded):
-    libraries = (options.build / "lib").resolve()
-    environment = dict(os.environ, CUFENCE_SIM="devices=1", CUSIM_KERNELS=str((options.build / "lib/libsurroundings_kernels.so").resolve()))
-    environment["LD_LIBRARY_PATH"] = f"{(options.build / 'tests/libcuda').resolve()}:{libraries}"
-    environment["ASAN_OPTIONS"], environment["TSAN_OPTIONS"] = "verify_asan_link_order=0:detect_leaks=0", "atexit_sleep_ms=0"
-    if is_guarded:
-        environment["LD_PRELOAD"] = str(libraries / "libcufence_preload.so")
-    with tempfile.TemporaryDirectory(prefix="surroundings-") as folder:
-        os.chmod(folder, 0o777)
-        done = subprocess.run([str(options.build / "bin/surroundings"), str(first), str(count), folder, options.without], env=environment, stdout=subprocess.PIPE,
-                              stdin=subprocess.DEVNULL, check=False)
-    records = [json.loads(line) for line in done.stdout.decode().splitlines()]
-    if len(records) != count:
-        raise SystemExit(f"surroundings.py: the program told of {len(records)} of {count} seeds from {first} on, and ended with {done.returncode}")
-    return records
+def records_of(options, argv, environment):
+    """Plays a chunk. Returns what the program tells of each seed, with what it said and the files it has left."""
+    with tempfile.TemporaryDirectory(prefix="surroundings-") as name:
+        os.chmod(name, 0o777)
+        argv = [*argv, "--surroundings", name, "--without", options.without]
+        done = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False)
+        records, folder = [json.loads(line) for line in done.stdout.decode().splitlines()], pathlib.Path(name)
+        for record in records:
+            own = folder / str(record["seed"])
+            record["files"] = [str(path.relative_to(own)) for path in own.rglob("*")]
+            for what in ("out", "err"):
+                text = own.with_suffix("." + what).read_text(errors="replace")
+                record[what] = "".join(line for line in text.splitlines(True) if not re.match(r"\[0\] ", line) or not options.verbose)
+                record["said " + what] = text
+    return records, done.returncode
 
 
-def play(options, first, count):
-    """Returns the failures as (seed, plan, texts), and the two lists of records."""
-    native, guarded = run(options, first, count, False), run(options, first, count, not options.native)
+def play(options, first, count, argv, environment):
+    """Returns the failures of a chunk, as torture.py's play()."""
+    guarded_too = environment if options.native else dict(environment, LD_PRELOAD=str((options.build / "lib/libcufence_preload.so").resolve()))
+    both = [records_of(options, argv, where) for where in (environment, guarded_too)]
+    for records, status in both:
+        if len(records) != count:
+            return [(first + len(records), "", f"the program told of {len(records)} of {count} seeds from {first} on, and ended with {status}", "")], count
     failures = []
-    for ours, theirs in zip(guarded, native):
-        wrong = list(judge(theirs, ours, options.native))
+    for native, guarded in zip(both[0][0], both[1][0]):
+        wrong = list(judge(native, guarded, options.native))
+        said = "".join(f"--- {name}: {json.dumps({key: value for key, value in record.items() if key not in ('err', 'out', 'said err', 'said out', 'plan')})}\n"
+                       f"{record['said out']}{record['said err']}" for name, record in (("natively", native), ("guarded", guarded)))
         if wrong:
-            failures.append((ours["seed"], ours["plan"], wrong))
-    return failures, native, guarded
-
-
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=2000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seed", type=int, help="play this one alone, and show everything")
-    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), help="chunks at once; half of the time a seed waits")
-    parser.add_argument("--most", type=int, default=10, help="failures to go on after")
-    parser.add_argument("--without", default=KNOWN, help="names of what is left out (default: %(default)s); '' plays everything")
-    parser.add_argument("--native", action="store_true", help="never with cufence: the generator's own proof")
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
-    return parser.parse_args(arguments)
-
-
-def show_one(options):
-    failures, native, guarded = play(options, options.seed, 1)
-    for name, record in (("natively", native[0]), ("guarded", guarded[0])):
-        print(f"--- {name}: {record['plan']}\n{json.dumps({key: value for key, value in record.items() if key not in ('err', 'out', 'plan')})}\n{record['out']}{record['err']}")
-    for _, _, wrong in failures:
-        print("\n".join("FAILED: " + text for text in wrong))
-    return bool(failures)
-
-
-def main():
-    options = parse()
-    if options.seed is not None:
-        return 1 if show_one(options) else 0
-    started, played, failed = time.monotonic(), 0, 0
-    firsts = range(options.first, options.first + options.seeds, CHUNK)
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        waiting = {pool.submit(play, options, first, min(CHUNK, options.first + options.seeds - first)) for first in firsts}
-        for future in concurrent.futures.as_completed(waiting):
-            if future.cancelled():
-                continue
-            failures, native, _ = future.result()
-            played += len(native)
-            for seed, plan, wrong in failures[:options.most - failed]:
-                print(f"FAILED seed {seed} ({plan}): {'; '.join(wrong)}", flush=True)
-            failed += len(failures)
-            if failed >= options.most:
-                for other in waiting:
-                    other.cancel()
-    print(f"surroundings: {played} seeds in {time.monotonic() - started:.0f} s, {failed} failed", flush=True)
-    return 1 if failed or not played else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            failures.append((guarded["seed"], guarded["plan"], "; ".join(wrong), said))
+        elif options.seed is not None:
+            sys.stderr.write(f"{guarded['plan']}\n{said}")
+    return failures, count

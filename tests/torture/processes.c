@@ -1,5 +1,5 @@
 /* Other processes, and the ways a process ends. */
-#include "play.h"
+#include "surround.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-static char *const arguments[] = {"surroundings", "--inherited", NULL};
+static char *const arguments[] = {"torture", "--inherited", NULL};
 
 int tell_inherited(void)
 {
@@ -51,10 +51,10 @@ static void look_at_children(const char *what, pid_t child)
     do {
         found = waitpid(-1, &status, 0);
     } while (found < 0 && errno == EINTR);
-    step_record(what, (uint64_t)(unsigned)status << 1 | (found == child));
+    note(what, (uint64_t)(unsigned)status << 1 | (found == child));
 }
 
-static void act_fork(int how)
+static void fork_in_a_way(unsigned how, CUdeviceptr live)
 {
     fflush(stdout);
     pid_t child = fork();
@@ -66,17 +66,15 @@ static void act_fork(int how)
         execv(SELF, arguments);
         _exit(5);
     }
-    if (child == 0) { /* it knows nothing of CUDA any more, and frees what it was told to free */
-        cu.cuMemFree(0);
-        quick_exit(6);
-    }
+    if (child == 0)
+        quick_exit(6 + child_is_wrong(live));
     if (child > 0)
         look_at_children("forked", child);
     else
-        step_record("not forked", (uint64_t)errno);
+        note("not forked", (uint64_t)errno);
 }
 
-static void act_vfork(void)
+static void vfork_and_exec(void)
 {
     pid_t child = vfork();
     if (child == 0) {
@@ -86,31 +84,30 @@ static void act_vfork(void)
     if (child > 0)
         look_at_children("vforked", child);
     else
-        step_record("not vforked", (uint64_t)errno);
+        note("not vforked", (uint64_t)errno);
 }
 
-static void act_spawn(void)
+static void spawn(void)
 {
     pid_t child;
     int error = posix_spawn(&child, SELF, NULL, NULL, arguments, environ);
     if (error == 0)
         look_at_children("spawned", child);
     else
-        step_record("not spawned", (uint64_t)error);
+        note("not spawned", (uint64_t)error);
 }
 
-void act_on_process(void)
+int step_process(struct world *world)
 {
-    switch (pick(6)) {
-    case 0:
-        act_vfork();
-        break;
-    case 1:
-        act_spawn();
-        break;
-    default:
-        act_fork((int)pick(4));
-    }
+    int number = buffer_pick(world);
+    unsigned how = pick(world, 6);
+    if (how == 0)
+        vfork_and_exec();
+    else if (how == 1)
+        spawn();
+    else
+        fork_in_a_way(how - 2, number < 0 ? 0 : world->buffers[number].address);
+    return 1;
 }
 
 /* The program's own status: one whose work was disturbed does not end well. */
@@ -129,15 +126,18 @@ static void exec_at_the_end(void)
 /* No thread of the simulated device may be left: the process would natively live as long. */
 static void end_by_thread(void)
 {
-    if (!player.record->is_planted)
-        act_end();
+    if (!player.record->is_planted) {
+        programs_end(player.world);
+        world_close(player.world);
+        MUST(player.world, cu.cuDevicePrimaryCtxReset(0));
+    }
     usleep(1000);
     pthread_exit(NULL);
 }
 
 void end_as_planned(void)
 {
-    step_record("ends", 0);
+    note("ends", 0);
     switch (player.plan->ending) {
     case END_EXIT_AT_ONCE:
         _exit(status_of());
@@ -159,7 +159,7 @@ void end_as_planned(void)
         exec_at_the_end();
         break;
     case END_BUSY:
-        act_spin();
+        spin(player.world);
         break;
     default:
         break;

@@ -1,16 +1,12 @@
-/*
- * Plays seeds, each in a process of its own that is forked from this one, and tells what has become of each: one line of JSON.
- * surroundings.py starts it with the preload library and without, and judges.
- */
+/* Plays seeds in hard surroundings, and tells what has become of each. torture.py starts it with the preload library and
+ * without, and judges. */
 #include "base/clock.h"
-#include "play.h"
+#include "surround.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -19,6 +15,8 @@
 
 #define HANG_MS 12000 /* until a seed counts as hanging */
 #define LEFT_MS 2000  /* until a process that has outlived the program counts as left behind */
+
+struct player player;
 
 static int64_t now_us(void)
 {
@@ -54,39 +52,9 @@ static int count_left(void)
     return left;
 }
 
-/* Prints the names of what is in a folder, and removes it. */
-static void tell_left_files(int at, const char *folder, const char *comma)
-{
-    int file = openat(at, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *opened = file >= 0 ? fdopendir(file) : NULL;
-    for (struct dirent *entry; opened && (entry = readdir(opened)) != NULL;) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        printf("%s\"%s\"", comma, entry->d_name);
-        comma = ", ";
-        if (unlinkat(file, entry->d_name, 0) != 0)
-            tell_left_files(file, entry->d_name, comma);
-    }
-    if (opened)
-        closedir(opened);
-    unlinkat(at, folder, AT_REMOVEDIR);
-}
-
 /* ---- a seed ---- */
 
-static void print_text(const char *name, int file)
-{
-    static char text[65536];
-    ssize_t size = pread(file, text, sizeof text, 0);
-    printf(", \"%s\": \"", name);
-    for (ssize_t i = 0; i < size; i++) {
-        unsigned char c = (unsigned char)text[i];
-        printf(c < 32 || c > 126 || c == '"' || c == '\\' ? "\\u%04x" : "%c", c);
-    }
-    printf("\"");
-}
-
-static void print_record(const struct json_table *record)
+static void print_record(const struct record *record)
 {
     printf(", \"steps\": [");
     for (unsigned i = 0; i < record->count; i++)
@@ -95,7 +63,7 @@ static void print_record(const struct json_table *record)
 }
 
 /* Waits for the player, who may be a grandchild. Returns its status, or -1 if it hangs. */
-static int await(const struct plan *plan, const struct json_table *record, int64_t started)
+static int await(const struct plan *plan, const struct record *record, int64_t started)
 {
     int status;
     int64_t kill_at = plan->kill_after_us ? started + plan->kill_after_us : INT64_MAX;
@@ -122,24 +90,32 @@ static int await(const struct plan *plan, const struct json_table *record, int64
     }
 }
 
-static void play_seed(uint64_t seed, const char *folder, struct json_table *record)
+static int open_beside(const char *folder, const char *ending)
 {
+    char path[4200];
+    snprintf(path, sizeof path, "%s.%s", folder, ending);
+    return open(path, O_CREAT | O_WRONLY | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+}
+
+static void play_seed(uint64_t seed, const char *folder, struct record *record)
+{
+    static struct world world;
     struct plan plan;
     char own[4096];
-    plan_draw(&plan, seed);
+    plan_draw(&plan, seed, settings.without_names);
     snprintf(own, sizeof own, "%s/%llu", folder, (unsigned long long)seed);
     mkdir(own, 0777);
     chmod(own, 0777);
-    int out = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), err = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    *record = (struct json_table){.player = -2}; /* nobody yet */
+    int out = open_beside(own, "out"), err = open_beside(own, "err");
+    *record = (struct record){.player = -2}; /* nobody yet */
     fflush(NULL);
     int64_t started = now_us();
     pid_t child = fork();
     if (child == 0) {
         dup2(out, STDOUT_FILENO);
         dup2(err, STDERR_FILENO);
-        player = (struct player){.plan = &plan, .record = record, .random = seed ^ 0x5eed, .folder = own};
-        play();
+        player = (struct player){.plan = &plan, .record = record, .folder = own, .world = &world};
+        play_surrounded();
     }
     if (!plan.is_daemon)
         record->player = child;
@@ -150,30 +126,18 @@ static void play_seed(uint64_t seed, const char *folder, struct json_table *reco
     printf("\", \"status\": %d, \"ms\": %lld, \"is_cut\": %d, \"left\": %d", status, (long long)took / 1000,
            plan.kill_after_us != 0, count_left());
     print_record(record);
-    print_text("out", out);
-    print_text("err", err);
-    printf(", \"files\": [");
-    tell_left_files(AT_FDCWD, own, "");
-    printf("]}\n");
+    printf("}\n");
     fflush(stdout);
     close(out);
     close(err);
 }
 
-int main(int count, char **arguments)
+int play_in_surroundings(uint64_t first, uint64_t count, const char *folder)
 {
-    if (count == 2 && strcmp(arguments[1], "--inherited") == 0)
-        return tell_inherited();
-    if (count != 5) {
-        fprintf(stderr, "usage: surroundings FIRST COUNT FOLDER WITHOUT\n");
-        return 2;
-    }
-    struct json_table *record = mmap(NULL, sizeof *record, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct record *record = mmap(NULL, sizeof *record, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (record == MAP_FAILED || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
         return 2;
-    plan_without = arguments[4];
-    driver_find();
-    for (uint64_t seed = strtoull(arguments[1], NULL, 10), end = seed + strtoull(arguments[2], NULL, 10); seed < end; seed++)
-        play_seed(seed, arguments[3], record);
+    for (uint64_t i = 0; i < count; i++)
+        play_seed(first + i, folder, record);
     return 0;
 }

@@ -160,7 +160,7 @@ static uint64_t stand(const uint8_t *data, size_t size)
     return sum;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+FUZZ(coredump)
 {
     struct evidence *evidence = NULL;
     uint64_t sum = 0;

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+FUZZ(rerun_input)
 {
     struct rerun_input input;
     struct json_memory memory = {NULL};

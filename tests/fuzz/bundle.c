@@ -56,7 +56,7 @@ static void read_bundle(const uint8_t *data, size_t size)
     bundle_free(bundle);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+FUZZ(bundle)
 {
     uint64_t offset, bytes;
     struct problem problem;

@@ -33,7 +33,7 @@ static void diagnose(const struct fault_memory *memory, const struct rerun_resul
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+FUZZ(snapshot)
 {
     struct snapshot *snapshot = NULL;
     struct problem problem;

@@ -1,34 +1,26 @@
 /* Draws what a seed meets. */
-#include "play.h"
+#include "surround.h"
 
 #include <string.h>
 
-uint64_t draw(uint64_t *random) /* SplitMix64 */
-{
-    uint64_t z = *random += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
 static const char *const names[] = {
-#define NAME_OF(name) #name,
+#define NAME_OF(name, moment) #name,
     SURROUNDINGS(NAME_OF)
 #undef NAME_OF
 };
 
 static const struct {
     const char *options, *figures; /* base/tunables.h */
-} settings[] = {{"", ""},
-                {"", ""},
-                {"", ""},
-                {"uaf=strict", ""},
-                {"small=pack", "slack_every=1"},
-                {"", "slack_every=1,uaf_share=100"},
-                {"streams=on", ""},
-                {"align=auto,side=start", ""},
-                {"", "idle_max=4194304,cache_max=0"},
-                {"fill=nan/0x5a", ""}};
+} chosen[] = {{"", ""},
+              {"", ""},
+              {"", ""},
+              {"uaf=strict", ""},
+              {"small=pack", "slack_every=1"},
+              {"", "slack_every=1,uaf_share=100"},
+              {"streams=on", ""},
+              {"align=auto,side=start", ""},
+              {"", "idle_max=4194304,cache_max=0"},
+              {"fill=nan/0x5a", ""}};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -42,37 +34,35 @@ static const char *const endings[] = {"return",  "_exit",        "quick_exit", "
                                       "SIGKILL", "pthread_exit", "exec",       "busy"};
 static const char *const planted_names[] = {"nothing", "free", "copy", "overrun", "null", "hosted", "hang"};
 
-const char *plan_without = "";
-
 /* Whether programs that show this are left out. */
-static int is_left_out(const char *name)
+static int is_left_out(const char *without, const char *name)
 {
     char in_list[256], wanted[64];
-    snprintf(in_list, sizeof in_list, ",%s,", plan_without);
+    snprintf(in_list, sizeof in_list, ",%s,", without);
     snprintf(wanted, sizeof wanted, ",%s,", name);
     return strstr(in_list, wanted) != NULL;
 }
 
-static void leave_out(struct plan *plan)
+static void leave_out(struct plan *plan, const char *without)
 {
     for (int i = 0; i < SURROUNDING_COUNT; i++) {
-        if (is_left_out(names[i]))
+        if (is_left_out(without, names[i]))
             plan->surroundings &= ~(1u << i);
     }
-    if (is_left_out(places[plan->place]))
+    if (is_left_out(without, places[plan->place]))
         plan->place = PLACE_MAIN;
-    if (is_left_out(endings[plan->ending]))
+    if (is_left_out(without, endings[plan->ending]))
         plan->ending = END_RETURN;
-    if (is_left_out(planted_names[plan->planted]))
+    if (is_left_out(without, planted_names[plan->planted]))
         plan->planted = PLANTED_NOTHING;
-    if (is_left_out("killed"))
+    if (is_left_out(without, "killed"))
         plan->kill_after_us = 0;
-    if (is_left_out("daemon"))
+    if (is_left_out(without, "daemon"))
         plan->is_daemon = 0;
 }
 
 /* What cannot be judged together, or would not work without cufence either. */
-static void make_possible(struct plan *plan)
+static void make_possible(struct plan *plan, const char *without)
 {
     if (plan->kill_after_us || plan->ending == END_BUSY || plan->is_daemon)
         plan->planted = PLANTED_NOTHING;
@@ -93,12 +83,12 @@ static void make_possible(struct plan *plan)
         plan->planted = PLANTED_OVERRUN;
     /* Enough descriptors for the second launch to begin, and hardly for what it is to be given. */
     plan->descriptors_left = (unsigned)(plan->seed / 2 % DESCRIPTORS_MOST);
-    if (plan->planted == PLANTED_HOSTED && plan->seed % 2 && !is_left_out(names[SURROUNDING_no_descriptors])) {
+    if (plan->planted == PLANTED_HOSTED && plan->seed % 2 && !is_left_out(without, names[SURROUNDING_no_descriptors])) {
         plan->surroundings = 1u << SURROUNDING_no_descriptors;
         plan->descriptors_left = 5 + (unsigned)(plan->seed / 2 % 3);
     }
     /* The driver opens a file for its dump of a fault. Where it cannot, the fault is lost. */
-    if (plan->planted >= PLANTED_OVERRUN && is_left_out("unwritten dumps") && has(plan, SURROUNDING_no_descriptors) &&
+    if (plan->planted >= PLANTED_OVERRUN && is_left_out(without, "unwritten dumps") && has(plan, SURROUNDING_no_descriptors) &&
         plan->descriptors_left == 0)
         plan->planted = PLANTED_FREE;
     plan->has_witness = plan->planted == PLANTED_HANG || plan->planted == PLANTED_HOSTED;
@@ -108,19 +98,19 @@ static void make_possible(struct plan *plan)
     }
 }
 
-void plan_draw(struct plan *plan, uint64_t seed)
+void plan_draw(struct plan *plan, uint64_t seed, const char *without)
 {
     uint64_t random = seed;
     *plan = (struct plan){.seed = seed};
-    for (unsigned i = (unsigned)(draw(&random) % 3); i > 0; i--)
-        plan->surroundings |= 1u << draw(&random) % SURROUNDING_COUNT;
+    for (unsigned i = (unsigned)(draw_from(&random) % 3); i > 0; i--)
+        plan->surroundings |= 1u << draw_from(&random) % SURROUNDING_COUNT;
     static const enum place drawn[] = {PLACE_MAIN,         PLACE_MAIN,  PLACE_MAIN,      PLACE_SMALL_THREAD,
                                        PLACE_SMALL_THREAD, PLACE_FIBRE, PLACE_CANCELLED, PLACE_BESIDE_CANCELLED};
-    plan->place = drawn[draw(&random) % COUNT(drawn)];
-    unsigned ending = (unsigned)(draw(&random) % 512);
+    plan->place = drawn[draw_from(&random) % COUNT(drawn)];
+    unsigned ending = (unsigned)(draw_from(&random) % 512);
     plan->ending = ending == 0 ? END_BUSY : ending < 256 ? END_RETURN : (enum ending)(ending % END_BUSY);
     /* A fault with its second launch takes a tenth of a second. */
-    unsigned planted = (unsigned)(draw(&random) % 256);
+    unsigned planted = (unsigned)(draw_from(&random) % 256);
     plan->planted = planted < 5    ? PLANTED_FREE
                     : planted < 10 ? PLANTED_COPY
                     : planted < 16 ? PLANTED_OVERRUN
@@ -128,16 +118,16 @@ void plan_draw(struct plan *plan, uint64_t seed)
                     : planted < 23 ? PLANTED_HOSTED
                     : planted < 24 ? PLANTED_HANG
                                    : PLANTED_NOTHING;
-    size_t set = draw(&random) % COUNT(settings);
-    plan->options = settings[set].options;
-    plan->figures = settings[set].figures;
-    plan->steps = 3 + (unsigned)(draw(&random) % 10);
-    plan->moment = (unsigned)(draw(&random) % plan->steps);
-    plan->kill_after_us = draw(&random) % 16 == 0 ? 1 + (unsigned)(draw(&random) % 20000) : 0;
-    plan->is_daemon = draw(&random) % 32 == 0;
-    leave_out(plan);
-    make_possible(plan);
-    leave_out(plan); /* what has taken its place */
+    size_t set = draw_from(&random) % COUNT(chosen);
+    plan->options = chosen[set].options;
+    plan->figures = chosen[set].figures;
+    plan->steps = 3 + (unsigned)(draw_from(&random) % 10);
+    plan->moment = (unsigned)(draw_from(&random) % plan->steps);
+    plan->kill_after_us = draw_from(&random) % 16 == 0 ? 1 + (unsigned)(draw_from(&random) % 20000) : 0;
+    plan->is_daemon = draw_from(&random) % 32 == 0;
+    leave_out(plan, without);
+    make_possible(plan, without);
+    leave_out(plan, without); /* what has taken its place */
 }
 
 void plan_print(const struct plan *plan, FILE *file)

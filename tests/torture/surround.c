@@ -1,19 +1,23 @@
-/* What a process meets: each surrounding begins at one moment. */
-#include "play.h"
+/* What a process meets, each surrounding at one moment; and where its steps are played: on small stacks, and in threads that
+ * are cancelled. */
+#include "surround.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define OTHER_USER 54321
@@ -33,7 +37,7 @@ static void limit(int resource, rlim_t most)
 
 static void begin_few_descriptors(void)
 {
-    limit(RLIMIT_NOFILE, 32 + pick(32));
+    limit(RLIMIT_NOFILE, 32 + pick(player.world, 32));
 }
 
 static void begin_no_descriptors(void)
@@ -73,7 +77,7 @@ static void begin_closed(void)
 
 static void begin_closed_standard(void)
 {
-    int which = 1 + (int)pick(7);
+    int which = 1 + (int)pick(player.world, 7);
     for (int i = 0; i < 3; i++) {
         if (which >> i & 1)
             close(i);
@@ -85,8 +89,8 @@ void surround_check(void)
     char text[16] = "";
     if (own_pipe[1] == 0)
         return;
-    step_record("own pipe", read(own_pipe[0], text, sizeof text) == 3 && memcmp(text, "own", 3) == 0);
-    step_record("own file", fcntl(own_file, F_GETFD) == FD_CLOEXEC);
+    note("own pipe", read(own_pipe[0], text, sizeof text) == 3 && memcmp(text, "own", 3) == 0);
+    note("own file", fcntl(own_file, F_GETFD) == FD_CLOEXEC);
 }
 
 static void put_at_2(int file)
@@ -112,7 +116,7 @@ static void begin_no_reader(void)
 
 static void begin_address_space(void)
 {
-    limit(RLIMIT_AS, (rlim_t)(4u << pick(3)) << 30);
+    limit(RLIMIT_AS, (rlim_t)(4u << pick(player.world, 3)) << 30);
 }
 
 static void begin_stack_limit(void)
@@ -122,7 +126,7 @@ static void begin_stack_limit(void)
 
 static void begin_file_size(void)
 {
-    limit(RLIMIT_FSIZE, pick(2) * 512);
+    limit(RLIMIT_FSIZE, pick(player.world, 2) * 512);
 }
 
 /* The limit holds for a user; the super user is exempt. */
@@ -143,7 +147,7 @@ static void begin_refused(void)
                                      SYS_timer_create,     SYS_statx};
     struct sock_filter code[64] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
     unsigned short n = 1;
-    uint64_t bits = draw(&player.random);
+    uint64_t bits = draw(player.world);
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         if (!(bits >> i & 1))
             continue;
@@ -201,39 +205,122 @@ static void begin_slow(void)
 {
     static const char *const calls[] = {"cuMemMap",       "cuMemUnmap",   "cuMemSetAccess",      "cuEventRecord",
                                         "cuLaunchKernel", "cuEventQuery", "cuStreamSynchronize", "cuMemCreate"};
-    void (*set_latency)(const char *, unsigned);
-    *(void **)&set_latency = driver_of_sim("cusim_set_latency");
     for (int i = 0; i < 2; i++)
-        set_latency(calls[pick(sizeof calls / sizeof *calls)], 100 + pick(1000));
+        sim.set_latency(calls[pick(player.world, sizeof calls / sizeof *calls)], 100 + pick(player.world, 1000));
 }
 
-static const struct {
-    enum moment moment;
-    void (*begin)(void);
-} surroundings[] = {
-    [SURROUNDING_no_descriptors] = {WHILE_RUNNING, begin_no_descriptors},
-    [SURROUNDING_few_descriptors] = {BEFORE_CUDA, begin_few_descriptors},
-    [SURROUNDING_address_space] = {BEFORE_CUDA, begin_address_space},
-    [SURROUNDING_stack_limit] = {BEFORE_CUDA, begin_stack_limit},
-    [SURROUNDING_no_processes] = {WHILE_RUNNING, begin_no_processes},
-    [SURROUNDING_file_size] = {AFTER_START, begin_file_size},
-    [SURROUNDING_refused] = {AFTER_START, begin_refused},
-    [SURROUNDING_closed] = {WHILE_RUNNING, begin_closed},
-    [SURROUNDING_closed_standard] = {BEFORE_CUDA, begin_closed_standard},
-    [SURROUNDING_full] = {BEFORE_CUDA, begin_full},
-    [SURROUNDING_no_reader] = {BEFORE_CUDA, begin_no_reader},
-    [SURROUNDING_no_folder] = {BEFORE_CUDA, begin_no_folder},
-    [SURROUNDING_alarms] = {BEFORE_CUDA, begin_alarms},
-    [SURROUNDING_blocked] = {BEFORE_CUDA, begin_blocked},
-    [SURROUNDING_not_dumpable] = {BEFORE_CUDA, begin_not_dumpable},
-    [SURROUNDING_no_environment] = {AFTER_START, begin_no_environment},
-    [SURROUNDING_slow] = {AFTER_START, begin_slow},
-};
-
-void surround(enum moment moment)
+void surround(enum moment now)
 {
-    for (int i = 0; i < SURROUNDING_COUNT; i++) {
-        if (surround_has((enum surrounding)i) && surroundings[i].moment == moment)
-            surroundings[i].begin();
+#define BEGIN(name, moment)                                                                                                    \
+    if (moment == now && surround_has(SURROUNDING_##name))                                                                     \
+        begin_##name();
+    SURROUNDINGS(BEGIN)
+#undef BEGIN
+}
+
+/* ---- places: small stacks ---- */
+
+static void (*to_run)(void);
+
+static void *run(void *unused)
+{
+    to_run();
+    return unused;
+}
+
+static void on_small_thread(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    size_t bytes = (size_t)PTHREAD_STACK_MIN + pick(player.world, 2) * 16384;
+    need("pthread_attr_setstacksize", pthread_attr_setstacksize(&attributes, bytes) == 0);
+    need("pthread_create", pthread_create(&thread, &attributes, run, NULL) == 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
+/* ---- a fibre: a stack of the program's own, with an unmapped page below ---- */
+
+static ucontext_t back, fibre;
+
+static void run_fibre(void)
+{
+    to_run();
+}
+
+static void on_fibre(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = page * (4 + pick(player.world, 5));
+    char *stack = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    need("mmap", stack != MAP_FAILED && mprotect(stack, page, PROT_NONE) == 0 && getcontext(&fibre) == 0);
+    fibre.uc_stack = (stack_t){.ss_sp = stack + page, .ss_size = bytes};
+    fibre.uc_link = &back;
+    makecontext(&fibre, run_fibre, 0);
+    need("swapcontext", swapcontext(&back, &fibre) == 0);
+    munmap(stack, bytes + page);
+}
+
+/* ---- cancellation ---- */
+
+/* It takes effect at the first cancellation point, which has to be the program's own. */
+static void *run_cancelled(void *unused)
+{
+    pthread_cancel(pthread_self());
+    to_run();
+    note("not cancelled inside", 1);
+    pthread_testcancel();
+    return unused;
+}
+
+static void on_cancelled_thread(void)
+{
+    pthread_t thread;
+    void *result;
+    need("pthread_create", pthread_create(&thread, NULL, run_cancelled, NULL) == 0);
+    pthread_join(thread, &result);
+    note("cancelled", result == PTHREAD_CANCELED);
+}
+
+/* Works on memory of its own until it is cancelled. */
+static void *work_until_cancelled(void *unused)
+{
+    struct world *world = player.world;
+    CUstream stream;
+    context_enter(world, 0);
+    MUST(world, cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (;; pthread_testcancel()) {
+        CUdeviceptr address, other;
+        MUST(world, cu.cuMemAllocAsync(&address, 5000, stream));
+        MUST(world, launch_fill(&world->contexts[0].kernels, stream, address, 4000, 1, 1));
+        MUST(world, cu.cuMemAlloc(&other, 1000));
+        MUST(world, cu.cuMemFreeAsync(address, stream));
+        MUST(world, cu.cuMemFree(other));
     }
+    return unused;
+}
+
+static void beside_cancelled_thread(void)
+{
+    pthread_t thread;
+    void *result;
+    need("pthread_create", pthread_create(&thread, NULL, work_until_cancelled, NULL) == 0);
+    usleep(pick(player.world, 3000));
+    pthread_cancel(thread);
+    pthread_join(thread, &result);
+    note("cancelled", result == PTHREAD_CANCELED);
+    to_run();
+}
+
+void place_run(void (*function)(void))
+{
+    static void (*const places[])(void) = {[PLACE_SMALL_THREAD] = on_small_thread,
+                                           [PLACE_FIBRE] = on_fibre,
+                                           [PLACE_CANCELLED] = on_cancelled_thread,
+                                           [PLACE_BESIDE_CANCELLED] = beside_cancelled_thread};
+    to_run = function;
+    if (player.plan->place == PLACE_MAIN)
+        function();
+    else
+        places[player.plan->place]();
 }
