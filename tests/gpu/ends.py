@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from driver import MULTIPROCESSORS, THREADS_OF_EACH, Cuda, run_script
+from script import MULTIPROCESSORS, THREADS_OF_EACH, Cuda, run_script
 
 COUNT = 100
 HANGS, HANGS_NATIVELY = 60, 15  # seconds
@@ -290,4 +290,4 @@ def judge(name: str, options: argparse.Namespace) -> tuple[bool, str, list[str]]
 
 
 if __name__ == "__main__":
-    sys.exit(run_script(__doc__, "ends", CASES, play, judge, {"rounds": 20}, needs_device=True))
+    sys.exit(run_script(__doc__, "ends", CASES, judge, play, {"rounds": 20}))

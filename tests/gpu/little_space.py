@@ -18,7 +18,7 @@ import resource
 import subprocess
 import sys
 
-from driver import Cuda, run_script
+from script import Cuda, run_script
 
 MIB, GIB = 1 << 20, 1 << 30
 SMALL, LARGE, ROUNDS = 400, 60, 3
@@ -78,4 +78,4 @@ def judge(name: str, options: argparse.Namespace) -> tuple[bool, str, list[str]]
 
 
 if __name__ == "__main__":
-    sys.exit(run_script(__doc__, "little_space", ("4", "8", "16", "24", "32", "64"), play, judge))
+    sys.exit(run_script(__doc__, "little_space", ("4", "8", "16", "24", "32", "64"), judge, play))

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from driver import Cuda, run_script
+from script import Cuda, run_script
 
 BYTES = 12432
 PTX = b"""
@@ -78,4 +78,4 @@ def judge(name: str, options: argparse.Namespace) -> tuple[bool, str, list[str]]
 
 
 if __name__ == "__main__":
-    sys.exit(run_script(__doc__, "loaded", NAMES, play, judge, numbers={"faults": 501, "jobs": 20}))
+    sys.exit(run_script(__doc__, "loaded", NAMES, judge, play, numbers={"faults": 501, "jobs": 20}))

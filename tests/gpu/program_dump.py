@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-from driver import Cuda, run_script
+from script import Cuda, run_script
 
 # The warp is still there when its store faults. The simulated device has a kernel of that name.
 PTX = b"""
@@ -123,4 +123,4 @@ def judge(name: str, options: argparse.Namespace) -> tuple[bool, str, list[str]]
 
 
 if __name__ == "__main__":
-    sys.exit(run_script(__doc__, "program_dump", (*NATIVELY, "inside", "outside", "attributes", "trigger"), play, judge))
+    sys.exit(run_script(__doc__, "program_dump", (*NATIVELY, "inside", "outside", "attributes", "trigger"), judge, play))

@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 
-from driver import MULTIPROCESSORS, THREADS_OF_EACH, Cuda, run_script
+from script import MULTIPROCESSORS, THREADS_OF_EACH, Cuda, run_script
 
 PATIENCE, LATER = 5.0, 2.0
 ENDS = ["by itself", "by SIGTERM", "by SIGKILL"]
@@ -254,4 +254,4 @@ def judge(play: str, options: argparse.Namespace) -> tuple[bool, str, list[str]]
 
 
 if __name__ == "__main__":
-    sys.exit(run_script(__doc__, "seen", PLAYS, lambda play: PLAYS[play](), judge))
+    sys.exit(run_script(__doc__, "seen", PLAYS, judge, lambda play: PLAYS[play]()))
