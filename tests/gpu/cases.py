@@ -145,14 +145,6 @@ PROGRAMS = [
         ],
         output=["an illegal memory access was encountered"],
     ),
-    # Equal kernels: a blamed buffer must be that of the launch that faulted (numbers count allocations).
-    *(_program(f"equal_kernels_{place}_{which}", "equal_kernels", arguments=[str(which), place], report=[
-        r"cufence: (out-of-bounds WRITE of 4 bytes|illegal memory access by a WRITE)",
-        rf"0 bytes past the end of buffer #{which + 1}\b|buffer +#{which + 1}, 4000 bytes\b.*candidate",
-        r"kernel +fill\b.*exact", r"equal_kernels\.cu:{FAULT}\b", r'"kind": ?"(overrun|illegal access)"',
-    ]) for place in ("graph", "stream") for which in (0, 1, 2)),
-    _program("pointer_table", report=[r"kernel +fill\b.*exact", r"pointer_table\.cu:{FAULT}\b", r'"loaded": ?true',
-                                      r"0 bytes past the end of buffer #2\b|the address was loaded from memory"]),
     # Before the driver begins the dump, while it writes it, and shortly before the end.
     *(_program(f"exits_after_{delay}_ms", "exits", arguments=[str(delay)], status=86, report=[
         r"cufence: out-of-bounds READ of 4 bytes", r"kernel +increment\b", r"exits\.cu:{FAULT}\b"]) for delay in (0, 5, 10, 20, 40, 80)),
@@ -165,14 +157,8 @@ PROGRAMS = [
         reports=2,  # on the thread and in a fibre, whose frames differ; the second fibre's are the first one's
         output=[r"(second free: cudaErrorInvalidValue\n(\w+ fibre: \d+ bytes of stack\n)?){3}"],
     ),
-    _program(
-        "clean",
-        status=0,
-        output=["figures", r"plain\npitched\nstream-ordered\ngraph\nrange 4000\nreset\nplain\n", "graph\nrange 4000\ndone"],
-        allocations=400,
-    ),
-    _program("clean_strict", "clean", status=0, options={"uaf": "strict"}, output=["range 4000\nreset", "range 4000\ndone"], allocations=400),
-    _program("oom", status=0, output=[r"\d+ GiB, then cudaErrorMemoryAllocation", "recovered"], allocations=3, is_alone=True),
+    *(_program(name, "clean", status=0, options=options, output=[r"plain\nstream-ordered\ngraph\nreset\nplain\n", "graph\ndone"], allocations=400)
+      for name, options in (("clean", {}), ("clean_strict", {"uaf": "strict"}))),
     # Natively they fit many times, in whole pages not at all: they share pages, or with small=map what has no room is left to the
     # driver, and so is what the options name.
     *(_program(name, "small_ones", status=0, options=options, output=["100000 buffers are right", "and once more"], error=error, allocations=allocations,
@@ -183,19 +169,13 @@ PROGRAMS = [
         ("small_ones_skip", {"skip": "lib:small_ones*;lib:libcudart*"}, [r"not guarded: 133,3\d\d buffers that skip names"], 0))),
     _program("small_ones_no_fallback", "small_ones", status=2, options={"small": "map", "fallback": "off"}, output=["cudaErrorMemoryAllocation"], is_alone=True),
     _program("leak_off", "leak", status=0, output=["done"], allocations=4),
-    _program(
-        "peers",
-        status=0,
-        output=[r"no access\n(cuda\w+: cudaSuccess, right\n){5}access\n(cuda\w+: cudaSuccess, right\n){5}a kernel: cudaSuccess, right"],
-        needs=("two GPUs",),
-    ),
     _program("nan_half", "nan", arguments=["half"], status=86, options={"nan": "report"}, output=["done"], report=[
         r"\A==\d+== cufence: first NaN: attend writes 1 NaN to buffer #\d+, first to element 41700 of float16\[100000\]",
         r"written at\s+\S*nan\.cu:45\b", r'"index": ?41700']),
     *(_program(f"code_{kind}", status=86, options={"nan": "report", "uaf": "off"}, output=["done"], report=[
         r"\A==\d+== cufence: first NaN: negate writes 1 NaN to buffer #\d+, first to element 4170 of float32\[10000\]",
         r"written at\s+\S*code\.cu:16\b", "an input that nobody has written holds NaN"]) for kind in ("zstd", "lz4", "ptx")),
-    _program("managed", status=0, output=["pinned", "mapped", "managed"]),
+    *(_program(f"rerun_{kind}_roomy", "rerun", arguments=[kind, "roomy"], status=0, output=["cudaSuccess"]) for kind in ("pinned", "registered", "managed")),
     _program("ipc", output=["cudaIpcGetMemHandle: cudaErrorInvalidValue"], error=["ipc=driver"]),
     _program("ipc_driver", "ipc", status=0, options={"ipc": "driver"}, output=["cudaIpcGetMemHandle: cudaSuccess"], allocations=0),
 ]  # fmt: skip
@@ -255,7 +235,7 @@ STORIES = [
         ways=HOOKED,  # enable() sees no launches
         options={"small": "pack"},
     ),
-    overrun("other_stream_busy", output=["busy when the fault came: True"]),
+    overrun("other_stream_busy", "oob", arguments=["other_stream"], output=["busy when the fault came: True"]),
     overrun("labels", report=[r'label "batch 17"'], output=["described", "reported"], ways=ITSELF),
     # The lines may be wrapped, so each fact is short. Without the driver's hooks no launch is on record, and the arguments have no names.
     *(Case(name, "names_parameter.py", error=ILLEGAL, raises="RAISES", ways=ways, report=[
@@ -264,11 +244,11 @@ STORIES = [
         r"buffer #\d+ is model\.1\.weight \(parameter\)", r"element \[100, \d+\]", *more,
     ]) for name, ways, more in (
         ("names_parameter", HOOKED, (r"float32\[100, 96\]", r"arguments of k_row: weight = buffer #\d+", r"BLOCK = 128")), ("names_enable", ("enable",), ()))),
-    overrun("names_local", ways=HOOKED, report=[r"buffer #\d+ is batch\['ids'\] in step", r"float32\[1000\]", r"x = buffer #\d+", r"n = 1000"],
+    overrun("names_local", "oob", arguments=["local"], raises="RAISES local", ways=HOOKED, report=[r"buffer #\d+ is batch\['ids'\] in step", r"float32\[1000\]", r"x = buffer #\d+", r"n = 1000"],
             error=[*ILLEGAL, r"\ncufence: buffer #\d+ is batch\['ids'\] in step"]),  # the note, behind the traceback
-    *(overrun(f"sync_{how}", "sync_points", arguments=[how], raises=f"RAISES {how}") for how in ("item", "cpu", "stream", "event")),
-    overrun("forked", "sync_points", arguments=["forked"], raises="RAISES forked", ways=HOOKED),
-    Case("never_synchronises", "never_synchronises.py", status=86, report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b", r"k_oob\.py:{FAULT}\b"]),
+    *(overrun(f"sync_{how}", "oob", arguments=[how], raises=f"RAISES {how}") for how in ("item", "cpu", "stream", "event")),
+    overrun("forked", "oob", arguments=["forked"], ways=HOOKED),
+    Case("never_synchronises", "oob.py", ["never"], 86, report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b", r"k_oob\.py:{FAULT}\b"]),
     Case("enable_after_cuda", "enable_after_cuda.py", error=[r"RuntimeError: cufence\.enable\(\) comes too late: .*before the first CUDA tensor"],
          raises="RAISES", needs=TORCH, ways=ITSELF),
 ]  # fmt: skip
@@ -294,10 +274,10 @@ CLEAN = [
     *(clean(f"dataloader_{how}", ["two epochs are right"], "dataloader_workers", arguments=[how], ways=HOOKED) for how in ("fork", "spawn")),
     clean("fork_after_import", ["the worker is right", "the program is right"], "dataloader_workers", arguments=["early"], allocations=4, ways=HOOKED),
     # Two GPUs. NCCL shares its own buffers in two ways.
-    *(clean(f"ddp_{how}", [r"sha256 \w{64}"], "ddp", environment=environment, options=options, is_as_native=True, allocations=least, ways=HOOKED, **TWO_RANKS)
+    *(clean(f"ddp_{how}", [r"sha256 \w{64}"], "ddp", arguments=["ddp"], environment=environment, options=options, is_as_native=True, allocations=least, ways=HOOKED, **TWO_RANKS)
       for how, environment, options, least in (
         ("cumem", {"NCCL_CUMEM_ENABLE": "1"}, {}, 400), ("ipc", {"NCCL_CUMEM_ENABLE": "0"}, {}, 400), ("streams", {}, {"streams": "on"}, 1))),
-    *(clean(f"fsdp{'_streams' if options else ''}", [r"sha256 \w{64}"], "fsdp", environment={"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}, options=options,
+    *(clean(f"fsdp{'_streams' if options else ''}", [r"sha256 \w{64}"], "ddp", arguments=["fsdp"], environment={"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}, options=options,
             is_as_native=True, allocations=400, ways=HOOKED, **TWO_RANKS) for options in ({}, {"streams": "on"})),
     *(clean(f"two_gpus_peers_{peers}", ["copies are right", r"sha256 \w{64}"], "two_gpus", options={"peers": peers}, is_as_native=True, allocations=50,
             needs=("torch", "two GPUs"), ways=HOOKED) for peers in ("auto", "on")),
@@ -318,9 +298,9 @@ PYTORCH = [
     Case("compile_triton_op", "compile_custom_op.py", ["triton_op"], error=ILLEGAL, raises="RAISES", ways=HOOKED, seconds=400, report=[
         r"cufence: out-of-bounds READ of \d+ bytes", r"\b0 bytes past the end of buffer #\d+", r"buffer +#\d+, 4000 bytes\b", r"kernel +k_oob",
         r"at +\S+\.py:\d+"]),  # Inductor writes the kernel into a file of its own
-    overrun("torchrun", launcher=TWO_RANKS["launcher"], options={"log": "report-%r.txt"}, output=["rank 0 is done"], ways=HOOKED,
+    overrun("torchrun", "oob", arguments=["rank"], launcher=TWO_RANKS["launcher"], options={"log": "report-%r.txt"}, output=["rank 0 is done"], ways=HOOKED,
             files={"report-1.txt": [r"\A==\d+== cufence: [^\n]*\n(==\d+== [^\n]*\n)?[^\n]*rank 1\b", r"k_oob\.py:{FAULT}\b"]}),
-    overrun("as_module", is_module=True, arguments=["-f", "connection.json"], output=[r"__main__ as_module \['-f', 'connection.json'\]"], ways=HOOKED),
+    overrun("as_module", "oob", is_module=True, arguments=["module", "-f", "connection.json"], output=[r"__main__ oob \['-f', 'connection.json'\]"], ways=HOOKED),
     # In one process, the fault destroys the context, so the third test fails because of the second.
     Case("pytest", "test_overrun.py", launcher=["-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"], output=["illegal memory access", "2 failed, 1 passed"],
          report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b.*exact", r"k_oob\.py:{FAULT}\b"], needs=(*TRITON, "pytest"), ways=HOOKED),

@@ -77,16 +77,15 @@ case ${1:?"which round? See the top of this file"} in
             part guarded 200 python3 tests/gpu/guarded.py --json "$out/guarded.json"
         } &
         part programs 300 python3 tests/gpu/run.py --programs --json "$out/programs.json"
-        part program_dump 120 python3 tests/gpu/program_dump.py --json "$out/program_dump.json"
+        part program_dump 120 python3 tests/gpu/faults.py program_dump --json "$out/program_dump.json"
         part bundles 60 bash -c save_bundles
         wait
         ;;
     alone)
         part contract 300 python3 tests/contract/contract.py --json "$out/contract.json"
-        part loaded 120 python3 tests/gpu/loaded.py --json "$out/loaded.json"
-        part space 120 python3 tests/gpu/little_space.py --json "$out/little_space.json"
-        part seen 150 python3 tests/gpu/seen.py --json "$out/seen.json"
-        part ends 300 python3 tests/gpu/ends.py --json "$out/ends.json"
+        part loaded 120 python3 tests/gpu/faults.py loaded --json "$out/loaded.json"
+        part alike 270 python3 tests/gpu/alike.py --json "$out/alike.json"
+        part ends 300 python3 tests/gpu/faults.py ends --json "$out/ends.json"
         part full_card 150 python3 tests/gpu/full_card.py --json "$out/full_card.json"
         ;;
     stories)

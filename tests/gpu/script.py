@@ -103,7 +103,8 @@ def run_script(
     needs_device: bool = True,
     more: Callable[[argparse.ArgumentParser], object] | None = None,
 ) -> int:
-    """Judges the names that are asked for, or all. `numbers`: more options, with their defaults. Returns the exit status."""
+    """Judges the names that are asked for, or all; of A.B, A selects each B. The results are called `prefix`_NAME. `numbers`: more options,
+    with their defaults. Returns the exit status."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=BUILD)
     parser.add_argument("--json", type=Path)
@@ -133,7 +134,7 @@ def run_script(
         began, lines, found = time.monotonic(), [], judge(name, options)
         if not isinstance(found, Result):
             is_ok, detail, lines = found
-            found = Result(f"{prefix}_{name}", is_ok, detail)
+            found = Result(f"{prefix}_{name}" if prefix else name.replace(".", "_"), is_ok, detail)
         results.append(found)
         word = {True: "ok     ", False: "FAILED ", None: "skipped"}[found.ok]
         print(f"{word} {name}: {found.detail}  {time.monotonic() - began:.1f} s", *(f"    {line}" for line in lines), sep="\n", flush=True)
