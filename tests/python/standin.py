@@ -151,6 +151,19 @@ class InFolder(unittest.TestCase):
         self.folder = Path(holder.name).resolve()
 
 
+@unittest.skipUnless(LIBRARY.is_file(), f"no {LIBRARY.name}: build first")
+class RunsCode(InFolder):
+    """Each test runs code in a fresh interpreter, behind a prelude of its class."""
+
+    prelude: ClassVar[str] = ""
+    variables: ClassVar[dict[str, str]] = {}
+
+    def run_code(self, code: str, status: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+        done = run_python(self.prelude + textwrap.dedent(code), **{**self.variables, **environment})
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done
+
+
 def write_files(folder: Path, files: dict[str, str]) -> None:
     """Writes texts into a folder, by their names in it."""
     for name, text in files.items():
