@@ -256,7 +256,6 @@ STORIES = [
 CLEAN = [
     clean("clean_training", [r"sha256 \w{64}"], is_as_native=True, allocations=10_000),
     clean("clean_inference", [r"sha256 \w{64}"], is_as_native=True, allocations=1000),
-    clean("graph_clean", ["100 replays are right", "released"], ways=ITSELF),
     *(clean(f"streams_clean_{uaf}", ["300 sums are right"], "streams_clean", allocations=300, options={"uaf": uaf}) for uaf in ("off", "adaptive", "strict")),
     clean("autograd_threads", ["400 backward passes are right"], allocations=400),
     # PyTorch as used in practice, under the driver's hooks.
@@ -284,7 +283,6 @@ CLEAN = [
     # Other libraries. JAX alone: without cufence, it allocates three quarters of the GPU's memory.
     clean("jax_clean", [r"learned \d"], is_as_native=True, is_alone=True, needs=("jax",), ways=RUN),
     clean("cupy_clean", ["30 products are right"], needs=("cupy",), ways=RUN),
-    clean("cupy_pool", ["used and reserved bytes are the driver's"], needs=("cupy",), ways=RUN),
 ]  # fmt: skip
 
 PYTORCH = [
