@@ -12,6 +12,7 @@ ILLEGAL = [r"illegal memory access|ILLEGAL_ADDRESS"]
 TORCH = ("torch",)
 TRITON = ("torch", "triton")
 ITSELF = ("itself",)
+CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 TWO_RANKS = {"launcher": ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"], "needs": ("torch", "two GPUs")}
 
 # ---- rows of the zoo ----
@@ -244,7 +245,8 @@ STORIES = [
         r"buffer #\d+ is model\.1\.weight \(parameter\)", r"element \[100, \d+\]", *more,
     ]) for name, ways, more in (
         ("names_parameter", HOOKED, (r"float32\[100, 96\]", r"arguments of k_row: weight = buffer #\d+", r"BLOCK = 128")), ("names_enable", ("enable",), ()))),
-    overrun("names_local", "oob", arguments=["local"], raises="RAISES local", ways=HOOKED, report=[r"buffer #\d+ is batch\['ids'\] in step", r"float32\[1000\]", r"x = buffer #\d+", r"n = 1000"],
+    overrun("names_local", "oob", arguments=["local"], raises="RAISES local", ways=HOOKED,
+            report=[r"buffer #\d+ is batch\['ids'\] in step", r"float32\[1000\]", r"x = buffer #\d+", r"n = 1000"],
             error=[*ILLEGAL, r"\ncufence: buffer #\d+ is batch\['ids'\] in step"]),  # the note, behind the traceback
     *(overrun(f"sync_{how}", "oob", arguments=[how], raises=f"RAISES {how}") for how in ("item", "cpu", "stream", "event")),
     overrun("forked", "oob", arguments=["forked"], ways=HOOKED),
@@ -266,11 +268,10 @@ CLEAN = [
     *(clean(f"dataloader_{how}", ["two epochs are right"], "dataloader_workers", arguments=[how], ways=HOOKED) for how in ("fork", "spawn")),
     clean("fork_after_import", ["the worker is right", "the program is right"], "dataloader_workers", arguments=["early"], allocations=4, ways=HOOKED),
     # Two GPUs. NCCL shares its own buffers in two ways.
-    *(clean(f"ddp_{how}", [r"sha256 \w{64}"], "ddp", arguments=["ddp"], environment=environment, options=options, is_as_native=True, allocations=least, ways=HOOKED, **TWO_RANKS)
-      for how, environment, options, least in (
-        ("cumem", {"NCCL_CUMEM_ENABLE": "1"}, {}, 400), ("ipc", {"NCCL_CUMEM_ENABLE": "0"}, {}, 400), ("streams", {}, {"streams": "on"}, 1))),
-    *(clean(f"fsdp{'_streams' if options else ''}", [r"sha256 \w{64}"], "ddp", arguments=["fsdp"], environment={"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}, options=options,
-            is_as_native=True, allocations=400, ways=HOOKED, **TWO_RANKS) for options in ({}, {"streams": "on"})),
+    *(clean(name, [r"sha256 \w{64}"], "ddp", arguments=[kind], environment=environment, options=options, is_as_native=True, allocations=400, ways=HOOKED,
+            **TWO_RANKS) for name, kind, environment, options in (
+        ("ddp_cumem", "ddp", {"NCCL_CUMEM_ENABLE": "1"}, {}), ("ddp_ipc", "ddp", {"NCCL_CUMEM_ENABLE": "0"}, {}), ("ddp_streams", "ddp", {}, {"streams": "on"}),
+        ("fsdp", "fsdp", CUBLAS, {}), ("fsdp_streams", "fsdp", CUBLAS, {"streams": "on"}))),
     *(clean(f"two_gpus_peers_{peers}", ["copies are right", r"sha256 \w{64}"], "two_gpus", options={"peers": peers}, is_as_native=True, allocations=50,
             needs=("torch", "two GPUs"), ways=HOOKED) for peers in ("auto", "on")),
     # Lifetime across streams.

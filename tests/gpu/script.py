@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import os
 import subprocess
 import sys
@@ -76,6 +77,11 @@ def succeeds(*command: str) -> bool:
         return False
 
 
+@functools.cache
+def has_torch() -> bool:
+    return succeeds(sys.executable, "-c", "import torch")
+
+
 def judged(problem: str) -> Judged:
     """Of what went wrong, or nothing."""
     return not problem, problem.partition("\n")[0] or "as it should be", problem.splitlines()[1:]
@@ -87,8 +93,9 @@ def judge_by(cases: dict[str, tuple[str | Callable[[], str], Callable[[], str]]]
     def judge(name: str, _: argparse.Namespace) -> Judged:
         program, play = cases[name]
         program = program() if callable(program) else program
-        has_torch = program != sys.executable or succeeds(sys.executable, "-c", "import torch")
-        return judged(play()) if Path(program).exists() and has_torch else (None, f"no {program}" if has_torch else "no PyTorch", [])
+        if program == sys.executable and not has_torch():
+            return None, "no PyTorch", []
+        return judged(play()) if Path(program).exists() else (None, f"no {program}", [])
 
     return judge
 
