@@ -33,7 +33,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "zoo"))
-from judge import CLASSES, NOT_FINDINGS, Facts, judge, kept_of_finding  # noqa: E402
+from judge import CLASSES, Facts, findings_of, judge, kept_of_finding  # noqa: E402
 
 STORIES, SOURCES, EXAMPLES = HERE / "stories", HERE / "programs", ROOT / "docs" / "examples"
 BUILD = Path(os.environ.get("CUFENCE_BUILD") or ROOT / "build")
@@ -257,10 +257,9 @@ def _problems_of_end(case: Case, run: Run) -> list[str]:
 
 def _problems_of_row(case: Case, run: Run, written: str, facts: list[str]) -> list[str]:
     """Whether the findings name what the zoo's row has, as the matrix judges it; of an access to memory, the kernel for certain."""
-    lines = [json.loads(line) for line in written.splitlines() if line.startswith("{")]
-    findings = [one for one in lines if one.get("kind", "run") not in NOT_FINDINGS]
     if not case.facts:
         return []
+    findings = findings_of(written)
     word, named = judge(case.facts, {"said": {"findings": [kept_of_finding(one) for one in findings]}, "status": run.status})
     facts.append(f"names {', '.join(sorted(named))}")
     problems = [f"the finding is {word} and does not name the {', '.join(sorted(case.named - named))}"] if case.named - named else []
