@@ -264,7 +264,6 @@ CLEAN = [
     # PyTorch as used in practice, under the driver's hooks.
     *(clean(name, output, ways=HOOKED, **more) for name, output, more in (
         ("cuda_graph_clean", ["100 replays are right"], {}),
-        ("graph_recapture", ["40 graphs are right", r"at most 0\.\d\d of", r"came back after \d+ ms"], {"is_alone": True}),
         ("compile_default", ["compiled equals eager"], {"needs": TRITON, "seconds": 400}))),
     *(clean(f"dataloader_{how}", ["two epochs are right"], "dataloader_workers", arguments=[how], ways=HOOKED) for how in ("fork", "spawn")),
     clean("fork_after_import", ["the worker is right", "the program is right"], "dataloader_workers", arguments=["early"], allocations=4, ways=HOOKED),
