@@ -25,6 +25,11 @@ def play(script: str, *arguments: str, **variables: str) -> subprocess.Completed
 
 
 class GpuScripts(unittest.TestCase):
+    def test_each_begins(self) -> None:
+        for script in ("alike", "aoti", "demo", "faults", "full_card", "guarded", "nan_sweep", "pytorch_suite", "run", "saved", "unwritten"):
+            done = subprocess.run([sys.executable, str(SCRIPTS / f"{script}.py"), "--help"], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual((script, done.returncode, done.stderr), (script, 0, ""))
+
     def test_ends(self) -> None:
         kernels = str(BUILD / "lib" / "librerun_kernels.so")
         options = "--explain rerun"
