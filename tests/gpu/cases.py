@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from harness import RUNTIMES, Case
-from zoo import BUGS, HOOKED, ROOMY, RUN, Bug, _rerun
+from zoo import BUGS, HOOKED, ROOMY, RUN, Bug, rerun
 
 ILLEGAL = [r"illegal memory access|ILLEGAL_ADDRESS"]
 TORCH = ("torch",)
@@ -99,8 +99,8 @@ def _bug(program: str, kind: str, kernel: str, mark: str, thread: str, *says: st
 _PLACE = r"block \({},0,0\) thread \({},0,0\)"
 _LAST = "7,0,0 104,0,0"
 SECOND_LAUNCH = [
-    case_of(_rerun("store_1", "write", 1, written=r"1 byte past the end: .*07", thread="7,0,0 112,0,0", bytes=1008)),  # no slack behind 1008
-    case_of(_rerun("far_away", "write", 4)),
+    case_of(rerun("store_1", "write", 1, written=r"1 byte past the end: .*07", thread="7,0,0 112,0,0", bytes=1008)),  # no slack behind 1008
+    case_of(rerun("far_away", "write", 4)),
     # cp.async, which reads: the warp waits for it, so the dump may tell all, and then nothing is launched again.
     *(_bug("rerun", f"copy_{width}", f"copy_{width}", "copy", _LAST, rf"READ of {width} bytes, 0 bytes past the end of buffer #1\b",
            r"address .*(re-run|derived|exact)", "LDGSTS", access="read", bytes=1000 * width) for width in (4, 8, 16)),

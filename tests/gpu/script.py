@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import functools
-import os
 import subprocess
 import sys
 import time
@@ -63,10 +62,9 @@ class Cuda:
         self("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, None)
 
 
-def run(*command: str | Path, variant: int = 0) -> tuple[int, str]:
-    """Returns the exit status and all that was printed. The program finds `variant` in its environment."""
-    environment = {**os.environ, "VARIANT": str(variant)}
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, timeout=300, check=False)
+def run(*command: str | Path) -> tuple[int, str]:
+    """Returns the exit status and all that was printed."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, check=False)
     return done.returncode, done.stdout.decode(errors="replace")
 
 

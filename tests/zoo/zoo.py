@@ -96,7 +96,7 @@ class Bug:
         return Facts(self.kind, self.kernel, *self.place(), self.access, self.bytes, self.width, self.distance, self.thread, self.call, self.program)
 
 
-def _rerun(kind: str, access: str, width: int, distance: int | None = 0, written: str = "", **more: object) -> Bug:
+def rerun(kind: str, access: str, width: int, distance: int | None = 0, written: str = "", **more: object) -> Bug:
     """A store at the end of a kernel, of which only the second launch knows address and thread."""
     kernel = {"pinned": "by_host", "registered": "through_host", "managed": "by_host"}.get(kind, kind)
     kernel = "store_4" if kind in ("large", "busy", "graph", "updated", "late", "null", "wild", "green") else kernel
@@ -157,20 +157,20 @@ BUGS = [
          (rf"\d+ \* 4 wrapped at 32 bits in cause\.cu:{{FAULT wrap_bytes}}: -\d+ instead of \d+; {_INSIDE}", "compute the index")),
         ("stride", "overrun", "matrix", "write", 4, None, 9600, r"[01],[4-7],0 \d+,\d+,0", ("stride", *ROOMY),
          (r"element \d+ of 4 bytes from argument 0 on: .*thread\.y \d \* 64 \(argument 3\)", "the stride of another shape")))),
-    *(_rerun(kind, "write", width, written=rf"{width} bytes past the end: ({value}).*re-run") for kind, width, value in (
+    *(rerun(kind, "write", width, written=rf"{width} bytes past the end: ({value}).*re-run") for kind, width, value in (
         ("store_2", 2, "0x1234|3412"), ("store_half", 2, "0x3e00|003e"), ("store_4", 4, r"2\.5"), ("store_8", 8, r"2\.5|0x"), ("store_16", 16, ""),
         ("by_struct", 4, r"2\.5"), ("nested", 4, r"2\.5"), ("cooperative", 4, r"2\.5"), ("much_shared", 4, r"2\.5"))),
-    *(_rerun(kind, "write", 4, written=r"4 bytes past the end: 2\.5") for kind in ("by_table", "busy", "graph", "updated", "green", "pinned", "registered")),
-    _rerun("managed", "write", 4, says=("an argument points to managed memory", r'"outcome": ?"failed"'), lacks=("buffer", "distance", "thread")),
-    _rerun("no_mask", "write", 4, written=r"96 bytes past the end: 1000\.0 1000\.0.*re-run", thread=r"7,0,0 (10[4-9]|11\d|12[0-7]),0,0"),
-    _rerun("large", "write", 4, written=r"4 bytes past the end: 2\.5", bytes=3 << 30, thread="6291456,0,0 0,0,0"),
-    *(_rerun(kind, "atomic", width, says=(_AGAIN,)) for kind, width in (("add", 4), ("add_8", 8), ("add_float", 4), ("add_half2", 4), ("exchange", 4))),
-    *(_rerun(kind, "atomic", width) for kind, width in (("swap", 4), ("swap_8", 8))),
-    _rerun("before", "write", 4, -4, "4 bytes before", what="underrun", thread="0,0,0 0,0,0", own=("--set", "side=start"),
+    *(rerun(kind, "write", 4, written=r"4 bytes past the end: 2\.5") for kind in ("by_table", "busy", "graph", "updated", "green", "pinned", "registered")),
+    rerun("managed", "write", 4, says=("an argument points to managed memory", r'"outcome": ?"failed"'), lacks=("buffer", "distance", "thread")),
+    rerun("no_mask", "write", 4, written=r"96 bytes past the end: 1000\.0 1000\.0.*re-run", thread=r"7,0,0 (10[4-9]|11\d|12[0-7]),0,0"),
+    rerun("large", "write", 4, written=r"4 bytes past the end: 2\.5", bytes=3 << 30, thread="6291456,0,0 0,0,0"),
+    *(rerun(kind, "atomic", width, says=(_AGAIN,)) for kind, width in (("add", 4), ("add_8", 8), ("add_float", 4), ("add_half2", 4), ("exchange", 4))),
+    *(rerun(kind, "atomic", width) for kind, width in (("swap", 4), ("swap_8", 8))),
+    rerun("before", "write", 4, -4, "4 bytes before", what="underrun", thread="0,0,0 0,0,0", own=("--set", "side=start"),
            reason="side=end has no guard in front of a buffer; the write is found as one into its slack"),
-    _rerun("late", "write", 4, None, what="use after free", thread=_ANY_BLOCK, own=("--set", "uaf=strict"), says=(_FREED[0],)),
-    _rerun("null", "write", 4, None, what="null pointer", bytes=0, thread=_ANY_BLOCK, says=("null-pointer WRITE",)),
-    _rerun("wild", "write", 4, None, what="wild pointer", bytes=0, thread=_ANY_BLOCK, says=("wild-address WRITE of 4 bytes at 0x123456789",)),
+    rerun("late", "write", 4, None, what="use after free", thread=_ANY_BLOCK, own=("--set", "uaf=strict"), says=(_FREED[0],)),
+    rerun("null", "write", 4, None, what="null pointer", bytes=0, thread=_ANY_BLOCK, says=("null-pointer WRITE",)),
+    rerun("wild", "write", 4, None, what="wild pointer", bytes=0, thread=_ANY_BLOCK, says=("wild-address WRITE of 4 bytes at 0x123456789",)),
     *(_cuda("which", kind, "overrun", kernel, access, 4, 0, bytes=4000, thread=_LAST, mark=kernel, twin=(kind, "right"),
             says=(rf"{access.upper()} of 4 bytes, 0 bytes past the end of buffer #{number}\b", r"address .*(re-run|derived|exact)")) for kind, kernel, access, number in (
         ("streams", "fill", "write", 1), ("graph", "fill", "write", 4), ("distinct", "fill", "write", 6), ("equal", "fill", "write", 3), ("read", "sum", "read", 1))),
