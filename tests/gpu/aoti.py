@@ -1,24 +1,28 @@
-"""if a case has failed, else 0."""
+"""Builds docs/examples/aoti, and runs it: a bug that nothing reports, under `cufence run`, and with the C API.
+
+Usage and exit status are as in script.py.
+"""
 
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from harness import Case, Result, execute, problems_of, problems_of_statistics
-from results import line, summary, write_json
-from ways import ROOT, Machine, options_of, own_environment, prepare, reason_to_skip
+from harness import ROOT, Case, Machine, Result, execute, options_of, own_environment, prepare, problems_of, problems_of_statistics, reason_to_skip
+from results import show
+from script import Judged, run_script
 
 EXAMPLE = ROOT / "docs" / "examples" / "aoti"
 NEEDS = ("torch", "triton", "nvcc")
 WAYS = ("run", "api")
 WITHOUT = ("native", "classic")
 CLASSIC = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "CUDA_LAUNCH_BLOCKING": "1"}
-
+PROGRAM = "compile_models.py"
 
 # The program's own message. If a call of AOTI's got the error first, AOTI printed it, and its exception does not contain it.
 ERROR = (
@@ -28,55 +32,27 @@ ERROR = (
 
 
 def _fault(name: str, arguments: list[str], kernel: str) -> Case:
-    return Case(
-        name,
-        "compile_models",
-        arguments,
-        report=[
-            r"cufence: out-of-bounds READ of \d+ bytes",
-            r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
-            r"buffer +#\d+, 4000 bytes\b",
-            rf"kernel +{kernel}(_\d+)?\b.*exact",  # the number with TORCHINDUCTOR_UNIQUE_USER_KERNEL_NAMES=1
-            r"at +\S+\.py:\d+",
-        ],
-        error=[ERROR],
-        ways=WAYS,
-        needs=NEEDS,
-    )
+    report = [
+        r"cufence: out-of-bounds READ of \d+ bytes",
+        r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
+        r"buffer +#\d+, 4000 bytes\b",
+        rf"kernel +{kernel}(_\d+)?\b.*exact",  # the number with TORCHINDUCTOR_UNIQUE_USER_KERNEL_NAMES=1
+        r"at +\S+\.py:\d+",
+    ]
+    return Case(name, PROGRAM, arguments, report=report, error=[ERROR], ways=WAYS, needs=NEEDS)
 
 
 def _clean(name: str, arguments: list[str], total: int, ways: tuple[str, ...]) -> Case:
-    return Case(name, "compile_models", arguments, 0, output=[rf"^sum {total}\b"], ways=ways, needs=NEEDS)
+    return Case(name, PROGRAM, arguments, 0, output=[rf"^sum {total}\b"], ways=ways, needs=NEEDS)
 
 
 CASES = [
     # The third kernel makes a NaN, found without compiling the model again.
-    Case(
-        "aoti_nan",
-        "compile_models",
-        ["nan.pt2", "1024"],
-        86,
-        options={"nan": "report"},
-        report=[
-            r"\A==\d+== cufence: first NaN: triton_\S+ writes 1 NaN to buffer #\d+, first to element 417 of float32",
-            "a logarithm or root of one is NaN",
-        ],
-        output=[r"(?i)^sum -?nan\b"],
-        ways=("run",),
-        needs=NEEDS,
-    ),
-    Case(
-        "aoti_values",
-        "compile_models",
-        ["activation.pt2", "1024"],
-        0,
-        options={"values": "k_double*"},
-        report=[],
-        output=[r"^sum 4096\b"],
-        error=[r"values of launch #\d+: k_double", r"min 4\.0 max 4\.0 mean 4\.0 std 0\.0, 0 NaN"],
-        ways=("run",),
-        needs=NEEDS,
-    ),
+    Case("aoti_nan", PROGRAM, ["nan.pt2", "1024"], 86, options={"nan": "report"}, output=[r"(?i)^sum -?nan\b"], ways=("run",), needs=NEEDS, report=[
+        r"\A==\d+== cufence: first NaN: triton_\S+ writes 1 NaN to buffer #\d+, first to element 417 of float32",
+        "a logarithm or root of one is NaN"]),
+    Case("aoti_values", PROGRAM, ["activation.pt2", "1024"], 0, options={"values": "k_double*"}, output=[r"^sum 4096\b"], ways=("run",), needs=NEEDS,
+         error=[r"values of launch #\d+: k_double", r"min 4\.0 max 4\.0 mean 4\.0 std 0\.0, 0 NaN"]),
     # Without cufence: the bug exists, and nothing reports it.
     _clean("aoti_silent", ["activation.pt2", "1000"], 4000, WITHOUT),
     _clean("aoti_clean", ["activation.pt2", "1024"], 4096, WAYS),
@@ -84,7 +60,7 @@ CASES = [
     # The weights are in one block: a read past the first hits the second.
     _clean("aoti_weight_in_block", ["weight.pt2", "1000"], 4000, ("run",)),
     _fault("aoti_weight_alone", ["--weights", "weights.pt", "outside.pt2", "1000"], "k_gain"),
-]
+]  # fmt: skip
 
 # The line that the report must name, as in the file that Inductor generates.
 FAULTY_LINES = {"aoti_activation": "tl.load(x + i)", "aoti_weight_alone": "tl.load(gain + i)"}
@@ -154,7 +130,7 @@ def problems_of_line(report: str, expected: str, folder: Path) -> list[str]:
 def run_case(case: Case, way: str, machine: Machine, folder: Path) -> Result:
     command, environment = start(case, way, machine, folder)
     run = execute(command, environment, folder, case.seconds)
-    problems, facts = problems_of(case, run, "")
+    problems, facts = problems_of(case, run)
     if case.status == 0 and way not in WITHOUT:
         problems += problems_of_statistics(case, run)
     if way == "run" and (machine.library.parent / "torch").is_dir() and "PyTorch's allocator: cufence" not in run.stderr:
@@ -164,47 +140,24 @@ def run_case(case: Case, way: str, machine: Machine, folder: Path) -> Result:
     return Result(case.name, not problems, "; ".join(problems or facts), None, run, way)
 
 
-def show(result: Result, is_shown: bool) -> None:
-    print(line(result), flush=True)
-    if result.run and (is_shown or not result.ok):
-        for name, text in (("stdout", result.run.stdout), ("stderr", result.run.stderr)):
-            print("".join(f"    {name}: {row}\n" for row in text.splitlines()[-60:]), end="", flush=True)
-
-
-def run_all(cases: list[Case], machine: Machine, is_shown: bool) -> list[Result]:
-    runs = [(case, way) for case in cases for way in case.ways]
-    reason = next((reason for case, way in runs if (reason := reason_to_skip(case, way, machine))), None)
-    if not reason and not shutil.which("cmake"):
-        reason = "there is no cmake"
-    problem = None if reason else build(machine, machine.folder)
-    results = []
-    for case, way in runs:
-        if reason or problem:
-            results.append(Result(case.name, None if reason else False, reason or problem or "", way=way))
-            problem = problem and "as the one before"
-        else:
-            results.append(run_case(case, way, machine, machine.folder))
-        show(results[-1], is_shown)
-    return results
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Builds and runs the C++ AOTInductor example.")
-    parser.add_argument("names", nargs="*", metavar="CASE", help=f"all without any: {', '.join(case.name for case in CASES)}")
-    parser.add_argument("--json", type=Path, help="write the results here, for run.py --also")
-    parser.add_argument("--show", action="store_true", help="print what every run printed, not only the failed ones")
-    options = parser.parse_args()
-    unknown = sorted(set(options.names) - {case.name for case in CASES})
-    if unknown:
-        parser.error(f"no such case: {', '.join(unknown)}")
-    cases = [case for case in CASES if not options.names or case.name in options.names]
+@functools.cache
+def prepared() -> tuple[Machine, str | None, str | None]:
+    """The machine, why nothing can run on it, and what has failed to be built."""
     machine = prepare(None, "cufence-aoti")
-    results = run_all(cases, machine, options.show)
-    if options.json:
-        write_json(results, options.json)
-    print(summary(results))
-    return 1 if any(result.ok is False for result in results) else 0
+    reason = reason_to_skip(CASES[0], "run", machine) or (None if shutil.which("cmake") else "there is no cmake")
+    return machine, reason, None if reason else build(machine, machine.folder)
+
+
+RUNS = {f"{case.name.removeprefix('aoti_')}.{way}": (case, way) for case in CASES for way in case.ways}
+
+
+def judge(name: str, _: argparse.Namespace) -> Judged:
+    case, way = RUNS[name]
+    machine, reason, problem = prepared()
+    if reason or problem:
+        return Result(case.name, None if reason else False, reason or problem or "", way=way)
+    return show(run_case(case, way, machine, machine.folder), False)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_script(__doc__, "aoti", RUNS, judge, needs_device=False))

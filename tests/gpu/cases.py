@@ -1,85 +1,230 @@
-"""The table of the Python stories: what each run must show. The stories are in stories/."""
+"""What run.py runs: each row of the zoo, its twin, and what is no row of it. Stories are in stories/, programs in programs/."""
 
 from __future__ import annotations
 
-import cases_cause
-import cases_freed
-import cases_pools
-import cases_values
-from cases_alike import HOOKED, ILLEGAL, ITSELF, TORCH, TRITON, clean, exited_warp, overrun, rerun
-from harness import Case
+import re
+from dataclasses import replace
 
-FAULTS = [
-    overrun("triton_overrun", "k_oob", "7,0,0", 4000, report=[r"thread \(104,0,0\)"]),
-    exited_warp("triton_store_unrecorded", "triton_store_only", "k_store", "WRITE", ("enable",)),
-    rerun("triton_store_only", "k_store", "WRITE"),
-    rerun("triton_store_half", "k_store_half", "WRITE", 2),
-    exited_warp("triton_atomic", "triton_atomic", "k_atomic", "ATOMIC", ("enable", *HOOKED)),
-    overrun("graph_overrun", "k_oob", "7,0,0", 4000, output=["captured"]),
-    overrun("big_buffer", "k_big", "7168,0,0", 3670016),
-    overrun("fp16_odd", "k_half", "7,0,0", 2002, options={"align": "auto"}),
-    Case(
-        "underrun",
-        "underrun",
+from harness import RUNTIMES, Case
+from zoo import BUGS, HOOKED, ROOMY, RUN, Bug, rerun
+
+ILLEGAL = [r"illegal memory access|ILLEGAL_ADDRESS"]
+TORCH = ("torch",)
+TRITON = ("torch", "triton")
+ITSELF = ("itself",)
+CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+TWO_RANKS = {"launcher": ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"], "needs": ("torch", "two GPUs")}
+
+# ---- rows of the zoo ----
+
+
+def needs_of(bug: Bug) -> tuple[str, ...]:
+    if not bug.is_python:
+        return ()
+    if bug.program == "pool_overrun.py":
+        return bug.arguments[:1]
+    by = {"CuPy": ("cupy",), "JAX": ("jax", "nvcc"), "numba": ("numba",)}.get(bug.framework)
+    return by or (TRITON if re.search("triton|k_oob", bug.source.read_text()) else TORCH)
+
+
+def options_of(bug: Bug) -> dict[str, str]:
+    """The row has them as words of `cufence run`."""
+    words = bug.own
+    return dict([words[1].split("=", 1)] if words[:1] == ("--set",) else [(words[0].lstrip("-"), words[1])] if words else [])
+
+
+def case_of(bug: Bug) -> Case:
+    source = bug.source.read_text()
+    facts = bug.facts()
+    return Case(
+        bug.case or bug.name.replace(" ", "_"),
+        bug.program,
+        ["{nvcc}" if word == "nvcc" else word for word in bug.arguments],
+        bug.status,
+        facts,
+        frozenset(facts.asked | ({"distance"} if bug.distance is not None else set())) - set(bug.lacks),
+        list(bug.says),
+        output=list(bug.prints),
+        error=ILLEGAL if bug.is_python and bug.status == 1 else [],
+        raises="RAISES" if "# RAISES\n" in source and bug.status == 1 else None,
+        options=options_of(bug),
+        ways=bug.ways or (("enable", *HOOKED) if bug.is_python else RUNTIMES),
+        needs=needs_of(bug),
+        seconds=400 if "compile" in bug.program else 180,
+    )
+
+
+def cases_of(bug: Bug) -> list[Case]:
+    """Without the driver's hooks no launch is on record, and the last instruction of a kernel cannot be launched again: enable() is a case
+    of its own, where the dump may lack the thread, and of such an instruction all but its line."""
+    case = case_of(bug)
+    if "enable" not in case.ways:
+        return [case]
+    unknown = {"thread", "buffer", "distance"} if bug.access == "atomic" else {"thread"}
+    hooked = tuple(way for way in case.ways if way != "enable")
+    return [replace(case, ways=("enable",), named=case.named - unknown), replace(case, ways=hooked)]
+
+
+def twin_of(bug: Bug) -> Case:
+    program = bug.twin_program or bug.program
+    case = case_of(bug)
+    name = "_".join((program.rpartition(".")[0], *bug.twin))
+    options = {} if bug.twin_program else case.options
+    return Case(name, program, list(bug.twin), 0, output=[bug.right], options=options, ways=case.ways, needs=case.needs)
+
+
+ROWS = [bug for bug in BUGS if bug.program not in ("unwritten.cu", "aoti_overrun.py")]  # unwritten.py and aoti.py have these
+TWINS = {twin.name: twin for twin in map(twin_of, (bug for bug in ROWS if bug.right and ROOMY[0] not in bug.twin))}
+TWINS["tensor_map_good"].error.append("tensor maps: 1 of guarded buffers, of which 0")
+STORE_ONLY = next(bug for bug in BUGS if bug.name == "triton_store_only")
+ZOO = [
+    *(case for bug in ROWS for case in cases_of(bug)),
+    *TWINS.values(),
+    replace(case_of(STORE_ONLY), name="triton_store_unrecorded", ways=("enable",), named=frozenset({"kernel", "line"}), report=[r"buffer +#\d+, 4000 bytes\b"]),
+]
+
+# ---- more programs ----
+
+
+def _program(name: str, program: str = "", **facts: object) -> Case:
+    return Case(name, f"{program or name}.cu", ways=RUNTIMES, **{"needs": (), **facts})  # type: ignore[arg-type]
+
+
+def _bug(program: str, kind: str, kernel: str, mark: str, thread: str, *says: str, **more: object) -> Case:
+    """A row that the matrix does not have."""
+    facts = {"access": "", "bytes": 0, "what": "overrun", "lacks": (), "prints": (), **more}
+    return case_of(Bug(f"{program} {kind}", f"{program}.cu", (kind,), facts.pop("what"), kernel, mark, thread=thread, says=says, **facts))  # type: ignore[arg-type]
+
+
+_PLACE = r"block \({},0,0\) thread \({},0,0\)"
+_LAST = "7,0,0 104,0,0"
+SECOND_LAUNCH = [
+    case_of(rerun("store_1", "write", 1, written=r"1 byte past the end: .*07", thread="7,0,0 112,0,0", bytes=1008)),  # no slack behind 1008
+    case_of(rerun("far_away", "write", 4)),
+    # cp.async, which reads: the warp waits for it, so the dump may tell all, and then nothing is launched again.
+    *(_bug("rerun", f"copy_{width}", f"copy_{width}", "copy", _LAST, rf"READ of {width} bytes, 0 bytes past the end of buffer #1\b",
+           r"address .*(re-run|derived|exact)", "LDGSTS", access="read", bytes=1000 * width) for width in (4, 8, 16)),
+    # The pointer comes from a variable of the module, which the second launch must have.
+    *(_bug("variables", kind, kernel, kernel, _LAST, r"WRITE of 4 bytes, 0 bytes past the end of buffer #1\b", r"written +4 bytes past the end: 2\.5 +re-run")
+      for kind, kernel in (("device", "by_variable"), ("kernel", "by_variable"), ("struct", "by_struct"), ("constant", "by_constant"), ("value", "by_value"))),
+    _bug("variables", "unset", "by_variable", "", "", "null-pointer WRITE of 4 bytes"),
+    # For a trap the driver's dump has no exception, but a warp that has stopped; for an infinite recursion local memory (H100, driver 580.159).
+    _bug("exceptions", "trap_last", "trap_last", "trap_last", "1,0,0 1,0,0", "exception: trap", "the kernel trapped by itself", what="trap",
+         prints=("cudaErrorLaunchFailure",)),
+    _bug("exceptions", "shared", "shared_store", "shared", "0,0,0 33,0,0", "exception: out-of-range address", "outside the shared memory of its block", what="trap",
+         prints=("cudaError",)),
+    _bug("exceptions", "recursion", "recursion", "", "", "exception: out-of-range address", "outside the local memory of its thread: its stack", "a recursion",
+         what="trap"),
+]  # fmt: skip
+
+PROGRAMS = [
+    *SECOND_LAUNCH,
+    _program(
+        "overrun",
         report=[
             r"cufence: out-of-bounds READ of \d+ bytes",
-            r"\b4 bytes before the start of buffer #\d+",
-            r"buffer +#\d+, 4096 bytes\b",
-            r"kernel +k_before\b.*exact",
-            r"underrun\.py:{FAULT}\b",
-            r"block \(0,0,0\) thread \(0,0,0\)",
-        ],
-        error=ILLEGAL,
-        raises="RAISES",
-        options={"side": "start"},
-    ),
-    Case(
-        "use_after_free",
-        "use_after_free",
-        report=[
-            r"cufence: use-after-free READ of \d+ bytes",
-            r"into buffer #\d+(?: \"[^\"]*\")?, which has been freed",
+            r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
             r"buffer +#\d+, 4000 bytes\b",
-            r"freed +\S.* ago by thread \d+",
-            r"kernel +k_late\b.*exact",
-            r"use_after_free\.py:{FAULT}\b",
+            r"kernel +add_next\b.*exact",
+            r"overrun\.cu:{FAULT}\b",
+            r"block \(7,0,0\) thread \(103,0,0\)",
+            r"allocated at  (?!.*cudaMalloc).*main",  # the native stack, without the runtime's own frames
         ],
-        error=ILLEGAL,
-        raises="RAISES",
-        options={"uaf": "strict"},
+        output=["cudaDeviceSynchronize: cudaErrorIllegalAddress", "cudaGetLastError: cudaErrorIllegalAddress"],
     ),
-    Case(
-        "late_in_a_loop",
-        "late_in_a_loop",
+    # What cufence does after a fault; the program looks at no error.
+    *(_program(f"overrun_{name}", "overrun", arguments=["careless"], options=options, status=status, report=[r"cufence: out-of-bounds READ"])
+      for name, options, status in (("careless", {}, 86), ("exitcode", {"on_fault": "/41"}, 41), ("continue", {"on_fault": "continue/0"}, 0),
+                                    ("abort", {"on_fault": "abort"}, -6))),
+    _program(
+        "example_fault",
+        "fault",
         report=[
-            r"cufence: use-after-free READ of \d+ bytes",
-            r"into buffer #\d+(?: \"[^\"]*\")?, which has been freed",
-            r"buffer +#\d+, 4000 bytes\b",
-            r"allocated at +\S*late_in_a_loop\.py:{ALLOCATED}\b",
-            r"freed +\S.* ago by thread \d+ on stream 0x[0-9a-f]+,\s+(?:==\d+==\s+)?about \d+ allocations ago",
-            r"freed at +\S*late_in_a_loop\.py:{FREED}\b",
-            r"late_in_a_loop\.py:{FAULT}\b",
+            r"cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #\d+",
+            r"kernel +shift\b.*",
+            r"fault\.cu:{FAULT}\b",
+            r"block \(24,0,0\) thread \(39,0,0\)",
         ],
-        error=ILLEGAL,
-        raises="RAISES",
+        output=["an illegal memory access was encountered"],
     ),
-    *cases_cause.STORIES,
-    *cases_freed.STORIES,
-    Case(
-        "slack_writes",
-        "slack_writes",
+    # Before the driver begins the dump, while it writes it, and shortly before the end.
+    *(_program(f"exits_after_{delay}_ms", "exits", arguments=[str(delay)], status=86, report=[
+        r"cufence: out-of-bounds READ of 4 bytes", r"kernel +increment\b", r"exits\.cu:{FAULT}\b"]) for delay in (0, 5, 10, 20, 40, 80)),
+    # The same natively, without its argument: how much the driver itself uses.
+    _program(
+        "stacks",
+        arguments=["guarded"],
         status=86,
-        report=[
-            r"cufence: slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #\d+",
-            r"buffer +#\d+, 4096 bytes\b",
-            r"found +00 00 00 00",
-        ],
-        output=["clean: True", "in front: True", "behind: True", "still clean: True"],
-        reports=2,
+        report=[r"cufence: double free by cuMemFree", r"called at +work\b.*\n==\d+== +work_on_thread\b"],
+        reports=2,  # on the thread and in a fibre, whose frames differ; the second fibre's are the first one's
+        output=[r"(second free: cudaErrorInvalidValue\n(\w+ fibre: \d+ bytes of stack\n)?){3}"],
     ),
+    *(_program(name, "clean", status=0, options=options, output=[r"plain\nstream-ordered\ngraph\nreset\nplain\n", "graph\ndone"], allocations=400)
+      for name, options in (("clean", {}), ("clean_strict", {"uaf": "strict"}))),
+    # Natively they fit many times, in whole pages not at all: they share pages, or with small=map what has no room is left to the
+    # driver, and so is what the options name.
+    *(_program(name, "small_ones", status=0, options=options, output=["100000 buffers are right", "and once more"], error=error, allocations=allocations,
+               is_alone=True, seconds=600) for name, options, error, allocations in (
+        ("small_ones", {}, [r"no faults; 133,339 allocations guarded", r"packed: 1[23]\d,\d{3} allocations"], 133339),
+        ("small_ones_map", {"small": "map"}, ["device 0 has no room left for whole pages of 2 MiB", r"not guarded: [\d,]+ buffers for whose pages of 2 MiB"], 10000),
+        ("small_ones_min_size", {"skip": "smaller:64K"}, [r"not guarded: 133,33\d buffers smaller than skip=smaller"], 3),
+        ("small_ones_skip", {"skip": "lib:small_ones*;lib:libcudart*"}, [r"not guarded: 133,3\d\d buffers that skip names"], 0))),
+    _program("small_ones_no_fallback", "small_ones", status=2, options={"small": "map", "fallback": "off"}, output=["cudaErrorMemoryAllocation"], is_alone=True),
+    _program("leak_off", "leak", status=0, output=["done"], allocations=4),
+    _program("nan_half", "nan", arguments=["half"], status=86, options={"nan": "report"}, output=["done"], report=[
+        r"\A==\d+== cufence: first NaN: attend writes 1 NaN to buffer #\d+, first to element 41700 of float16\[100000\]",
+        r"written at\s+\S*nan\.cu:45\b", r'"index": ?41700']),
+    *(_program(f"code_{kind}", status=86, options={"nan": "report", "uaf": "off"}, output=["done"], report=[
+        r"\A==\d+== cufence: first NaN: negate writes 1 NaN to buffer #\d+, first to element 4170 of float32\[10000\]",
+        r"written at\s+\S*code\.cu:16\b", "an input that nobody has written holds NaN"]) for kind in ("zstd", "lz4", "ptx")),
+    *(_program(f"rerun_{kind}_roomy", "rerun", arguments=[kind, "roomy"], status=0, output=["cudaSuccess"]) for kind in ("pinned", "registered", "managed")),
+    _program("ipc", output=["cudaIpcGetMemHandle: cudaErrorInvalidValue"], error=["ipc=driver"]),
+    _program("ipc_driver", "ipc", status=0, options={"ipc": "driver"}, output=["cudaIpcGetMemHandle: cudaSuccess"], allocations=0),
+]  # fmt: skip
+
+# ---- more stories ----
+
+
+def overrun(name: str, story: str = "", **other: object) -> Case:
+    """One of k_oob's, on 1000 floats."""
+    extra = other.pop("report", [])
+    assert isinstance(extra, list)
+    facts = [
+        r"cufence: out-of-bounds READ of \d+ bytes",
+        r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
+        r"buffer +#\d+, 4000 bytes\b",
+        r"kernel +k_oob\b.*exact",
+        r"k_oob\.py:{FAULT}\b",
+        _PLACE.format(7, r"\d+"),
+        *extra,
+    ]
+    return Case(name, f"{story or name}.py", report=facts, **{"error": ILLEGAL, "raises": "RAISES", **other})  # type: ignore[arg-type]
+
+
+def clean(name: str, output: list[str], story: str = "", **other: object) -> Case:
+    return Case(name, f"{story or name}.py", status=0, output=output, **{"needs": TORCH, **other})  # type: ignore[arg-type]
+
+
+def _pool(name: str, *needs: str) -> list[Case]:
+    how = {"needs": needs, "ways": RUN}
+    wrong = next(case_of(bug) for bug in BUGS if bug.program == "pool_overrun.py")
+    right = clean(f"{name}_pool_right", ["neighbours are as they were: True"], "pool_overrun", arguments=[name, "right"], **how)
+    return [right] if name == "cupy" else [replace(wrong, name=f"{name}_pool_overrun", arguments=[name, "wrong"], needs=needs), right]
+
+
+def _nan(name: str, kernel: str, story: str, report: list[str], **other: object) -> Case:
+    """One launch makes a NaN; those behind it, which have it from there, are not reported."""
+    head = rf"\A==\d+== cufence: first NaN: {kernel}\S* writes \d+ NaN to buffer #\d+"
+    options = {"nan": "report", **other.pop("options", {})}  # type: ignore[dict-item]
+    return Case(name, f"{story}.py", report=[head, *report], status=86, options=options, ways=HOOKED, **other)  # type: ignore[arg-type]
+
+
+STORIES = [
+    Case("slack_writes", "slack_writes.py", status=86, reports=2, output=["clean: True", "in front: True", "behind: True", "still clean: True"], report=[
+        r"cufence: slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #\d+", r"buffer +#\d+, 4096 bytes\b", r"found +00 00 00 00"]),
     Case(
         "packed_writes",
-        "packed_writes",
+        "packed_writes.py",
         status=86,
         report=[
             r"cufence: slack WRITE: 1 byte changed, 1 byte before the start of buffer #\d+",
@@ -89,394 +234,97 @@ FAULTS = [
         ],
         output=["packed: True", "clean: True", "in front: True", "behind: True", "neighbours: True", "still clean: True"],
         reports=2,
-        ways=("run", "backend"),  # enable() sees no launches
+        ways=HOOKED,  # enable() sees no launches
         options={"small": "pack"},
     ),
-    overrun("other_stream_busy", "k_oob", "7,0,0", 4000, output=["busy when the fault came: True"]),
-    overrun("labels", "k_oob", "7,0,0", 4000, report=[r'label "batch 17"'], output=["described", "reported"], ways=ITSELF),
-    # The lines may be wrapped, so each fact is short.
-    overrun(
-        "names_parameter",
-        "k_row",
-        "0,0,0",
-        100 * 96 * 4,
-        report=[
-            r"buffer #\d+ is model\.1\.weight \(parameter\)",
-            r"float32\[100, 96\]",
-            r"element \[100, \d+\]",
-            r"arguments of k_row: weight = buffer #\d+",
-            r"BLOCK = 128",
-        ],
-        ways=HOOKED,
-    ),
-    # Without the driver's hooks no launch is on record, and the arguments have no names.
-    overrun(
-        "names_enable",
-        "k_row",
-        "0,0,0",
-        100 * 96 * 4,
-        story="names_parameter",
-        report=[r"buffer #\d+ is model\.1\.weight \(parameter\)", r"element \[100, \d+\]"],
-        ways=("enable",),
-    ),
-    overrun(
-        "names_local",
-        "k_oob",
-        "7,0,0",
-        4000,
-        report=[r"buffer #\d+ is batch\['ids'\] in step", r"float32\[1000\]", r"x = buffer #\d+", r"n = 1000"],
-        error=[*ILLEGAL, r"\ncufence: buffer #\d+ is batch\['ids'\] in step"],  # the note, behind the traceback
-        ways=HOOKED,
-    ),
-    *(
-        overrun(f"sync_{how}", "k_oob", "7,0,0", 4000, story="sync_points", arguments=[how], raises=f"RAISES {how}")
-        for how in ("item", "cpu", "stream", "event")
-    ),
-    overrun("forked", "k_oob", "7,0,0", 4000, story="sync_points", arguments=["forked"], raises="RAISES forked", ways=HOOKED),
-    Case(
-        "never_synchronises",
-        "never_synchronises",
-        status=86,
-        report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b", r"k_oob\.py:{FAULT}\b"],
-        faults_in="k_oob.py",
-    ),
-]
+    overrun("other_stream_busy", "oob", arguments=["other_stream"], output=["busy when the fault came: True"]),
+    overrun("labels", report=[r'label "batch 17"'], output=["described", "reported"], ways=ITSELF),
+    # The lines may be wrapped, so each fact is short. Without the driver's hooks no launch is on record, and the arguments have no names.
+    *(Case(name, "names_parameter.py", error=ILLEGAL, raises="RAISES", ways=ways, report=[
+        r"cufence: out-of-bounds READ of \d+ bytes", r"\b0 bytes past the end of buffer #\d+.*(exact|derived)", r"buffer +#\d+, 38400 bytes\b",
+        r"kernel +k_row\b.*exact", r"names_parameter\.py:{FAULT}\b", _PLACE.format(0, r"\d+"),
+        r"buffer #\d+ is model\.1\.weight \(parameter\)", r"element \[100, \d+\]", *more,
+    ]) for name, ways, more in (
+        ("names_parameter", HOOKED, (r"float32\[100, 96\]", r"arguments of k_row: weight = buffer #\d+", r"BLOCK = 128")), ("names_enable", ("enable",), ()))),
+    overrun("names_local", "oob", arguments=["local"], raises="RAISES local", ways=HOOKED,
+            report=[r"buffer #\d+ is batch\['ids'\] in step", r"float32\[1000\]", r"x = buffer #\d+", r"n = 1000"],
+            error=[*ILLEGAL, r"\ncufence: buffer #\d+ is batch\['ids'\] in step"]),  # the note, behind the traceback
+    *(overrun(f"sync_{how}", "oob", arguments=[how], raises=f"RAISES {how}") for how in ("item", "cpu", "stream", "event")),
+    overrun("forked", "oob", arguments=["forked"], ways=HOOKED),
+    Case("never_synchronises", "oob.py", ["never"], 86, report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b", r"k_oob\.py:{FAULT}\b"]),
+    Case("enable_after_cuda", "enable_after_cuda.py", error=[r"RuntimeError: cufence\.enable\(\) comes too late: .*before the first CUDA tensor"],
+         raises="RAISES", needs=TORCH, ways=ITSELF),
+]  # fmt: skip
 
 CLEAN = [
-    Case(
-        "clean_training",
-        "clean_training",
-        status=0,
-        output=[r"sha256 \w{64}"],
-        is_as_native=True,
-        allocations=10_000,
-        needs=TORCH,
-    ),
-    Case(
-        "clean_inference",
-        "clean_inference",
-        status=0,
-        output=[r"sha256 \w{64}"],
-        is_as_native=True,
-        allocations=1000,
-        needs=TORCH,
-    ),
-    Case(
-        "oom",
-        "oom",
-        status=0,
-        output=["filled up, not counting the error: True", "recovered"],
-        is_alone=True,
-        needs=TORCH,
-        ways=ITSELF,
-    ),
-    Case("graph_clean", "graph_clean", [], 0, output=["100 replays are right", "released"], needs=TORCH, ways=ITSELF),
-    *(
-        Case(
-            f"streams_clean_{uaf}",
-            "streams_clean",
-            status=0,
-            output=["300 sums are right"],
-            allocations=300,
-            needs=TORCH,
-            options={"uaf": uaf},
-        )
-        for uaf in ("off", "adaptive", "strict")
-    ),
-    Case(
-        "enable_after_cuda",
-        "enable_after_cuda",
-        error=[r"RuntimeError: cufence\.enable\(\) comes too late: .*before the first CUDA tensor"],
-        raises="RAISES",
-        needs=TORCH,
-        ways=ITSELF,
-    ),
-]
-
-# PyTorch as used in practice, under the driver's hooks.
-PYTORCH = [
-    clean(
-        "memory_figures",
-        [
-            "allocated bytes are exact",
-            "the peak follows, and is reset",
-            "empty_cache gives back",
-            "mem_get_info tells the truth",
-            "the fraction holds: CUDA out of memory.* allowed; ",
-            "everything is freed",
-        ],
-        is_alone=True,
-        ways=HOOKED,
-    ),
-    clean(
-        "oom_recovers",
-        [
-            "torch's own text: CUDA out of memory. Tried to allocate",
-            "filled up, not counting the error: True",
-            "cached before the large one: True",
-            "recovered",
-        ],
-        is_alone=True,
-        ways=HOOKED,
-    ),
-    clean("cuda_graph_clean", ["100 replays are right"], ways=HOOKED),
-    clean(
-        "graph_recapture",
-        ["40 graphs are right", r"at most 0\.\d\d of", r"came back after \d+ ms"],
-        is_alone=True,
-        ways=HOOKED,
-    ),
-    clean("compile_default", ["compiled equals eager"], needs=TRITON, ways=HOOKED, seconds=400),
-    clean(
-        "compile_reduce_overhead",
-        ["reduce-overhead is right", "in CUDA graphs"],
-        error=[r"(?s)\A(?!.*Warning: cufence)"],
-        needs=TRITON,
-        ways=HOOKED,
-        seconds=400,
-    ),
-    overrun("compile_custom_op", "k_oob", "7,0,0", 4000, arguments=["custom_op"], ways=HOOKED, seconds=400),
-    Case(
-        "compile_triton_op",
-        "compile_custom_op",
-        ["triton_op"],
-        report=[
-            r"cufence: out-of-bounds READ of \d+ bytes",
-            r"\b0 bytes past the end of buffer #\d+",
-            r"buffer +#\d+, 4000 bytes\b",
-            r"kernel +k_oob",
-            r"at +\S+\.py:\d+",  # Inductor writes the kernel into a file of its own
-        ],
-        error=ILLEGAL,
-        raises="RAISES",
-        ways=HOOKED,
-        seconds=400,
-    ),
-    *(
-        clean(f"dataloader_{how}", ["two epochs are right"], story="dataloader_workers", arguments=[how], ways=HOOKED)
-        for how in ("fork", "spawn")
-    ),
-    clean(
-        "fork_after_import",
-        ["the worker is right", "the program is right"],
-        story="dataloader_workers",
-        arguments=["early"],
-        allocations=4,
-        ways=HOOKED,
-    ),
+    clean("clean_training", [r"sha256 \w{64}"], is_as_native=True, allocations=10_000),
+    clean("clean_inference", [r"sha256 \w{64}"], is_as_native=True, allocations=1000),
+    *(clean(f"streams_clean_{uaf}", ["300 sums are right"], "streams_clean", allocations=300, options={"uaf": uaf}) for uaf in ("off", "adaptive", "strict")),
     clean("autograd_threads", ["400 backward passes are right"], allocations=400),
-    overrun(
-        "torchrun",
-        "k_oob",
-        "7,0,0",
-        4000,
-        launcher=["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
-        options={"log": "report-%r.txt"},
-        output=["rank 0 is done"],
-        files={"report-1.txt": [r"\A==\d+== cufence: [^\n]*\n(==\d+== [^\n]*\n)?[^\n]*rank 1\b", r"k_oob\.py:{FAULT}\b"]},
-        ways=HOOKED,
-    ),
-    *(
-        Case(
-            f"ddp_{how}",
-            "ddp",
-            status=0,
-            launcher=["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
-            environment={"NCCL_CUMEM_ENABLE": value},
-            output=[r"sha256 \w{64}"],
-            is_as_native=True,
-            allocations=400,
-            needs=("torch", "two GPUs"),
-            ways=HOOKED,
-        )
-        for how, value in (("cumem", "1"), ("ipc", "0"))  # how NCCL shares its own buffers
-    ),
-    *(
-        Case(
-            f"two_gpus_peers_{peers}",
-            "two_gpus",
-            status=0,
-            options={"peers": peers},
-            output=["copies are right", r"sha256 \w{64}"],
-            is_as_native=True,
-            allocations=50,
-            needs=("torch", "two GPUs"),
-            ways=HOOKED,
-        )
-        for peers in ("auto", "on")
-    ),
-    overrun(
-        "as_module",
-        "k_oob",
-        "7,0,0",
-        4000,
-        is_module=True,
-        arguments=["-f", "connection.json"],
-        output=[r"__main__ as_module \['-f', 'connection.json'\]"],
-        ways=HOOKED,
-    ),
-    Case(
-        "pytest",
-        "test_overrun",
-        launcher=["-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"],
-        report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b.*exact", r"k_oob\.py:{FAULT}\b"],
-        faults_in="k_oob.py",
-        # In one process, the fault destroys the context, so the third test fails because of the second.
-        output=["illegal memory access", "2 failed, 1 passed"],
-        needs=("torch", "triton", "pytest"),
-        ways=HOOKED,
-    ),
-    Case(
-        "pytest_cufence",
-        "test_overrun",
-        launcher=["-m", "pytest", "--cufence", "-q", "-p", "no:cacheprovider"],
-        output=[
-            r"(?s)_ test_wrong _.*cufence: out-of-bounds READ.*kernel +k_oob\b.*k_oob\.py:{FAULT}\b",
-            "1 failed, 2 passed",
-        ],
-        faults_in="k_oob.py",
-        needs=("torch", "triton", "pytest"),
-        ways=("wheel",),
-    ),
-]
-
-# Lifetime across streams.
-STREAMS = [
-    Case(
-        "streams_race",
-        "streams_race",
-        arguments=["race"],
-        options={"streams": "on"},
-        status=86,
-        report=[
-            r"cufence: stream race by (cuMemFreeAsync|PyTorch's allocator): frees buffer #\d+ on stream 0x[0-9a-f]+, which .* may still use",
-            r"called at +\S*streams_race\.py:{FAULT}\b",
-            r"in use by +\S+.*derived",
-            r"from +\S*(streams_race|_tensor|functional)\.py:\d+",
-            r"buffer +#\d+, 4004 bytes\b",
-            r"hint +call tensor\.record_stream",
-        ],
-        output=["20 sums"],
-        needs=TORCH,
-        ways=HOOKED,
-    ),
-    *(
-        clean(f"streams_{how}", ["20 sums"], story="streams_race", arguments=[how], options={"streams": "on"}, ways=HOOKED)
-        for how in ("record", "wait", "synchronise")
-    ),
-    *(
-        Case(
-            f"host_copies_{how}",
-            "host_copies",
-            arguments=[how],
-            options={"streams": "on+host"},
-            status=86,
-            report=[what, rf"host_copies\.py:{line}\b", r"in use by +cuMemcpy(HtoD|DtoH)Async +derived"],
-            output=["4 sums"],
-            needs=TORCH,
-            ways=HOOKED,
-        )
-        for how, what, line in (
-            ("staging", r"stream race by cuMemcpyHtoDAsync: finds a change in 4194304 bytes of pinned memory", "{STAGING}"),
-            ("result", r"stream race by Tensor\.numpy: reads 16 bytes of pinned memory", "{RESULT}"),
-        )
-    ),
-    clean("host_copies_right", ["4 sums"], story="host_copies", arguments=["right"], options={"streams": "on+host"}, ways=HOOKED),
-    clean("triton_tensor_map_right", ["equal"], story="triton_tensor_map", arguments=["right"]),
-    Case(
-        "triton_tensor_map_large",
-        "triton_tensor_map",
-        arguments=["large"],
-        raises="RAISES",
-        report=[
-            r"triton_tensor_map\.py:{FAULT}\b",
-            r"instruction +UTMALDG\.2D \[UR",
-            r"argument 0 is a tensor map, \[512, 64\] of 4 bytes in buffer #\d+, 65536 bytes\s",
-        ],
-        needs=TRITON,
-        ways=HOOKED,
-    ),
-    clean("streams_prefetch_host", ["learned True"], story="streams_prefetch", options={"streams": "on+host"}, ways=HOOKED),
+    # PyTorch as used in practice, under the driver's hooks.
+    *(clean(name, output, ways=HOOKED, **more) for name, output, more in (
+        ("cuda_graph_clean", ["100 replays are right"], {}),
+        ("compile_default", ["compiled equals eager"], {"needs": TRITON, "seconds": 400}))),
+    *(clean(f"dataloader_{how}", ["two epochs are right"], "dataloader_workers", arguments=[how], ways=HOOKED) for how in ("fork", "spawn")),
+    clean("fork_after_import", ["the worker is right", "the program is right"], "dataloader_workers", arguments=["early"], allocations=4, ways=HOOKED),
+    # Two GPUs. NCCL shares its own buffers in two ways.
+    *(clean(name, [r"sha256 \w{64}"], "ddp", arguments=[kind], environment=environment, options=options, is_as_native=True, allocations=400, ways=HOOKED,
+            **TWO_RANKS) for name, kind, environment, options in (
+        ("ddp_cumem", "ddp", {"NCCL_CUMEM_ENABLE": "1"}, {}), ("ddp_ipc", "ddp", {"NCCL_CUMEM_ENABLE": "0"}, {}), ("ddp_streams", "ddp", {}, {"streams": "on"}),
+        ("fsdp", "fsdp", CUBLAS, {}), ("fsdp_streams", "fsdp", CUBLAS, {"streams": "on"}))),
+    *(clean(f"two_gpus_peers_{peers}", ["copies are right", r"sha256 \w{64}"], "two_gpus", options={"peers": peers}, is_as_native=True, allocations=50,
+            needs=("torch", "two GPUs"), ways=HOOKED) for peers in ("auto", "on")),
+    # Lifetime across streams.
+    *(clean(f"streams_{how}", ["20 sums"], "streams_race", arguments=[how], options={"streams": "on"}, ways=HOOKED) for how in ("record", "wait", "synchronise")),
+    clean("streams_prefetch_host", ["learned True"], "streams_prefetch", options={"streams": "on+host"}, ways=HOOKED),
     clean("streams_prefetch", ["learned True"], options={"streams": "on"}, ways=HOOKED),
-    *(
-        clean(f"{name}_streams", output, story=name, options={"streams": "on"}, ways=HOOKED)
-        for name, output in (
-            ("clean_training", [r"sha256 \w{64}"]),
-            ("streams_clean", ["300 sums are right"]),
-            ("cuda_graph_clean", ["100 replays are right"]),
-            ("autograd_threads", ["400 backward passes are right"]),
-        )
-    ),
-    *(
-        Case(
-            f"fsdp{'_streams' if options else ''}",
-            "fsdp",
-            status=0,
-            launcher=["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
-            environment={"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
-            options=options,
-            output=[r"sha256 \w{64}"],
-            is_as_native=True,
-            allocations=400,
-            needs=("torch", "two GPUs"),
-            ways=HOOKED,
-        )
-        for options in ({}, {"streams": "on"})
-    ),
-    Case(
-        "ddp_streams",
-        "ddp",
-        status=0,
-        launcher=["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
-        options={"streams": "on"},
-        output=[r"sha256 \w{64}"],
-        is_as_native=True,
-        needs=("torch", "two GPUs"),
-        ways=HOOKED,
-    ),
-]
+    *(clean(f"{name}_streams", output, name, options={"streams": "on"}, ways=HOOKED) for name, output in (
+        ("clean_training", [r"sha256 \w{64}"]), ("streams_clean", ["300 sums are right"]), ("cuda_graph_clean", ["100 replays are right"]),
+        ("autograd_threads", ["400 backward passes are right"]))),
+    # Other libraries. JAX alone: without cufence, it allocates three quarters of the GPU's memory.
+    clean("jax_clean", [r"learned \d"], is_as_native=True, is_alone=True, needs=("jax",), ways=RUN),
+    clean("cupy_clean", ["30 products are right"], needs=("cupy",), ways=RUN),
+]  # fmt: skip
 
-OTHERS = [
-    Case(
-        "jax_overrun",
-        "jax_overrun",
-        arguments=["{nvcc}"],
-        faults_in="jax_kernel.cu",
-        report=[
-            r"cufence: out-of-bounds READ of 4 bytes",
-            r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
-            r"buffer +#\d+, 4096 bytes\b",
-            r"kernel +k_oob\b.*exact",
-            r"jax_kernel\.cu:{FAULT}\b",
-            r"block \(8,0,0\) thread \(0,0,0\)",
-        ],
-        output=["right without a surplus"],
-        error=[r"illegal memory access|ILLEGAL_ADDRESS"],
-        raises="RAISES",
-        needs=("jax", "nvcc"),
-        ways=("run",),
-    ),
-    # Alone: without cufence, JAX allocates three quarters of the GPU's memory.
-    clean("jax_clean", [r"learned \d"], is_as_native=True, is_alone=True, needs=("jax",), ways=("run",)),
-    Case(
-        "cupy_overrun",
-        "cupy_overrun",
-        report=[
-            r"cufence: out-of-bounds READ of 4 bytes",
-            r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
-            r"buffer +#\d+, 4000 bytes\b",
-            r"kernel +k_oob\b.*exact",
-            r"at +\S*\.cu:\d+",
-            r"block \(7,0,0\) thread \(104,0,0\)",
-        ],
-        error=ILLEGAL,
-        raises="RAISES",
-        needs=("cupy",),
-        ways=("run",),
-    ),
-    clean("cupy_clean", ["30 products are right"], needs=("cupy",), ways=("run",)),
-    clean("cupy_pool", ["used and reserved bytes are the driver's"], needs=("cupy",), ways=("run",)),
-    *cases_pools.STORIES,
-]
+PYTORCH = [
+    Case("compile_triton_op", "compile_custom_op.py", ["triton_op"], error=ILLEGAL, raises="RAISES", ways=HOOKED, seconds=400, report=[
+        r"cufence: out-of-bounds READ of \d+ bytes", r"\b0 bytes past the end of buffer #\d+", r"buffer +#\d+, 4000 bytes\b", r"kernel +k_oob",
+        r"at +\S+\.py:\d+"]),  # Inductor writes the kernel into a file of its own
+    overrun("torchrun", "oob", arguments=["rank"], launcher=TWO_RANKS["launcher"], options={"log": "report-%r.txt"}, output=["rank 0 is done"], ways=HOOKED,
+            files={"report-1.txt": [r"\A==\d+== cufence: [^\n]*\n(==\d+== [^\n]*\n)?[^\n]*rank 1\b", r"k_oob\.py:{FAULT}\b"]}),
+    overrun("as_module", "oob", is_module=True, arguments=["module", "-f", "connection.json"], output=[r"__main__ oob \['-f', 'connection.json'\]"], ways=HOOKED),
+    # In one process, the fault destroys the context, so the third test fails because of the second.
+    Case("pytest", "test_overrun.py", launcher=["-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"], output=["illegal memory access", "2 failed, 1 passed"],
+         report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b.*exact", r"k_oob\.py:{FAULT}\b"], needs=(*TRITON, "pytest"), ways=HOOKED),
+    Case("pytest_cufence", "test_overrun.py", launcher=["-m", "pytest", "--cufence", "-q", "-p", "no:cacheprovider"], needs=(*TRITON, "pytest"), ways=("wheel",),
+         output=[r"(?s)_ test_wrong _.*cufence: out-of-bounds READ.*kernel +k_oob\b.*k_oob\.py:{FAULT}\b", "1 failed, 2 passed"]),
+    Case("host_copies_result", "host_copies.py", ["result"], 86, options={"streams": "on+host"}, output=["4 sums"], needs=TORCH, ways=HOOKED, report=[
+        r"stream race by Tensor\.numpy: reads 16 bytes of pinned memory", r"host_copies\.py:{RESULT}\b", r"in use by +cuMemcpy(HtoD|DtoH)Async +derived"]),
+    *_pool("cupy", "cupy"),
+    *_pool("rmm", "cupy", "rmm"),
+    *(Case(f"poison_{how}", "poison_rows.py", [how], status, output=["sums are right: True", said], report=report, options={"nan": "report"}, needs=TORCH, ways=RUN)
+      for how, status, said, report in (
+        ("right", 0, "check: 0", []),
+        ("write", 86, "check: 1", [r"WRITE to poisoned memory: 4 bytes changed, from byte 28 of the 16384 poisoned ones on, in buffer #1\b"]),
+        ("read", 86, "read: nan", [r"first NaN: \S*elementwise\S* writes 4096 NaN", r"launched at\s+\S*poison_rows\.py:29\b"]))),
+]  # fmt: skip
 
-CASES = [*FAULTS, *CLEAN, *PYTORCH, *STREAMS, *OTHERS, *cases_values.CASES]
+VALUES = [
+    _nan("nan_eager_half", r"\S*elementwise", "nan_eager", [r"launched at\s+\S*nan_eager\.py:{NAN half}\b", "of float16", "the inputs have Inf"],
+         arguments=["half"], needs=TORCH, output=["sum is NaN: True"]),
+    _nan("nan_triton", "k_log", "nan_triton", ["element 4170 of float32", r"nan_triton\.py:{NAN}\b", "a logarithm or root of one is NaN",
+         r"written at\s+\S*nan_triton\.py:{LOG}\b", r"0\s+buffer #\d+ \+0, float32\[10000\]\s"], output=["element 4170 is NaN: True"]),
+    *(_nan(f"nan_{how}_inputs", kernel, "nan_inputs", ["element 4170 of float32", "never written", "an input that nobody has written holds NaN"],
+           arguments=[how], needs=needs, options={"uaf": "off"}, output=["element 4170 is NaN: True"])
+      for how, kernel, needs in (("eager", r"\S*elementwise", TORCH), ("triton", "k_log", TRITON))),
+    _nan("nan_compile", "triton_", "nan_compile", [r"nan_compile\.py:19\b", r"written at\s+\S+\.py:\d+"],
+         output=["no NaN before: True", "NaN in column 5: True"], seconds=400),
+    Case("nan_stop", "nan_eager.py", ["log"], options={"nan": "stop"}, needs=TORCH, ways=HOOKED, report=["first NaN: "], error=["device-side assert triggered"]),
+    *(clean(f"nan_clean_{nan}", ["finite: True"], "nan_clean", options={"nan": nan}, ways=HOOKED, seconds=400) for nan in ("report", "stop")),
+    *(clean(f"{name}_clean_training", [r"sha256 \w{64}"], "clean_training", options=options, is_as_native=True, ways=RUN, seconds=400) for name, options in (
+        ("nan", {"nan": "report"}), ("values", {"values": "*softmax*|#1-2000=values.json"}))),
+    clean("values_signatures", ["all types agree"], "values_figures", ways=RUN, needs=TRITON, seconds=400, options={"values": "k_*=values.json"}),
+    clean("values_inductor", ["all types are signatures"], ways=RUN, needs=TRITON, seconds=400, options={"values": "triton_*=values.json"}),
+]  # fmt: skip
+
+CASES = sorted([*ZOO, *PROGRAMS, *STORIES, *CLEAN, *PYTORCH, *VALUES], key=lambda case: case.is_python)

@@ -1,30 +1,26 @@
 """`cufence demo` on a real GPU: every bug that it plants, what its reports hold, and what it says to type next.
 
-    python3 tests/gpu/demo.py [--json FILE] [--show] [--wheel FILE] [CASE...]
-
 With CUFENCE_DRIVER=sim it runs on the simulated device. The command of an unpacked wheel is tried too: that of --wheel, or
-one in build/wheel. Exit status: 1 if a case has failed, else 0.
+one in build/wheel. Usage and exit status are as in script.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import shlex
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from harness import Result
-from results import line, summary, write_json
-from ways import BUILD
+from harness import BUILD, COMMAND
+from script import Judged, judged, run_script
 
-COMMAND = BUILD / "bin" / "cufence"
 # No option of the caller's, and no colours.
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key == "CUFENCE_DRIVER" or not key.startswith("CUFENCE_")}
 SOURCE = (Path(__file__).resolve().parents[2] / "allocator" / "cli" / "demo.cu").read_text().splitlines()
@@ -102,7 +98,7 @@ def problems(said: str, facts: list[str]) -> str:
     return "could not be launched again" if "could not be launched again" in said else ""
 
 
-def plant(command: Path | str, bug: str, folder: str) -> tuple[str, str]:
+def plant(command: Path, bug: str, folder: str) -> tuple[str, str]:
     """Returns what is wrong, "" if nothing is, and what was printed."""
     for _ in range(5):
         status, said = run(folder, command, "demo", bug)
@@ -155,36 +151,26 @@ def of_wheel(wheel: Path, folder: str) -> tuple[str, str]:
     return plant(command, "overrun", folder)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("names", nargs="*", metavar="CASE", help="cases to run; all without any")
-    parser.add_argument("--json", type=Path, help="write the results here, for --also of run.py")
+CASES: dict[str, Callable[[str], tuple[str, str]]] = {
+    **{bug: functools.partial(plant, COMMAND, bug) for bug in FACTS},
+    "save": save_and_type_next, "options": options, "by_name": by_name,
+}  # fmt: skip
+
+
+def judge(name: str, given: argparse.Namespace) -> Judged:
+    wheel = given.wheel or next(iter(sorted((BUILD / "wheel").glob("*.whl"))[-1:]), None)
+    if name == "wheel" and not wheel:
+        return None, "no build/wheel/*.whl", []
+    with tempfile.TemporaryDirectory() as folder:
+        wrong, said = of_wheel(wheel.resolve(), folder) if name == "wheel" else CASES[name](folder)
+    is_ok, detail, _ = judged(wrong)
+    return is_ok, detail, said.splitlines() if wrong or given.show else []
+
+
+def more(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wheel", type=Path, help="a wheel of cufence, whose command is tried too")
     parser.add_argument("--show", action="store_true", help="print what every case printed, not only the failed ones")
-    given = parser.parse_args()
-    cases: dict[str, Callable[[str], tuple[str, str]]] = {
-        f"demo_{bug}": lambda folder, bug=bug: plant(COMMAND, bug, folder) for bug in FACTS}  # type: ignore[misc]
-    cases |= {"demo_save": save_and_type_next, "demo_options": options, "demo_by_name": by_name}
-    for wheel in [given.wheel] if given.wheel else sorted((BUILD / "wheel").glob("*.whl"))[-1:]:
-        cases["demo_wheel"] = lambda folder, wheel=wheel: of_wheel(wheel.resolve(), folder)  # type: ignore[misc]
-    if unknown := set(given.names) - cases.keys():
-        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(cases)}")
-    results = []
-    for name, play in cases.items():
-        if given.names and name not in given.names:
-            continue
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            wrong, said = play(folder)
-        results.append(Result(name, not wrong, wrong or "as it should be", seconds=time.monotonic() - began))
-        print(line(results[-1]), flush=True)
-        if wrong or given.show:
-            print("".join(f"    {row}\n" for row in said.splitlines()), end="", flush=True)
-    if given.json:
-        write_json(results, given.json)
-    print(summary(results))
-    return 1 if any(not result.ok for result in results) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_script(__doc__, "demo", [*CASES, "wheel"], judge, needs_device=False, more=more))

@@ -1,9 +1,7 @@
 """What fits natively fits under `cufence run`, in at most 1.1 of the time: a training run that takes nine tenths of the GPU, and caches that
 grow until it is full.
 
-    python3 tests/gpu/full_card.py [--json FILE] [CASE...]
-
-Nothing else may use the GPU meanwhile. Exit status: 0 if every case is as it should be, 1 if one is not, 2 without a GPU.
+Nothing else may use the GPU meanwhile. Usage and exit status are as in script.py.
 """
 
 from __future__ import annotations
@@ -13,7 +11,8 @@ import re
 import sys
 from functools import partial
 
-from played import COMMAND, STORIES, play_all, run
+from harness import COMMAND, STORIES
+from script import judge_by, run, run_script
 
 ROUNDS, TIME, FITS = 3, 1.1, 0.98
 
@@ -42,4 +41,5 @@ def compare(program: list[str]) -> str:
 
 if __name__ == "__main__":
     programs = {kind: [sys.executable, str(STORIES / "full_card.py"), kind] for kind in ("training", "growing")}
-    sys.exit(play_all((kind, program, partial(compare, program)) for kind, program in programs.items()))
+    cases = {kind: (sys.executable, partial(compare, program)) for kind, program in programs.items()}
+    sys.exit(run_script(__doc__, "full_card", cases, judge_by(cases)))

@@ -1,6 +1,6 @@
 """What each way in says at its end: what was guarded, or that nothing was, and why. And the exit statuses that follow.
 
-Usage and exit status are as in played.py; python3 has PyTorch, and pytest for two cases. Those of backend:cufence need a wheel in
+Usage and exit status are as in script.py; python3 has PyTorch, and pytest for two cases. Those of backend:cufence need a wheel in
 build/wheel: only an installed one has the start-up hook.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import itertools
 import os
 import re
 import shutil
@@ -18,10 +17,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from played import BUILD, COMMAND, ROOT, play_all
-from ways import install_wheel
-
-PACKAGE = ROOT / "allocator" / "torch"
+from harness import BUILD, COMMAND, PACKAGE, install_wheel
+from script import judge_by, run_script
 
 TENSOR = "import torch; torch.ones(1000, device='cuda').sum().item()"
 PROBE = "import torch; torch.cuda.is_available()"
@@ -146,5 +143,5 @@ INSTALLED: list[tuple[str, Callable[[], str]]] = [
 
 
 if __name__ == "__main__":
-    with_package = ((name, [sys.executable], play) for name, play in CASES)
-    sys.exit(play_all(itertools.chain(with_package, ((name, [python_with_wheel()], play) for name, play in INSTALLED))))
+    cases = {name: (sys.executable, play) for name, play in CASES} | {name: (python_with_wheel, play) for name, play in INSTALLED}
+    sys.exit(run_script(__doc__, "guarded", cases, judge_by(cases)))

@@ -19,7 +19,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from played import COMMAND, ROOT, STORIES, succeeds
+from harness import COMMAND, PACKAGE, STORIES
+from script import succeeds
 
 # Operator -> which intermediate result of it holds NaN.
 INTERMEDIATE = {"torch.ops.aten._safe_softmax.default": "the softmax of a row of -inf, which it then replaces by 0"}
@@ -33,7 +34,7 @@ def sweep(options: argparse.Namespace) -> tuple[int, list[dict[str, Any]], list[
     """Returns the exit status, what the sweep says of each operator, the findings, and standard error."""
     environment = dict(os.environ)
     environment["CUFENCE_TUNABLES"] = "reports=100000"
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "allocator" / "torch"), environment.get("PYTHONPATH")]))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE), environment.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder, "found.jsonl")
         done = subprocess.run(

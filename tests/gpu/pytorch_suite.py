@@ -26,8 +26,7 @@ import time
 import unittest
 from pathlib import Path
 
-from played import COMMAND
-from ways import install_wheel
+from harness import COMMAND, install_wheel
 
 CLASSES = "test_cuda.TestCuda,test_cuda.TestCudaMallocAsync,test_cuda.TestBlockStateAbsorption"
 PAGES = "a buffer has pages of its own: PyTorch's own allocator cuts several out of 2 or 20 MiB"

@@ -8,9 +8,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from harness import Result, Run
+from harness import ROOT, Result, Run
 
-ROOT = Path(__file__).resolve().parents[2]
 CELL_LETTERS = 600
 REPORT_SECONDS = 1.0  # from the fault to the finished report, PyTorch loaded
 FIRST_SECONDS = 0.3  # from the fault to the line that says so
@@ -26,7 +25,7 @@ SHOWN = {
     "aoti_activation": "run",
     "aoti_weight_alone": "api",
 }
-FOLDERS = re.compile(rf"{re.escape(tempfile.gettempdir())}/cufence-\w+/([^/\s]+/)?")  # see ways.prepare(); one folder per run
+FOLDERS = re.compile(rf"{re.escape(tempfile.gettempdir())}/cufence-\w+/([^/\s]+/)?")  # see harness.prepare(); one folder per run
 
 
 def also(path: Path) -> list[Result]:
@@ -66,6 +65,15 @@ def line(result: Result) -> str:
     """Formats a line for the terminal."""
     taken = f"{result.seconds:5.2f} s" if result.seconds is not None else "       "
     return f"{WORDS[result.ok]:7} {taken} {result.name:22} {result.way:8} {result.detail}"
+
+
+def show(result: Result, is_shown: bool) -> Result:
+    """Prints a result, and what the run printed if it has failed."""
+    print(line(result), flush=True)
+    if result.run and (is_shown or not result.ok):
+        for name, text in (("stdout", result.run.stdout), ("stderr", result.run.stderr)):
+            print("".join(f"    {name}: {row}\n" for row in text.splitlines()[-60:]), end="", flush=True)
+    return result
 
 
 def neutral(text: str) -> str:

@@ -4,7 +4,7 @@
 #   here:   ./dev gpu-pack                              # builds, and packs what a machine without compilers and headers needs
 #   there:  OUT=FOLDER tests/gpu/rounds.sh ROUND        # in the checkout, with build/gpu-pack beside it
 #
-# ROUND  tests    C programs, programs, AOTI, launches that are saved and replayed; their results as JSON in $OUT
+# ROUND  tests    programs, AOTI, the demo, launches that are saved and replayed; their results as JSON in $OUT
 #        alone    what fills the GPU or measures it: nothing runs beside it; results as JSON in $OUT
 #        stories  torture and the Python stories; the results file, with the JSON files that lie in build/gpu-pack
 #        figures  ./dev bench; goes on with build/gpu-pack/bench/bench.json
@@ -70,24 +70,22 @@ unpack
 case ${1:?"which round? See the top of this file"} in
     tests)
         part doctor 60 build/bin/cufence doctor
-        part c_tests 200 python3 tests/gpu/c_stories.py "$out/c.json"
         {
             part aoti 200 python3 tests/gpu/aoti.py --json "$out/aoti.json"
             part demo 60 python3 tests/gpu/demo.py --json "$out/demo.json"
             part saved 90 python3 tests/gpu/saved.py
             part guarded 200 python3 tests/gpu/guarded.py --json "$out/guarded.json"
         } &
-        part programs 300 python3 tests/gpu/programs.py --json "$out/programs.json"
-        part program_dump 120 python3 tests/gpu/program_dump.py --json "$out/program_dump.json"
+        part programs 300 python3 tests/gpu/run.py --programs --json "$out/programs.json"
+        part program_dump 120 python3 tests/gpu/faults.py program_dump --json "$out/program_dump.json"
         part bundles 60 bash -c save_bundles
         wait
         ;;
     alone)
         part contract 300 python3 tests/contract/contract.py --json "$out/contract.json"
-        part loaded 120 python3 tests/gpu/loaded.py --json "$out/loaded.json"
-        part space 120 python3 tests/gpu/little_space.py --json "$out/little_space.json"
-        part seen 150 python3 tests/gpu/seen.py --json "$out/seen.json"
-        part ends 300 python3 tests/gpu/ends.py --json "$out/ends.json"
+        part loaded 120 python3 tests/gpu/faults.py loaded --json "$out/loaded.json"
+        part alike 270 python3 tests/gpu/alike.py --json "$out/alike.json"
+        part ends 300 python3 tests/gpu/faults.py ends --json "$out/ends.json"
         part full_card 150 python3 tests/gpu/full_card.py --json "$out/full_card.json"
         ;;
     stories)
@@ -97,7 +95,7 @@ case ${1:?"which round? See the top of this file"} in
         done
         CUFENCE_TORTURE_MINUTES=${CUFENCE_TORTURE_MINUTES:-2} part torture 200 python3 tests/torture/torture.py --json "$out/torture.json"
         [ ! -e "$out/torture.json" ] || also+=(--also "$out/torture.json")
-        part stories 560 python3 tests/gpu/run.py --jobs 4 ${wheel:+--wheel "$wheel"} "${also[@]}" --results "$out/results.md" --json "$out/stories.json"
+        part stories 560 python3 tests/gpu/run.py --stories --jobs 4 ${wheel:+--wheel "$wheel"} "${also[@]}" --results "$out/results.md" --json "$out/stories.json"
         ;;
     figures)
         [ ! -e "$pack/bench/bench.json" ] || cp "$pack/bench/bench.json" "$out/bench.json"

@@ -1,14 +1,15 @@
-"""Runs the Python stories, each run in its own process, and checks the exit status and the facts in the report.
+"""Runs the cases: each row of the zoo and what else cases.py has, each run in its own process, and checks its end and its report.
 
-    python3 tests/gpu/run.py                                 every story in every way
+    python3 tests/gpu/run.py                                 every case in every way
+    python3 tests/gpu/run.py --programs                      those in CUDA C++; --stories: those in Python
     python3 tests/gpu/run.py triton_overrun oom              these, in their ways
     python3 tests/gpu/run.py triton_overrun.backend --wheel build/wheel/cufence-*.whl
-    python3 tests/gpu/run.py --results RESULTS.md --also c_tests.json
+    python3 tests/gpu/run.py --results RESULTS.md --also programs.json
 
-A story is a plain script in stories/ with one planted bug, or none. It marks the line that faults with `# FAULT` and the line
-of Python that raises with `# RAISES`, and prints "launch <time>" right before the launch that faults. Most stories don't use
-cufence; it is applied to them in several ways (ways.py). cases.py has the expected results. If something is missing, stories
-are skipped and the reason is printed. The exit status is 1 if a story has failed, 2 if nothing is built, else 0.
+A program or story has one planted bug, or none. It marks the line that faults with `FAULT` and the line of Python that raises with
+`RAISES`, and a story prints "launch <time>" right before the launch that faults. Most don't use cufence; it is applied to them in several
+ways (harness.py). If something is missing, cases are skipped and the reason is printed. The exit status is 1 if a case has failed, 2 if
+nothing is built, else 0.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cases import CASES
-from harness import Case, Result
-from results import also, line, markdown, report_time, summary, write_json
-from ways import WAYS, Machine, prepare, reason_to_skip, run_case
+from harness import RUNTIMES, WAYS, Case, Machine, Result, prepare, reason_to_skip, run_case
+from results import also, markdown, report_time, show, summary, write_json
 
 
 def chosen(names: list[str], ways: list[str]) -> list[tuple[Case, str]]:
@@ -40,21 +40,13 @@ def run(case: Case, way: str, machine: Machine) -> Result:
     return Result(case.name, None, reason, way=way) if reason else run_case(case, way, machine)
 
 
-def show(result: Result, is_shown: bool) -> Result:
-    print(line(result), flush=True)
-    if result.run and (is_shown or not result.ok):
-        for name, text in (("stdout", result.run.stdout), ("stderr", result.run.stderr)):
-            print("".join(f"    {name}: {row}\n" for row in text.splitlines()[-60:]), end="", flush=True)
-    return result
-
-
 def has_lost_its_fault(case: Case, result: Result) -> bool:
     """Returns whether the run waited for a hung device: the driver never began the dump.
 
     Driver 580 does this occasionally if several processes fault on one device at once, without cufence too; see
     docs/how-faults.md.
     """
-    return bool(case.report and result.run and result.run.is_timed_out and not result.run.report)
+    return bool((case.report or case.facts) and result.run and result.run.is_timed_out and not result.run.report)
 
 
 def run_again(case: Case, way: str, machine: Machine) -> Result:
@@ -78,6 +70,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("names", nargs="*", metavar="CASE[.WAY]", help="cases to run; all without any")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and their ways")
+    parser.add_argument("--programs", dest="way", action="store_const", const=list(RUNTIMES), help="only the programs")
+    parser.add_argument("--stories", dest="way", action="store_const", const=[way for way in WAYS if way not in RUNTIMES], help="only the stories")
     parser.add_argument("--way", choices=WAYS, action="append", default=[], help="only this way; may be given several times")
     parser.add_argument("--wheel", type=Path, help="the wheel of cufence, for the way `backend`; skipped without")
     parser.add_argument("--jobs", type=int, default=1, help="how many runs at a time, 1 without")

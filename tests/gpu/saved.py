@@ -1,8 +1,6 @@
 """`cufence run --save-values` on a real GPU, and `cufence replay` of launches that did not fault: their outputs are equal.
 
-    python3 tests/gpu/saved.py [CASE...]
-
-Exit status: 0 if every case is as it should be, 1 if one is not, 2 without a GPU.
+Usage and exit status are as in script.py.
 """
 
 from __future__ import annotations
@@ -13,7 +11,8 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from played import COMMAND, PROGRAMS, STORIES, play_all, run
+from harness import COMMAND, PROGRAMS, STORIES
+from script import judge_by, run, run_script
 
 STORY = [sys.executable, str(STORIES / "saved_softmax.py")]
 EQUAL = r"the launch succeeded, outputs equal \(%s buffers?,"
@@ -63,4 +62,5 @@ def play(program: list[str], launches: str, replays: list[tuple[list[str], int, 
 
 
 if __name__ == "__main__":
-    sys.exit(play_all((name, program, partial(play, program, *rest)) for name, program, *rest in CASES))
+    cases = {name: (program[0], partial(play, program, *rest)) for name, program, *rest in CASES}
+    sys.exit(run_script(__doc__, "saved", cases, judge_by(cases)))

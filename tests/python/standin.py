@@ -1,10 +1,12 @@
-"""Shared by the tests: paths, helper processes, and a stand-in for PyTorch.
+"""Shared by the tests: paths, helper processes, stand-ins for PyTorch, and the Pythons of this machine.
 
-The stand-in has the names that cufence.enable() uses, and a class in place of allocator.cpp, which takes PyTorch's real headers.
+One stand-in has the names that cufence.enable() uses, and a class in place of allocator.cpp, which takes PyTorch's real headers; another says
+what its process looked like; a third has tensors.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -151,6 +153,19 @@ class InFolder(unittest.TestCase):
         self.folder = Path(holder.name).resolve()
 
 
+@unittest.skipUnless(LIBRARY.is_file(), f"no {LIBRARY.name}: build first")
+class RunsCode(InFolder):
+    """Each test runs code in a fresh interpreter, behind a prelude of its class."""
+
+    prelude: ClassVar[str] = ""
+    variables: ClassVar[dict[str, str]] = {}
+
+    def run_code(self, code: str, status: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+        done = run_python(self.prelude + textwrap.dedent(code), **{**self.variables, **environment})
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done
+
+
 def write_files(folder: Path, files: dict[str, str]) -> None:
     """Writes texts into a folder, by their names in it."""
     for name, text in files.items():
@@ -268,3 +283,163 @@ def clean_environment(**more: str) -> dict[str, str]:
     """Returns the environment without variables that affect cufence (for GitHub it adds lines) or PyTorch."""
     unwanted = ("CUFENCE_", "PYTORCH_", "PYTHON", "LD_PRELOAD", "XLA_", "TF_", "PYTEST_", "GITHUB_", *JOB)
     return {name: value for name, value in os.environ.items() if not name.startswith(unwanted)} | more
+
+
+# ---- names of tensors ----
+
+_WITH_TENSORS = '''
+import contextlib, types
+
+class Storage:
+    def __init__(self, address): self.address = address
+    def data_ptr(self): return self.address
+
+class Tensor:
+    is_cuda = True
+    is_leaf = True
+    grad = None
+    is_cow = False
+    def __init__(self, address, shape, dtype="float32", strides=None, offset=0, size=4):
+        self.storage, self.shape, self.dtype = Storage(address), tuple(shape), f"torch.{dtype}"
+        self.offset, self.size = offset, size
+        whole, own = 1, []
+        for length in reversed(shape):
+            own.insert(0, whole)
+            whole *= length
+        self.strides = tuple(strides or own)
+    def untyped_storage(self):
+        if self.is_cow:
+            raise SystemExit("a copy-on-write tensor was materialised")
+        return self.storage
+    def element_size(self): return self.size
+    def storage_offset(self): return self.offset
+    def stride(self): return self.strides
+    def numel(self):
+        product = 1
+        for length in self.shape:
+            product *= length
+        return product
+    def __getattr__(self, name):
+        raise AssertionError(f"{name} of a tensor was asked for")
+
+class Lazy(Tensor):
+    def untyped_storage(self): raise NotImplementedError("no storage")
+
+class Module:
+    def __init__(self):
+        self.__dict__.update(_parameters={}, _buffers={}, _modules={})
+    def __getattr__(self, name):
+        for kind in ("_parameters", "_buffers", "_modules"):
+            if name in self.__dict__[kind]:
+                return self.__dict__[kind][name]
+        raise AttributeError(name)
+
+class Optimizer:
+    def __init__(self): self.state = {}
+class Adam(Optimizer): pass
+
+nn = types.SimpleNamespace(Module=Module)
+_C = types.SimpleNamespace(_is_cow_tensor=lambda tensor: tensor.is_cow, DisableTorchFunctionSubclass=contextlib.nullcontext)
+'''
+
+_WITH_KERNELS = '''
+class Source:
+    def __init__(self, signature, constants): self.signature, self.constants = signature, constants
+class Metadata:
+    def __init__(self, name, num_warps): self.name, self.num_warps = name, num_warps
+class CompiledKernel:
+    def __init__(self, name, signature, constants, num_warps=4):
+        self.name, self.src, self.metadata = name, Source(signature, constants), Metadata(name, num_warps)
+    def __getattribute__(self, name):
+        assert name != "run", "that would load the kernel"
+        return super().__getattribute__(name)
+'''
+
+
+def write_tensors(folder: Path) -> None:
+    """Writes a stand-in for the parts of PyTorch and Triton that cufence looks names up in. Its tensors lie where a test says, and the kernels
+    of `triton` are instances of CompiledKernel."""
+    for name, text in (("torch", _WITH_TENSORS), ("triton", _WITH_KERNELS)):
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(text)
+    (folder / "torch" / "optim.py").write_text("from . import Optimizer, Adam\n")
+
+
+# ---- stacks of Python ----
+
+HOOK = LIBRARY.parent / "libstack_hook.so"
+
+STACK_PRELUDE = """
+import ctypes, sys
+hook = ctypes.CDLL(sys.argv[1])
+hook.hook_number.restype = ctypes.c_uint32
+hook.hook_text.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
+hook.hook_all.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+number = hook.hook_number  # a C function that ctypes calls with the GIL released
+
+def text(number):
+    out = ctypes.create_string_buffer(1 << 16)
+    hook.hook_text(number, out, len(out))
+    return out.value.decode()
+
+def expected(frame):
+    lines = []
+    for _ in range(24):
+        if frame is None:
+            break
+        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+        if not frame.f_code.co_filename.startswith("<frozen importlib"):
+            lines.append("%s:%d:%s:python\\n" % (frame.f_code.co_filename, frame.f_lineno, name))
+        frame = frame.f_back
+    return "".join(lines)
+
+def check(number, frame_text, what):
+    found = text(number)
+    assert number and found == frame_text, "%s\\nfound\\n%sexpected\\n%s" % (what, found, frame_text)
+"""
+
+
+KNOWN = range(10, 16)  # minor versions
+ABOUT = """
+import sys
+name, (major, minor) = sys.implementation.name, sys.version_info[:2]
+print(name, minor, "%d.%d%s" % (major, minor, sys.abiflags), hasattr(sys, "_jit") and sys._jit.is_available())
+"""
+
+
+@functools.cache
+def interpreters() -> dict[str, tuple[str, dict[str, str]]]:
+    """Returns an interpreter and what its environment must have, one a version, by "major.minor" and the letters of its build."""
+    candidates = [sys.executable, *os.environ.get("CUFENCE_PYTHONS", "").split(":")]
+    candidates += [shutil.which(f"python3.{minor}{build}") or "" for minor in KNOWN for build in ("", "t", "d")]
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    candidates += [str(path) for path in sorted(pyenv.glob("3.*/bin/python3"))]
+    found: dict[str, tuple[str, dict[str, str]]] = {}
+    for path in filter(None, candidates):
+        done = subprocess.run([path, "-c", ABOUT], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            continue
+        name, minor, version, has_jit = done.stdout.split()
+        if name == "cpython" and int(minor) in KNOWN and version not in found:
+            found[version] = path, {}
+            if has_jit == "True":
+                found[f"{version} JIT"] = path, {"PYTHON_JIT": "1"}
+    return found
+
+
+@unittest.skipUnless(HOOK.is_file(), f"no {HOOK.name}: build first")
+class EachPython(unittest.TestCase):
+    """Every CPython found runs the code of a test: this one, python3.10 to python3.15 in PATH, those of pyenv, and those in CUFENCE_PYTHONS,
+    separated by colons. A free-threaded build is one of its own ("3.14t"), so is a debug build ("3.14d"), and so is one whose JIT compiler
+    can be turned on ("3.14 JIT").
+    """
+
+    def run_code(self, code: str) -> None:
+        """Runs the code with every interpreter found."""
+        for version, (path, variables) in interpreters().items():
+            with self.subTest(python=version), tempfile.TemporaryDirectory() as folder:
+                script = Path(folder) / "program.py"
+                script.write_text(STACK_PRELUDE + textwrap.dedent(code), encoding="utf-8")
+                words, environment = [path, str(script), str(HOOK)], {**os.environ, **variables}
+                done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -268,26 +268,6 @@ class Reading(unittest.TestCase):
     def compare(self, hooks: dict[Form, str], excuses: dict[str, str]) -> list[str]:
         return differences(hooks, excuses, forms_of_typedefs(self.TYPEDEFS), self.SYMBOLS, NEWEST)
 
-    def test_typedefs(self) -> None:
-        self.assertEqual(forms_of_typedefs(self.TYPEDEFS), {self.ALLOC, self.FREE, self.COPY, self.ARRAY})
-
-    def test_declarations(self) -> None:
-        text = "CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize);\ntypedef enum CUresult_enum { A } CUresult;\n"
-        self.assertEqual(functions_of(text), {"cuMemAlloc_v2"})
-
-    def test_table(self) -> None:
-        text = 'ROW "cuMemAlloc_v2" "cuMemAlloc" 3020 0 END ROW "cuMemFreeAsync_ptsz"\n "cuMemFreeAsync" 11020 1 END'
-        self.assertEqual(read_table(text), self.HOOKS)
-
-    def test_forms_with_32_bits_need_no_excuse_where_a_later_one_is_hooked(self) -> None:
-        self.assertTrue(is_old(Form("cuMemAlloc", 2000, False), self.HOOKS))
-        self.assertFalse(is_old(Form("cuMemAllocManaged", 2000, False), self.HOOKS))
-
-    def test_an_excuse_may_be_that_of_one_version(self) -> None:
-        excuses = {"that one": "cuMemcpy_v7000"}
-        self.assertEqual(excuses_of(self.COPY, excuses), ["that one"])
-        self.assertEqual(excuses_of(Form("cuMemcpy", 4000, False), excuses), [])
-
     def test_a_complete_table(self) -> None:
         self.assertEqual(self.compare(self.HOOKS, self.EXCUSES), [])
 

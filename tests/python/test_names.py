@@ -13,7 +13,6 @@ import types
 import unittest
 from pathlib import Path
 
-import fake_torch
 import simulated
 import standin
 import test_schema
@@ -43,7 +42,7 @@ class Names(standin.InOneFolder):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        fake_torch.write(cls.folder)
+        standin.write_tensors(cls.folder)
         sys.path.insert(0, str(cls.folder))
         import torch
         import torch.optim
@@ -330,7 +329,7 @@ step(model)
 class OnTheDevice(standin.InFolder):
     def setUp(self) -> None:
         super().setUp()
-        fake_torch.write(self.folder)
+        standin.write_tensors(self.folder)
         self.kernel = simulated.build(self.folder, standin.c_compiler())
 
     def run_program(self, then: str) -> subprocess.CompletedProcess[str]:

@@ -83,15 +83,13 @@ assert triton.compiler.CompiledKernel._init_handles and triton.compiler.compiler
 """
 
 
-class Signatures(standin.InFolder):
+class Signatures(standin.RunsCode):
+    prelude = HEAD
+
     def setUp(self) -> None:
         super().setUp()
         standin.write_files(self.folder, FILES)
-
-    def run_code(self, code: str, preloaded: bool = True) -> None:
-        more = {"LD_PRELOAD": standin.empty_preload(self.folder)} if preloaded else {}
-        done = standin.run_python(HEAD + textwrap.dedent(code), PYTHONPATH=f"{self.folder}:{standin.PACKAGE}", **more)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.variables = {"LD_PRELOAD": standin.empty_preload(self.folder), "PYTHONPATH": f"{self.folder}:{standin.PACKAGE}"}
 
     def test_a_kernel_that_triton_loads(self) -> None:
         self.run_code(
@@ -165,5 +163,5 @@ class Signatures(standin.InFolder):
             assert not hasattr(CompiledKernel._init_handles, "cufence_before")
             assert not hasattr(StaticTritonCompileResult.make_launcher, "cufence_before")
             """,
-            preloaded=False,
+            LD_PRELOAD="",
         )

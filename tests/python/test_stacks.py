@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pythons
 import standin
 
 
-class Stacks(pythons.EachPython):
+class Stacks(standin.EachPython):
     def test_the_main_thread(self) -> None:
         self.run_code(
             """

@@ -3,10 +3,10 @@ the first."""
 
 from __future__ import annotations
 
-import pythons
+import standin
 
 
-class Running(pythons.EachPython):
+class Running(standin.EachPython):
     def test_code_that_is_hot(self) -> None:
         """The interpreter specializes instructions, calls without a C frame, and compiles what runs often."""
         self.run_code(

@@ -1,10 +1,11 @@
-"""The C functions of torch.h that allocate and free tensors, on the simulated device."""
+"""The C functions of torch.h that allocate and free tensors, what is guarded and used, and cufence.poison(), as Python programs see them on the
+simulated device."""
 
 from __future__ import annotations
 
+import json
 import subprocess
-import tempfile
-import unittest
+from typing import ClassVar
 
 import standin
 
@@ -16,14 +17,56 @@ library = _library.load()
 _library.check(library.cufence_init(b""), "cufence_init")
 from tensors import Mapping, alloc, detail, free
 """
+POISON = """
+import ctypes, sys, types
+import cufence
+from cufence import _library
+library = _library.load()
+_library.check(library.cufence_init(b""), "cufence_init")
+driver = ctypes.CDLL(str(_library.find().with_name("libcufence_sim.so")))
+def call(name, *arguments):
+    result = getattr(driver, name)(*arguments)
+    assert result == 0, (name, result)
+context, stream, pointer = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+call("cuStreamCreate", ctypes.byref(stream), 1)
+library.cufence_malloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+assert library.cufence_malloc(ctypes.byref(pointer), 4000, 0, stream) == 0
+start = pointer.value
+
+def write(at, count, stream=stream):
+    call("cuMemsetD8Async", ctypes.c_uint64(at), ctypes.c_ubyte(1), ctypes.c_size_t(count), stream)
+
+class Array:
+    def __init__(self, at, shape, typestr="<f4", strides=None):
+        self.__cuda_array_interface__ = {"data": (at, False), "shape": shape, "typestr": typestr, "strides": strides, "version": 3}
+
+class Tensor:
+    def __init__(self, at, shape, contiguous=True, device=0):
+        self.at, self.shape, self.contiguous, self.device = at, shape, contiguous, types.SimpleNamespace(index=device)
+    def data_ptr(self): return self.at
+    def numel(self): return self.shape[0]
+    def element_size(self): return 2
+    def is_contiguous(self): return self.contiguous
+    def stride(self): return (7,)
+
+def refused(kind, text, function, *arguments, **how):
+    try:
+        function(*arguments, **how)
+    except kind as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(f"not refused: {text}")
+def last():
+    assert cufence.wait_reports(60)
+    return cufence.last_report()["slack"]["poisoned"]
+"""
 
 
-@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
-class Tensors(unittest.TestCase):
-    def run_code(self, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        done = standin.run_python(PRELUDE + code, **{"CUFENCE_OPTIONS": "say=quiet", **environment})
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done
+class Tensors(standin.RunsCode):
+    prelude: ClassVar[str] = PRELUDE
+    variables: ClassVar[dict[str, str]] = {"CUFENCE_OPTIONS": "say=quiet"}
 
     def test_life_of_a_buffer(self) -> None:
         done = self.run_code(
@@ -39,11 +82,10 @@ assert alloc(0) is None
         self.assertEqual(done.stderr, "")
 
     def test_scratch_of_its_cuda_library_is_aligned(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            made = f"{folder}/libtorch_cuda.so"
-            subprocess.run(["cc", "-shared", "-x", "c", "-", "-o", made], input="int asks(void) { return 1; }", text=True, check=True)
-            self.run_code(
-                """
+        made = str(self.folder / "libtorch_cuda.so")
+        subprocess.run(["cc", "-shared", "-x", "c", "-", "-o", made], input="int asks(void) { return 1; }", text=True, check=True)
+        self.run_code(
+            """
 torch_cuda = ctypes.CDLL(LIBRARY)
 caller = ctypes.cast(torch_cuda.asks, ctypes.c_void_p).value
 library.cufence_torch_installed()
@@ -52,8 +94,8 @@ assert alloc(large, 0, None, caller) % 512 == 0
 assert (alloc(large) + large) % 2**21 == 0, "a tensor lies flush"
 assert (alloc(small, 0, None, caller) + small) % 2**21 == 0
 """.replace("LIBRARY", repr(made)),
-                CUFENCE_OPTIONS="say=quiet,small=map",
-            )
+            CUFENCE_OPTIONS="say=quiet,small=map",
+        )
 
     def test_out_of_memory(self) -> None:
         self.run_code(
@@ -202,3 +244,153 @@ assert (alloc(100 << 20) is not None) == {bool(may_lend)}
     def test_before_initialisation(self) -> None:
         done = standin.run_python("from cufence import _library; print(_library.load().cufence_torch_before_sync(0, 0))")
         self.assertEqual(done.stdout, "0\n", done.stderr)
+
+
+class Figures(standin.RunsCode):
+    """What is guarded, the use of memory, and figures."""
+
+    prelude: ClassVar[str] = PRELUDE
+
+    def test_functions_of_python_choose(self) -> None:
+        said = self.run_code(
+            """
+def optimizer():
+    return alloc(4000, 0, None)
+def forward():
+    return alloc(4000, 0, None)
+for _ in range(3):
+    kept, left = forward(), optimizer()
+    assert cufence.describe(kept)["place"] == "inside"
+    assert cufence.describe(left)["place"] == "unknown"
+    free(left)
+rows = cufence.unguarded()
+assert list(rows.values()) == [{"allocations": 3, "bytes": 12000, "live_buffers": 0, "live_bytes": 0}], rows
+assert list(rows) == ["that skip names"], rows
+assert cufence.stats()["unguarded_allocations"] == 3
+library.cufence_record_stream(ctypes.c_void_p(optimizer()), None)
+""",
+            CUFENCE_OPTIONS="skip=func:optim*",
+        )
+        self.assertIn("not guarded: 4 buffers that skip names, 16000 bytes in all", said.stderr)
+        self.assertNotIn("could not", said.stderr)
+
+    def test_files_choose(self) -> None:
+        self.run_code(
+            "assert cufence.describe(alloc(16, 0, None))['place'] == 'unknown'",
+            CUFENCE_OPTIONS="skip=file:<string>",
+        )
+
+    def test_leaks_by_place(self) -> None:
+        file = self.folder / "leaks.json"
+        self.run_code(
+            """
+def layer():
+    return alloc(3 << 20, 0, None)
+kept = [layer() for _ in range(4)]
+with cufence.label("loader"):
+    other = alloc(1000, 0, None)
+""",
+            CUFENCE_OPTIONS=f"leaks=on,on_fault=/0,json={file}",
+        )
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        self.assertEqual([line["kind"] for line in lines], ["run", "leak", "leak", "guarded"])
+        self.assertIn("leak of 4 buffers, 12 MiB in all", lines[1]["headline"])
+        self.assertEqual([line["buffer"]["allocated"]["frames"][0]["function"] for line in lines[1:3]], ["layer", "<module>"])
+
+    def test_streams(self) -> None:
+        self.run_code(
+            """
+kept = alloc(1000, 0, None)
+(row,) = cufence.streams()
+assert row["stream"] == 0 and row["device"] == 0 and row["live_buffers"] == 1 and row["live_bytes"] == 1000, row
+assert cufence.streams(0) == cufence.streams() and cufence.streams(5) == []
+""",
+            CUFENCE_OPTIONS="say=quiet",
+        )
+
+    def test_out_of_memory_says_who_holds_it(self) -> None:
+        said = self.run_code(
+            """
+def hoard():
+    return [alloc(64 << 20, 0, None) for _ in range(3)]
+kept = hoard()
+assert alloc(1 << 30, 0, None) is None
+print(detail(), file=sys.stderr)
+""",
+            CUFENCE_OPTIONS="say=quiet",
+            CUFENCE_SIM="memory=256M",
+        )
+        self.assertRegex(said.stderr, r"; most is held by <string>:\d+ in hoard\S* \(201326592 bytes in 3 buffers\)")
+
+
+class Poison(standin.RunsCode):
+    """Which bytes, on which stream, and what is said of a write and of other objects."""
+
+    prelude: ClassVar[str] = POISON
+    variables: ClassVar[dict[str, str]] = {"CUFENCE_OPTIONS": "on_fault=error/0"}
+
+    def test_an_array(self) -> None:
+        done = self.run_code(
+            """
+row = Array(start + 1000, (25, 10))
+cufence.poison(row, stream=stream.value)
+assert cufence.check() == 0
+write(start, 1000)
+write(start + 2000, 2000)
+assert cufence.check() == 0, "its neighbours"
+write(start + 1996, 4)
+assert cufence.check() == 1
+assert (last()["start"], last()["bytes"], last()["stream"]) == (hex(start + 1000), 1000, hex(stream.value)), last()
+assert last()["frames"][0]["function"] == "<module>", last()
+cufence.unpoison(row, stream=stream.value)
+write(start, 4000)
+assert cufence.check() == 0 and cufence.fault_count() == 1
+refused(cufence.Error, "none of the 1000 bytes", cufence.unpoison, row, stream=stream.value)
+"""
+        )
+        self.assertIn("WRITE to poisoned memory: 4 bytes changed, from byte 996 of the 1000 poisoned ones on, in buffer #1\n", done.stderr)
+
+    def test_a_tensor_on_the_current_stream_of_its_device(self) -> None:
+        self.run_code(
+            """
+asked = []
+def current_stream(device):
+    asked.append(device)
+    return types.SimpleNamespace(cuda_stream=stream.value)
+sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(current_stream=current_stream))
+row = Tensor(start + 2000, (500,))
+cufence.poison(row)
+write(start + 2000, 2)
+cufence.unpoison(row)
+cufence.check()  # or another thread finds it
+assert cufence.wait_reports(60) and cufence.fault_count() == 1
+assert (last()["bytes"], last()["stream"], asked) == (1000, hex(stream.value), [0, 0]), (last(), asked)
+"""
+        )
+
+    def test_streams_of_others(self) -> None:
+        self.run_code(
+            """
+row = Array(start, (4000,), "|u1")
+for given in (types.SimpleNamespace(cuda_stream=stream.value), types.SimpleNamespace(ptr=stream.value), stream.value, None):
+    cufence.poison(row, stream=given)
+    write(start, 1, ctypes.c_void_p(0) if given is None else stream)
+    found = cufence.check()
+    assert found == 1, (given, found)
+    assert last()["stream"] == (hex(stream.value) if given is not None else "0x0"), (given, last())
+    cufence.unpoison(row, stream=given)
+    call("cuStreamSynchronize", stream)  # the next one does not wait for it
+"""
+        )
+
+    def test_what_is_refused(self) -> None:
+        self.run_code(
+            """
+refused(TypeError, "a int is neither a tensor nor has it __cuda_array_interface__", cufence.poison, start)
+refused(ValueError, "a tensor of shape (4,) and strides (7,) is not contiguous", cufence.poison, Tensor(start, (4,), False))
+refused(ValueError, "an array with strides (80,) is not contiguous", cufence.unpoison, Array(start, (4,), strides=(80,)))
+refused(ValueError, "0 bytes from", cufence.poison, Array(start, (0, 4)))
+refused(ValueError, "are not in one live buffer that cufence guards", cufence.poison, Array(start + 4, (1000,)))
+refused(ValueError, "are not in one live buffer that cufence guards", cufence.poison, Array(ctypes.addressof(context), (2,)))
+"""
+        )

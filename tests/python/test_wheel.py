@@ -27,6 +27,26 @@ SYSTEM_LIBRARIES |= {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "librt.so.
 NO_NETWORK = re.compile(r"Temporary failure in name resolution|Network is unreachable|Failed to establish a new connection")
 
 
+# A compiler launcher for CMake, `python3 take_objects.py BUILD ...`: takes an object from another build of the same tree, where it has the same
+# path, instead of compiling it again. One that is missing or older than its source is compiled.
+_TAKE_OBJECTS = """
+import os
+import shutil
+import sys
+
+build, command = sys.argv[1], sys.argv[2:]
+if "-c" in command and "-o" in command:
+    source, made = command[command.index("-c") + 1], command[command.index("-o") + 1]
+    there = os.path.join(build, made)
+    if os.path.exists(there) and os.path.getmtime(there) >= os.path.getmtime(source):
+        shutil.copyfile(there, made)
+        if "-MF" in command:
+            with open(command[command.index("-MF") + 1], "w") as dependencies:
+                dependencies.write(f"{made}: {source}\\n")
+        sys.exit()
+os.execvp(command[0], command)
+"""
+
 # The notebook's side. The environment has re-executed this interpreter too, and a kernel keeps its process ID.
 _NOTEBOOK = """
 from jupyter_client.manager import start_new_kernel
@@ -88,7 +108,8 @@ class Wheel(standin.InOneFolder):
         cls.before = files_below(cls.folder / "venv")
         cache = (BUILD / "CMakeCache.txt").read_text()
         (cuda,) = re.findall(r"^CUFENCE_CUDA_INCLUDE_DIR:PATH=(.*)$", cache, re.M)
-        launcher = f"{sys.executable};{Path(__file__).with_name('take_objects.py')};{BUILD}"
+        (cls.folder / "take_objects.py").write_text(_TAKE_OBJECTS)
+        launcher = f"{sys.executable};{cls.folder / 'take_objects.py'};{BUILD}"
         cls.torch = sorted((standin.ROOT / ".deps" / "torch").glob("2.11"))  # those for one version, if they are there
         (cls.folder / "headers").mkdir()
         for headers in cls.torch:

@@ -8,6 +8,8 @@ manifest does. A CUDA error is a record, too: it names what stands beside it (th
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +70,20 @@ class Facts:
 
 
 # ---- what is kept ----
+
+
+def json_of(text: str) -> Any:
+    """None if it is not a whole object: a program that is ended while it writes leaves half a line."""
+    with contextlib.suppress(json.JSONDecodeError):
+        return json.loads(text) if text.startswith("{") else None
+    return None
+
+
+def findings_of(written: str) -> list[Cell]:
+    """Of the lines that --json has written; `cufence hunt` writes one object, with the line of a run in each finding."""
+    whole = json_of(written)
+    lines = [one["report"] for one in whole["findings"]] if whole and "findings" in whole else filter(None, map(json_of, written.splitlines()))
+    return [one for one in lines if one.get("kind", "run") not in NOT_FINDINGS]
 
 
 def kept_of_finding(found: Cell) -> Cell:

@@ -13,7 +13,6 @@ correct: there whatever is said is a false alarm. A cell without an end in time 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
 import json
 import os
@@ -33,7 +32,7 @@ HERE = Path(__file__).resolve().parent
 CORPORA = HERE / "corpora.json"
 sys.path.insert(0, str(HERE.parents[1] / "bench"))
 from bench import facts_here  # noqa: E402
-from judge import MOST, NOT_FINDINGS, Facts, judge, kept_lines, kept_of_finding, kept_of_sanitizer  # noqa: E402
+from judge import MOST, Facts, findings_of, judge, kept_lines, kept_of_finding, kept_of_sanitizer  # noqa: E402
 from tools import BUILD, TOOLS  # noqa: E402
 from zoo import ROOMY, STORIES, Bug  # noqa: E402
 from zoo import BUGS as ZOO  # noqa: E402
@@ -87,24 +86,14 @@ def command_of(program: Program, tool: str, found: Path) -> list[str]:
     return TOOLS[tool].command(*program.command)
 
 
-def json_of(line: str) -> Any:
-    """None if it is not a whole object: a program that is ended while it writes leaves half a line."""
-    with contextlib.suppress(json.JSONDecodeError):
-        return json.loads(line) if line.startswith("{") else None
-    return None
-
-
 def said_by(program: Program, tool: str, said: str, folder: Path) -> Cell:
     """What is kept of a run."""
     written = (folder / "found.json").read_text() if tool in OURS and (folder / "found.json").exists() else ""
-    found = written.splitlines()
-    if (list_of_hunt := json_of(written)) and "findings" in list_of_hunt:  # one object, with the line of `run` in each finding
-        found = [json.dumps(one["report"]) for one in list_of_hunt["findings"]]
+    found = findings_of(written)
     for dump in sorted(folder.glob("*.core")):  # as `cufence explain` reads it; cuda-gdb says the same
-        found += subprocess.run([BUILD / "bin" / "cufence", "explain", "--json", dump], capture_output=True, text=True, check=False).stdout.splitlines()
-    findings = list(filter(None, map(json_of, found)))
+        found += findings_of(subprocess.run([BUILD / "bin" / "cufence", "explain", "--json", dump], capture_output=True, text=True, check=False).stdout)
     kept = {
-        "findings": [kept_of_finding(one) for one in findings if "kind" in one and one["kind"] not in NOT_FINDINGS][:MOST],
+        "findings": [kept_of_finding(one) for one in found][:MOST],
         "reports": kept_of_sanitizer(said),
         "lines": kept_lines(said, Path(program.facts.program).name),
     }

@@ -24,63 +24,41 @@ __global__ void fill(T *out, int count, T value)
         out[number()] = value;
 }
 
-__global__ void add_ints(const int *in, int *out)
-{
-    if (number() < COUNT)
-        out[number()] = in[number()] + 1;
-}
+#define EACH(kernel, given, made, value)                                                                                       \
+    __global__ void kernel(const given *in, made *out)                                                                         \
+    {                                                                                                                          \
+        int i = number();                                                                                                      \
+        if (i < COUNT)                                                                                                         \
+            out[i] = value;                                                                                                    \
+    }
 
-__global__ void choose(const bool *in, int *out)
-{
-    if (number() < COUNT)
-        out[number()] = in[number()] ? 7 : -7;
-}
+EACH(add_ints, int, int, in[i] + 1)
+EACH(choose, bool, int, in[i] ? 7 : -7)
+EACH(add_bytes, unsigned char, int, in[i] + 1)
+EACH(accumulate, float, float, out[i] + in[i])
+EACH(scale_doubles, double, double, in[i] * 3 + 1)
+EACH(scale_halves, __half, __half, __hadd(in[i], __float2half(1.0f)))
+EACH(unpack, padded, int, in[i].letter + in[i].number)
+EACH(copy, int, int, in[i])
 
-__global__ void add_bytes(const unsigned char *in, int *out)
-{
-    if (number() < COUNT)
-        out[number()] = in[number()] + 1;
-}
+#define OF_ALL(kernel, type, both)                                                                                             \
+    __global__ void kernel(const type *in, type *out)                                                                          \
+    {                                                                                                                          \
+        type a = 0, b;                                                                                                         \
+        for (int i = threadIdx.x; i < COUNT; i += 32) {                                                                        \
+            b = in[i];                                                                                                         \
+            a = both;                                                                                                          \
+        }                                                                                                                      \
+        for (int step = 16; step; step /= 2) {                                                                                 \
+            b = __shfl_down_sync(0xffffffff, a, step);                                                                         \
+            a = both;                                                                                                          \
+        }                                                                                                                      \
+        if (threadIdx.x == 0)                                                                                                  \
+            *out = a;                                                                                                          \
+    }
 
-__global__ void accumulate(const float *in, float *out)
-{
-    if (number() < COUNT)
-        out[number()] += in[number()];
-}
-
-__global__ void scale_doubles(const double *in, double *out)
-{
-    if (number() < COUNT)
-        out[number()] = in[number()] * 3 + 1;
-}
-
-__global__ void scale_halves(const __half *in, __half *out)
-{
-    if (number() < COUNT)
-        out[number()] = __hadd(in[number()], __float2half(1.0f));
-}
-
-__global__ void sum(const float *in, float *out)
-{
-    float total = 0;
-    for (int i = threadIdx.x; i < COUNT; i += 32)
-        total += in[i];
-    for (int step = 16; step; step /= 2)
-        total += __shfl_down_sync(0xffffffff, total, step);
-    if (threadIdx.x == 0)
-        *out = total;
-}
-
-__global__ void largest(const int *in, int *out)
-{
-    int best = 0;
-    for (int i = threadIdx.x; i < COUNT; i += 32)
-        best = max(best, in[i]);
-    for (int step = 16; step; step /= 2)
-        best = max(best, __shfl_down_sync(0xffffffff, best, step));
-    if (threadIdx.x == 0)
-        *out = best;
-}
+OF_ALL(sum, float, a + b)
+OF_ALL(largest, int, max(a, b))
 
 __global__ void pack(padded *out) // the padding stays as it is
 {
@@ -88,18 +66,6 @@ __global__ void pack(padded *out) // the padding stays as it is
         out[number()].letter = 'x';
         out[number()].number = 5;
     }
-}
-
-__global__ void unpack(const padded *in, int *out)
-{
-    if (number() < COUNT)
-        out[number()] = in[number()].letter + in[number()].number;
-}
-
-__global__ void copy(const int *in, int *out)
-{
-    if (number() < COUNT)
-        out[number()] = in[number()];
 }
 
 template <class T>
@@ -117,46 +83,6 @@ T *input(bool is_written, T value)
     T *made = fresh<T>();
     fill<<<GRID>>>(made, is_written ? COUNT : PART, value);
     return made;
-}
-
-static void ints(bool is_written)
-{
-    add_ints<<<GRID>>>(input(is_written, 5), fresh<int>());
-}
-
-static void flags(bool is_written)
-{
-    choose<<<GRID>>>(input(is_written, true), fresh<int>());
-}
-
-static void bytes(bool is_written)
-{
-    add_bytes<<<GRID>>>(input<unsigned char>(is_written, 5), fresh<int>());
-}
-
-static void floats(bool is_written)
-{
-    accumulate<<<GRID>>>(input(true, 2.5f), input(is_written, 0.0f));
-}
-
-static void doubles(bool is_written)
-{
-    scale_doubles<<<GRID>>>(input(is_written, 2.5), fresh<double>());
-}
-
-static void halves(bool is_written)
-{
-    scale_halves<<<GRID>>>(input(is_written, __float2half(2.5f)), fresh<__half>());
-}
-
-static void total(bool is_written)
-{
-    sum<<<1, 32>>>(input(is_written, 1.0f), fresh<float>(1));
-}
-
-static void maximum(bool is_written)
-{
-    largest<<<1, 32>>>(input(is_written, 3), fresh<int>(1));
 }
 
 // Of the driver's pool, the second time with memory that was used; the twin never reads the padding.
@@ -187,13 +113,24 @@ static void copied(bool is_written)
         add_ints<<<GRID>>>(last, fresh<int>());
 }
 
+static const struct {
+    const char *name;
+    void (*run)(bool is_written);
+} cases[] = {
+    {"ints", [](bool is_written) { add_ints<<<GRID>>>(input(is_written, 5), fresh<int>()); }},
+    {"flags", [](bool is_written) { choose<<<GRID>>>(input(is_written, true), fresh<int>()); }},
+    {"bytes", [](bool is_written) { add_bytes<<<GRID>>>(input<unsigned char>(is_written, 5), fresh<int>()); }},
+    {"floats", [](bool is_written) { accumulate<<<GRID>>>(input(true, 2.5f), input(is_written, 0.0f)); }},
+    {"doubles", [](bool is_written) { scale_doubles<<<GRID>>>(input(is_written, 2.5), fresh<double>()); }},
+    {"halves", [](bool is_written) { scale_halves<<<GRID>>>(input(is_written, __float2half(2.5f)), fresh<__half>()); }},
+    {"total", [](bool is_written) { sum<<<1, 32>>>(input(is_written, 1.0f), fresh<float>(1)); }},
+    {"maximum", [](bool is_written) { largest<<<1, 32>>>(input(is_written, 3), fresh<int>(1)); }},
+    {"pool", pool},
+    {"copied", copied},
+};
+
 int main(int count, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)(bool is_written);
-    } cases[] = {{"ints", ints},     {"flags", flags}, {"bytes", bytes},     {"floats", floats}, {"doubles", doubles},
-                 {"halves", halves}, {"total", total}, {"maximum", maximum}, {"pool", pool},     {"copied", copied}};
     for (const auto &one : cases)
         if (count > 1 && !strcmp(one.name, argv[1]))
             one.run(count > 2);

@@ -1,9 +1,9 @@
-"""Every operator of PyTorch's own table (OpInfo) that takes float32, on its sample inputs. For nan_sweep.py and suites.py.
+"""Every operator of PyTorch's own table (OpInfo) that takes float32, on its sample inputs. For nan_sweep.py.
 
 Prints a line of JSON for each operator: {"name", "samples", "failed" (why), "nan" (the samples, from 0, with a NaN in an input or a
 result), "buffers" (with --buffers: the number of one that was allocated just before each sample)}. Buffers are labelled "NAME SAMPLE".
 
-    sweep_operations.py [--samples 4] [--only NAME,...] [--device cuda] [--buffers] [--part I/N]    # part I, from 0, of N
+    sweep_operations.py [--samples 4] [--only NAME,...] [--device cuda] [--buffers]
 """
 
 import argparse
@@ -29,10 +29,8 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--samples", type=int, default=4)
 parser.add_argument("--only", default="")
 parser.add_argument("--device", default="cuda")
-parser.add_argument("--part", default="0/1")
 parser.add_argument("--buffers", action="store_true")
 options = parser.parse_args()
-part, parts = map(int, options.part.split("/"))
 wanted = set(filter(None, options.only.split(",")))
 warnings.simplefilter("ignore")
 
@@ -53,7 +51,7 @@ def name_of(op):
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
-for op in op_db[part::parts]:
+for op in op_db:
     name = name_of(op)
     if torch.float32 not in op.supported_dtypes(options.device) or (wanted and name not in wanted):
         continue

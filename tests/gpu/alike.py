@@ -1,12 +1,17 @@
 """What a correct program notices of cufence: each play as it is and under the preload library.
 
-    python3 tests/gpu/seen.py [--build FOLDER] [--json FILE] [PLAY...]
+seen.leaves        the main thread calls pthread_exit(); the process must end as it does natively: by itself, by SIGTERM, or by SIGKILL
+                   alone (the driver's own threads may keep it)
+seen.outlives      as that, and another thread goes on, which ends the process with a status of its own
+seen.busy          the program returns while a kernel waits for the host; it must end within 2 s of the native time
+seen.idle          threads, descriptors, memory, signals and wake-ups of a program that has worked and does nothing
+seen.meet          two kernels that wait for each other take every place on the device, and buffers whose slack is due are freed before and
+                   between them
+little_space.GIB   buffers of many sizes under `ulimit -v`. What runs natively must run guarded. Below 24 GiB CUDA itself may not be able to
+                   start: then it must end by itself. Any other failure of the native run tests nothing, and fails
 
-leaves: the main thread calls pthread_exit(); the process must end as it does natively: by itself, by SIGTERM, or by SIGKILL alone (the
-driver's own threads may keep it). outlives: as that, and another thread goes on, which ends the process with a status of its own. busy: the program returns while a kernel waits for the host; it must end within 2 s of the native time. idle: threads, descriptors,
-memory, signals and wake-ups of a program that has worked and does nothing. meet: two kernels that wait for each other take every place
-on the device, and buffers whose slack is due are freed before and between them. Nothing else may use the GPU. Needs libcuda and the build alone; LD_LIBRARY_PATH can
-name the simulated device's. Exit status: 0; 1 if a play differs; 2 without a GPU.
+Nothing else may use the GPU. Needs libcuda and the build alone; LD_LIBRARY_PATH can name the simulated device's. Usage and exit status are as
+in script.py.
 """
 
 from __future__ import annotations
@@ -16,13 +21,14 @@ import ctypes
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
 
-from driver import MULTIPROCESSORS, THREADS_OF_EACH, Cuda, run_script
+from script import MULTIPROCESSORS, THREADS_OF_EACH, Cuda, Judged, run_script
 
 PATIENCE, LATER = 5.0, 2.0
 ENDS = ["by itself", "by SIGTERM", "by SIGKILL"]
@@ -186,7 +192,64 @@ def meet() -> None:
     print(f"{wrong} buffers are wrong; as many blocks as wanted: {list(counts) == [20 * blocks] * 2}", flush=True)
 
 
-PLAYS = {"leaves": leaves, "outlives": outlives, "busy": busy, "idle": idle, "meet": meet}
+# ---- in a limited address space ----
+
+MIB, GIB = 1 << 20, 1 << 30
+SMALL, LARGE, ROUNDS = 400, 60, 3
+ENOUGH = 24  # GiB, in which CUDA starts
+START = re.compile(r"^(cuInit|cuDevicePrimaryCtxRetain): ")
+
+
+def in_little_space() -> None:
+    cuda, trial = Cuda().start(), ctypes.c_uint64()
+    # With a limit the driver has no room for its pools (measured), and stream-ordered memory fails natively too.
+    has_pools = cuda.library.cuMemAllocAsync(ctypes.byref(trial), ctypes.c_size_t(4), None) == 0
+    sizes = [4 + number for number in range(SMALL)] + [(number % 7) * MIB + 4 for number in range(LARGE)]
+    for _ in range(ROUNDS):
+        buffers = [ctypes.c_uint64() for _ in sizes]
+        for number, (buffer, size) in enumerate(zip(buffers, sizes)):
+            if number % 2 or not has_pools:
+                cuda("cuMemAlloc_v2", ctypes.byref(buffer), ctypes.c_size_t(size))
+            else:
+                cuda("cuMemAllocAsync", ctypes.byref(buffer), ctypes.c_size_t(size), None)
+            cuda("cuMemsetD32_v2", buffer, number, ctypes.c_size_t(1))
+        for number, buffer in enumerate(buffers):
+            value = ctypes.c_uint32()
+            cuda("cuMemcpyDtoH_v2", ctypes.byref(value), buffer, ctypes.c_size_t(4))
+            assert value.value == number, (number, value.value)
+            if number % 2 or not has_pools:
+                cuda("cuMemFree_v2", buffer)
+            else:
+                cuda("cuMemFreeAsync", buffer, None)
+        cuda("cuCtxSynchronize")
+    print("every buffer was right", flush=True)
+
+
+PLAYS = {"leaves": leaves, "outlives": outlives, "busy": busy, "idle": idle, "meet": meet, "space": in_little_space}
+PRELOAD = pathlib.Path("lib", "libcufence_preload.so")
+
+
+def run_in(gib: int, preload: pathlib.Path | None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **({"LD_PRELOAD": str(preload)} if preload else {})}
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (gib * GIB, gib * GIB))
+
+    return subprocess.run(
+        [sys.executable, os.path.abspath(__file__), "--play", "space"], env=environment, preexec_fn=limit, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def verdict(gib: int, native: subprocess.CompletedProcess[str], guarded: subprocess.CompletedProcess[str]) -> tuple[bool, str]:
+    if native.returncode == 0:
+        is_same = (native.returncode, native.stdout) == (guarded.returncode, guarded.stdout)
+        return is_same, "the same" if is_same else "DIFFERS"
+    if gib >= ENOUGH or not START.match(native.stderr):
+        return False, "NOTHING WAS TESTED, does something else use the GPU? Natively"
+    return guarded.returncode in (0, 1), f"CUDA cannot start natively, and guarded it ends with {guarded.returncode}"
+
+
+# ---- as a whole ----
 
 
 class Run:
@@ -243,15 +306,23 @@ def problems_of(play: str, native: Run, guarded: Run) -> list[str]:
     return found
 
 
-def judge(play: str, options: argparse.Namespace) -> tuple[bool, str, list[str]]:
-    native, guarded = Run(play, None), Run(play, options.build.resolve() / "lib" / "libcufence_preload.so")
+def judge(name: str, options: argparse.Namespace) -> Judged:
+    group, _, play = name.partition(".")
+    preload = options.build.resolve() / PRELOAD
+    if group == "little_space":
+        alone, under = run_in(int(play), None), run_in(int(play), preload)
+        is_ok, said = verdict(int(play), alone, under)
+        return is_ok, f"{said}: {(alone.stdout or alone.stderr).strip()}", under.stderr.splitlines()
+    native, guarded = Run(play, None), Run(play, preload)
     problems = problems_of(play, native, guarded)
     lines = [
-        f"{name} ends {run.end} with {run.status} after {run.seconds:.2f} s: {run.err.strip()}"
-        for name, run in (("natively", native), ("guarded", guarded))
+        f"{which} ends {run.end} with {run.status} after {run.seconds:.2f} s: {run.err.strip()}"
+        for which, run in (("natively", native), ("guarded", guarded))
     ]
     return not problems, "; ".join(problems) or "alike", lines
 
 
+NAMES = (*(f"seen.{play}" for play in PLAYS if play != "space"), *(f"little_space.{gib}" for gib in (4, 8, 16, 24, 32, 64)))
+
 if __name__ == "__main__":
-    sys.exit(run_script(__doc__, "seen", PLAYS, lambda play: PLAYS[play](), judge))
+    sys.exit(run_script(__doc__, "", NAMES, judge, lambda play: PLAYS[play]()))

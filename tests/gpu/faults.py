@@ -1,19 +1,25 @@
-"""A faulted program and its second launch in narrow surroundings: how either ends, and what is left.
+"""Faulted programs in narrow surroundings: how they and their second launches end, what is left, and what they get themselves.
 
-    python3 tests/gpu/ends.py [--build FOLDER] [--rounds N] [--json FILE] [CASE...]
+ends.*          with few descriptors, as a reaper of orphans, with a full device right before its end, killed during its second launch. One that
+                hangs is killed; then the same is tried without cufence, with dumps to a file, and with more descriptors left. ENDS_OPTIONS
+                has more options for `cufence run`
+loaded.*        many at a time, each with one write past its buffer, that synchronise their context, one stream, or nothing: none may end as
+                if nothing had happened. A driver under load calls the work done, and begins its dump seconds later, or never
+program_dump.*  programs that want a core dump for themselves: when the driver reads their variables, what it answers, and what they get
 
-The program is this file: it compiles a kernel that writes one number past the end of a buffer. Needs libcuda with its compiler of
-PTX, and the build alone; nothing else may use the GPU. ENDS_OPTIONS has more options for `cufence run`. A program that hangs is
-killed; then the same is tried without cufence, with dumps to a file, and with more descriptors left. Exit status: 0; 1 if a case fails;
-2 without a GPU.
+The program is this file, which compiles a kernel. Needs libcuda with its compiler of PTX, and the build alone; nothing else may use the GPU.
+Usage and exit status are as in script.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
+import concurrent.futures
 import ctypes
 import os
 import pathlib
+import re
 import resource
 import signal
 import subprocess
@@ -22,7 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from driver import MULTIPROCESSORS, THREADS_OF_EACH, Cuda, run_script
+from script import MULTIPROCESSORS, THREADS_OF_EACH, Cuda, Judged, run_script
 
 COUNT = 100
 HANGS, HANGS_NATIVELY = 60, 15  # seconds
@@ -77,9 +83,32 @@ DONE:
   ret;
 }
 """
+BYTES = 12432
+STORE_AT = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry store_at(.param .u64 out, .param .u64 offset) {
+  .reg .b64 %rd<5>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u64 %rd2, [offset];
+  cvta.to.global.u64 %rd3, %rd1;
+  add.u64 %rd4, %rd3, %rd2;
+  st.global.u64 [%rd4], %rd2;
+  ret;
+}
+"""
+OPTIONS = "uaf=strict,align=auto,explain=dump"
+WAITS = ("context", "stream", "nothing")
+ENABLE, FILE, FLAGS = 1, 5, 7  # CUcoredumpSettings
+LIGHTWEIGHT = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_constbank_memory"
+VARIABLES = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "1", "CUDA_COREDUMP_FILE": "own.%h.%p.%t", "CUDA_COREDUMP_GENERATION_FLAGS": f"{LIGHTWEIGHT},skip_abort"}
+MOMENTS = ("before the library", "before cuInit", "after cuInit", "after the context")
+FAR = 1 << 40
 
 
-# ---- the program ----
+# ---- how they end ----
+
 
 def use_up(left: int) -> None:
     """Leaves so many descriptors."""
@@ -94,7 +123,7 @@ def use_up(left: int) -> None:
         os.close(descriptor)
 
 
-def play(way: str) -> None:
+def play_end(way: str) -> None:
     cuda, buffer, count = Cuda().start(), ctypes.c_uint64(), ctypes.c_int(COUNT)
     function = cuda.kernel(FULL if way == "full" else PTX, b"write_last")
     cuda("cuMemAlloc_v2", ctypes.byref(buffer), ctypes.c_size_t(COUNT * 4))
@@ -122,11 +151,9 @@ def play(way: str) -> None:
             time.sleep(0.001)
 
 
-# ---- the cases ----
-
 def start(build: pathlib.Path, way: str, folder: str) -> subprocess.Popen[str]:
     options = [*([] if way == "full" else ["--explain", "rerun"]), *os.environ.get("ENDS_OPTIONS", "").split()]
-    command = [build / "bin/cufence", "run", *options, "--", sys.executable, __file__, "--play", way]
+    command = [build / "bin/cufence", "run", *options, "--", sys.executable, __file__, "--play", f"ends.{way}"]
     return subprocess.Popen([str(word) for word in command], env={**os.environ, "TMPDIR": folder}, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
@@ -214,7 +241,7 @@ def native(way: str) -> str:
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as dumps:
         variables = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "1", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP": "1",
                      "CUDA_COREDUMP_GENERATION_FLAGS": "skip_abort", "CUDA_COREDUMP_FILE": f"{dumps}/core"}
-        process = subprocess.Popen([sys.executable, __file__, "--play", way], env={**os.environ, **variables, "TMPDIR": folder},
+        process = subprocess.Popen([sys.executable, __file__, "--play", f"ends.{way}"], env={**os.environ, **variables, "TMPDIR": folder},
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         text, where = end_of(process, HANGS_NATIVELY)
         sizes = [path.stat().st_size for path in pathlib.Path(dumps).iterdir()]
@@ -270,7 +297,7 @@ def killed(build: pathlib.Path, way: str, folder: str, rounds: int) -> str:
     return f"gone {slowest * 1000:.0f} ms after the program, at most, in {seen} of {rounds} rounds"
 
 
-CASES: dict[str, tuple[Callable[..., str], str]] = {
+ENDS: dict[str, tuple[Callable[..., str], str]] = {
     "as_it_is": (explained, "plain"),
     "reaper": (explained, "reaper"),
     "full": (explained, "full"),
@@ -280,8 +307,8 @@ CASES: dict[str, tuple[Callable[..., str], str]] = {
 }
 
 
-def judge(name: str, options: argparse.Namespace) -> tuple[bool, str, list[str]]:
-    case, way = CASES[name]
+def judge_end(name: str, options: argparse.Namespace) -> Judged:
+    case, way = ENDS[name]
     with tempfile.TemporaryDirectory() as folder:
         try:
             return True, case(options.build.resolve(), way, folder, *([options.rounds] if case is killed else [])), []
@@ -289,5 +316,149 @@ def judge(name: str, options: argparse.Namespace) -> tuple[bool, str, list[str]]
             return False, str(error), []
 
 
+# ---- many at a time ----
+
+
+def play_loaded(name: str) -> None:
+    cuda = Cuda().start()
+    buffer, stream = ctypes.c_uint64(), ctypes.c_void_p()
+    cuda("cuStreamCreate", ctypes.byref(stream), 1)
+    cuda("cuMemAlloc_v2", ctypes.byref(buffer), BYTES)
+    cuda.launch(cuda.kernel(STORE_AT, b"store_at"), 1, 1, stream, buffer, ctypes.c_uint64(BYTES))
+    if name != "nothing":
+        error = cuda.library.cuCtxSynchronize() if name == "context" else cuda.library.cuStreamSynchronize(stream)
+        print(f"synchronised: {error}", flush=True)
+
+
+def kind_of(name: str, options: argparse.Namespace) -> tuple[str, str]:
+    """Returns how the run has ended, and what it said."""
+    command = [str(options.build / "bin" / "cufence"), "run", "--set", OPTIONS, "--", sys.executable, __file__, "--play", f"loaded.{name}"]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, check=False)
+    except subprocess.TimeoutExpired:
+        return "HANGS", ""
+    text = done.stdout
+    if done.returncode == 0:
+        return "LOST: status 0", text
+    if re.search(r"SUMMARY: cufence: .*\bstore_at\b.*\bbuffer #1\b", text):
+        return "reported" if name == "nothing" or "synchronised: 700" in text else "reported, but the call said success", text
+    return "told without a report" if "faulted" in text else f"status {done.returncode}", text
+
+
+def judge_loaded(name: str, options: argparse.Namespace) -> Judged:
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        runs = list(pool.map(lambda _: kind_of(name, options), range(options.faults // len(WAITS))))
+    kinds = collections.Counter(kind for kind, _ in runs)
+    told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    is_lost = any(not kind.startswith(("reported", "told")) for kind in kinds)
+    samples = {kind: text for kind, text in runs if kind != "reported"}
+    lines = [line for kind, text in samples.items() for line in (f"{kind}:", *text.splitlines()[-25:])]
+    return not is_lost, f"{options.jobs} at a time in {time.monotonic() - began:.0f} s: {told}", lines
+
+
+# ---- their own dumps ----
+
+
+def attribute(cuda: Cuda, what: str, number: int, value: bytes) -> str:
+    """Calls cuCoredump<what>Global; returns its result, and the value."""
+    room = ctypes.create_string_buffer(value, max(len(value), 1024))
+    size = ctypes.c_size_t(len(value) if what == "SetAttribute" else len(room))
+    result = getattr(cuda.library, f"cuCoredump{what}Global")(number, room, ctypes.byref(size))
+    return f"{result} {room.raw[: size.value]!r}"
+
+
+def play_dump(what: str) -> None:
+    way, _, moment = what.partition(":")
+
+    def come_to(now: str) -> None:
+        if moment == now:
+            os.environ.update(VARIABLES)
+
+    come_to(MOMENTS[0])
+    cuda = Cuda()
+    come_to(MOMENTS[1])
+    cuda("cuInit", 0)
+    come_to(MOMENTS[2])
+    if way in ("attributes", "permanent"):
+        for number, value in ((FILE, b"attribute\0"), (FLAGS, bytes([63, 0, 0, 0])), (ENABLE, b"\1")):
+            print("set", number, attribute(cuda, "SetAttribute", number, value), flush=True)
+    if way in ("attributes", "permanent", "defaults"):
+        for number in (FILE, FLAGS, ENABLE):
+            print("get", number, attribute(cuda, "GetAttribute", number, b""), flush=True)
+    cuda.start()
+    come_to(MOMENTS[3])
+    buffer, count = ctypes.c_uint64(), ctypes.c_int(0)
+    function = cuda.kernel(PTX, b"write_last")
+    cuda("cuMemAlloc_v2", ctypes.byref(buffer), ctypes.c_size_t(4096))
+    if way == "trigger":
+        pathlib.Path("trigger").write_text("1")
+        time.sleep(10)
+    else:
+        cuda.launch(function, 1, 1, None, ctypes.c_uint64(buffer.value + FAR), count)
+    print(f"sync={cuda.library.cuCtxSynchronize()}", flush=True)
+
+
+def run_dump(options: argparse.Namespace, what: str, is_guarded: bool, **variables: str) -> tuple[str, list[str]]:
+    """Returns what is printed, with the exit status, and the dumps that it leaves."""
+    command = [sys.executable, __file__, "--play", f"program_dump.{what}"]
+    if is_guarded:
+        command = [str(options.build / "bin/cufence"), "run", "--", *command]
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(command, cwd=folder, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+        dumps = [f"{path.name} ({path.read_bytes()[:4]!r}, {path.stat().st_size} bytes)" for path in pathlib.Path(folder).iterdir() if path.is_file()]
+        return f"{done.stdout}status {done.returncode}", dumps
+
+
+def natively(name: str, options: argparse.Namespace) -> Judged:
+    if name == "when":
+        lines = {moment: run_dump(options, f"{name}:{moment}", False)[1] for moment in MOMENTS}
+        is_ok = bool(lines[MOMENTS[1]]) and not lines[MOMENTS[2]] and not lines[MOMENTS[3]]
+        return is_ok, "the driver reads its variables in cuInit", [f"set {moment}: {dumps}" for moment, dumps in lines.items()]
+    text, dumps = run_dump(options, f"{name}:{MOMENTS[1]}" if name == "permanent" else name, False)
+    is_ok = name == "defaults" or not any("attribute" in dump for dump in dumps)
+    return is_ok, "what the driver answers", [*text.splitlines(), str(dumps)]
+
+
+def guarded(name: str, options: argparse.Namespace) -> Judged:
+    if name == "outside":
+        text, dumps = run_dump(options, name, True, **VARIABLES)
+    elif name == "trigger":
+        text, dumps = run_dump(options, name, True, CUDA_ENABLE_USER_TRIGGERED_COREDUMP="1", CUDA_COREDUMP_PIPE="trigger", CUDA_COREDUMP_FILE="asked-for")
+        return len(dumps) == 1 and "finding" not in text, "a dump that is asked for is no fault", [*text.splitlines(), str(dumps)]
+    else:
+        text, dumps = run_dump(options, name if name == "attributes" else f"{name}:{MOMENTS[1]}", True)
+    is_ok = len(dumps) == 1 and "b'\\x7fELF'" in dumps[0] and "1 finding" in text and "the program's own core dump: " in text
+    return is_ok, f"a report, and the program's file: {dumps}", [] if is_ok else text.splitlines()
+
+
+NATIVELY = ("when", "permanent", "defaults")
+
+
+def judge_dump(name: str, options: argparse.Namespace) -> Judged:
+    try:
+        return natively(name, options) if name in NATIVELY else guarded(name, options)
+    except subprocess.TimeoutExpired as error:
+        return False, str(error), []
+
+
+GROUPS = {
+    "ends": (play_end, judge_end, ENDS),
+    "loaded": (play_loaded, judge_loaded, WAITS),
+    "program_dump": (play_dump, judge_dump, (*NATIVELY, "inside", "outside", "attributes", "trigger")),
+}
+
+
+def play(name: str) -> None:
+    group, _, what = name.partition(".")
+    GROUPS[group][0](what)
+
+
+def judge(name: str, options: argparse.Namespace) -> Judged:
+    group, _, what = name.partition(".")
+    return GROUPS[group][1](what, options)
+
+
 if __name__ == "__main__":
-    sys.exit(run_script(__doc__, "ends", CASES, play, judge, {"rounds": 20}, needs_device=True))
+    names = [f"{group}.{name}" for group, (_, _, names) in GROUPS.items() for name in names]
+    sys.exit(run_script(__doc__, "", names, judge, play, {"rounds": 20, "faults": 501, "jobs": 20}))
