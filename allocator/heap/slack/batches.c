@@ -9,20 +9,24 @@
 
 /* ---- the state of a context ---- */
 
-struct watch *watch_of(struct books *books)
+struct watch *watch_make(struct books *books)
 {
     struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE), *none = NULL;
-    if (watch || !(heap_options->slack || __atomic_load_n(&books->packing, __ATOMIC_RELAXED)))
+    if (watch || !(watch = line_alloc(sizeof *watch)))
         return watch;
-    watch = line_alloc(sizeof *watch);
-    if (!watch)
-        return NULL;
     watch->books = books;
+    watch->results.limit = PINNED;
     lock_init(&watch->lock, RANK_SLACK);
     if (__atomic_compare_exchange_n(&books->watch, &none, watch, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return watch;
     free(watch);
     return none;
+}
+
+struct watch *watch_of(struct books *books)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    return watch || !(heap_options->slack || __atomic_load_n(&books->packing, __ATOMIC_RELAXED)) ? watch : watch_make(books);
 }
 
 #define JOBS_BYTES (SLACK_MOST * sizeof(struct pattern_job))
@@ -59,6 +63,7 @@ static void divide_memory(struct watch *watch, CUdeviceptr device)
         batch->states = (uint32_t *)(void *)(memory + states);
         batch->device_jobs = device + jobs;
         batch->device_states = device + states;
+        batch->buffers = watch->buffers[i];
         flight_end(&batch->flight);
     }
 }
@@ -151,6 +156,33 @@ struct batch *batch_take(struct watch *watch)
     return NULL;
 }
 
+struct batch *batch_make(struct watch *watch, const struct poison_piece *piece, unsigned parts)
+{
+    lock_expect(RANK_SLACK);
+    struct batch *batch = calloc(1, sizeof *batch);
+    if (batch)
+        batch->jobs = (void *)results_take(&watch->results, parts * (sizeof *batch->jobs + sizeof *batch->states));
+    if (!batch || !batch->jobs) {
+        free(batch);
+        return NULL;
+    }
+    batch->states = (void *)(batch->jobs + parts);
+    batch->device_jobs = (uintptr_t)batch->jobs;
+    batch->device_states = (uintptr_t)batch->states;
+    batch->count = parts;
+    batch->piece = *piece;
+    DL_APPEND(watch->poisons, batch);
+    return batch;
+}
+
+void batch_drop(struct watch *watch, struct batch *batch)
+{
+    lock_expect(RANK_SLACK);
+    DL_DELETE(watch->poisons, batch);
+    results_give(&watch->results, (uint8_t *)batch->jobs);
+    free(batch);
+}
+
 static CUresult submit(const struct watch *watch, const struct batch *batch, const struct stream *stream)
 {
     return pattern_launch(watch->kernel, stream->handle, batch->device_jobs, batch->device_states, batch->count);
@@ -161,7 +193,7 @@ static int launched(struct watch *watch, struct batch *batch, CUresult result)
 {
     lock_expect(RANK_SLACK);
     if (result == CUDA_SUCCESS)
-        watch->launches++;
+        watch->launches += batch->buffers != NULL;
     else
         flight_end(&batch->flight);
     wake_sleeping_worker(); /* the background thread collects what it finds */
@@ -177,6 +209,24 @@ int batch_launch(struct watch *watch, struct batch *batch)
     batch->list = NULL;
     flight_begin(&batch->flight, own, batch->states, batch->count);
     return launched(watch, batch, submit(watch, batch, own));
+}
+
+int batch_launch_on(struct watch *watch, struct batch *batch, struct stream *stream)
+{
+    lock_expect(RANK_SLACK);
+    __atomic_store_n(&batch->is_launching, 1, __ATOMIC_RELAXED);
+    flight_begin(&batch->flight, stream, batch->states, batch->count);
+    lock_release(&watch->lock);
+    CUresult result = submit(watch, batch, stream);
+    lock_take(&watch->lock);
+    __atomic_store_n(&batch->is_launching, 0, __ATOMIC_RELAXED);
+    return launched(watch, batch, result);
+}
+
+int batch_run(struct watch *watch, struct batch *batch, uint64_t until_ms)
+{
+    lock_expect(RANK_SLACK);
+    return batch_launch(watch, batch) && pattern_await(&batch->flight, batch->jobs, batch->count, until_ms);
 }
 
 void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack)
@@ -264,13 +314,9 @@ static void launch_some(struct watch *watch, struct batch *batch, struct freelis
         return;
     }
     batch->list = list;
-    flight_begin(&batch->flight, stream, batch->states, batch->count);
-    lock_release(&watch->lock);
-    CUresult result = submit(watch, batch, stream);
-    lock_take(&watch->lock);
-    __atomic_store_n(&batch->is_launching, 0, __ATOMIC_RELAXED);
+    int is_launched = batch_launch_on(watch, batch, stream);
     freelist_launched(list);
-    if (!launched(watch, batch, result))
+    if (!is_launched)
         discard_all(watch, batch);
 }
 
@@ -305,8 +351,8 @@ static void describe(const struct batch_buffer *buffer, const struct pattern_fou
 size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max)
 {
     lock_expect(RANK_SLACK);
-    size_t count = 0;
-    for (unsigned i = 0; i < batch->count; i++) {
+    size_t count = batch->buffers ? 0 : poison_describe(batch, out);
+    for (unsigned i = 0; batch->buffers && i < batch->count; i++) {
         if (batch->states[i] != PATTERN_BAD)
             continue;
         for (int side = PATTERN_HEAD; side <= PATTERN_TAIL; side++) {
@@ -351,15 +397,23 @@ struct heap_slack_figures heap_slack_figures(void)
     return figures;
 }
 
-/* Collects the batch with findings that is over, if there is one. Returns their number. */
+/* Collects a batch with findings that is over, if there is one. Returns their number. */
 static size_t collect_one(struct watch *watch, struct heap_slack *found)
 {
+    struct batch *poison, *next;
     size_t count = 0;
     HOLD(&watch->lock);
     for (unsigned i = 0; i < BATCHES && !count; i++) {
         struct batch *batch = &watch->batches[i];
         if (has_findings(batch))
             count = batch_collect(batch, found, 2 * SLACK_MOST);
+    }
+    DL_FOREACH_SAFE(watch->poisons, poison, next)
+    {
+        if (count || poison->is_launching || !flight_is_over(&poison->flight))
+            continue;
+        count = batch_collect(poison, found, 2 * SLACK_MOST);
+        batch_drop(watch, poison);
     }
     if (count)
         untold_begin();
@@ -373,6 +427,7 @@ int slack_is_flying(struct books *books)
     if (!watch)
         return 0;
     HOLD(&watch->lock);
+    is_flying = watch->poisons && __atomic_load_n(&books->context->fault, __ATOMIC_RELAXED) == CUDA_SUCCESS;
     for (unsigned i = 0; i < BATCHES && !is_flying; i++) {
         struct batch *batch = &watch->batches[i];
         is_flying = !flight_is_over(&batch->flight) || has_findings(batch);

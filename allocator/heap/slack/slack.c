@@ -482,5 +482,8 @@ void slack_context_gone(struct books *books)
         drop(watch, watch->slacks);
     for (unsigned i = 0; i < BATCHES; i++)
         flight_end(&watch->batches[i].flight);
+    while (watch->poisons)
+        batch_drop(watch, watch->poisons);
+    results_forget(&watch->results);
     __atomic_store_n(&watch->state, WATCH_NEW, __ATOMIC_RELEASE);
 }
