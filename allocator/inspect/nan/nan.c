@@ -5,11 +5,10 @@
 #include "base/output.h"
 #include "base/lost_reports.h"
 #include "inspect/values/machine.h"
-#include "inspect/values/names.h"
 #include "finding/launch_finding.h"
 #include "heap/slack/poison.h"
 #include "inspect/code/code.h"
-#include "inspect/values/plan.h"
+#include "inspect/values/measure.h"
 #include "inspect/visits/visits.h"
 #include "fault/tell.h"
 
