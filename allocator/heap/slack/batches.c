@@ -7,6 +7,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- what a batch has found ---- */
+
+static void describe(const struct batch_buffer *buffer, const struct pattern_found *found, int side, struct heap_slack *out)
+{
+    uint64_t span = found->last - found->first + 1;
+    out->found = (struct slack_found){.is_before = side == PATTERN_HEAD,
+                                      .address = found->first,
+                                      .span = span,
+                                      .changed = found->count,
+                                      .byte_count = span < PATTERN_FOUND ? span : PATTERN_FOUND,
+                                      .since_ns = buffer->since_ns,
+                                      .buffers = buffer->buffers,
+                                      .first_id = buffer->first_id};
+    memcpy(out->found.bytes, found->bytes, out->found.byte_count);
+    facts_describe(&buffer->facts, &buffer->slot, buffer->slot.base, &out->buffer);
+}
+
+/* Of a batch of buffers. */
+static size_t describe_all(const struct batch *batch, struct heap_slack *out, size_t max)
+{
+    size_t count = 0;
+    for (unsigned i = 0; i < batch->count; i++) {
+        if (batch->states[i] != PATTERN_BAD)
+            continue;
+        for (int side = PATTERN_HEAD; side <= PATTERN_TAIL; side++) {
+            const struct pattern_found *found = &batch->jobs[i].found[side];
+            if (found->count && count < max)
+                describe(&batch->buffers[i], found, side, &out[count++]);
+        }
+    }
+    return count;
+}
+
 /* ---- the state of a context ---- */
 
 struct watch *watch_make(struct books *books)
@@ -64,6 +97,7 @@ static void divide_memory(struct watch *watch, CUdeviceptr device)
         batch->device_jobs = device + jobs;
         batch->device_states = device + states;
         batch->buffers = watch->buffers[i];
+        batch->on_result = describe_all;
         flight_end(&batch->flight);
     }
 }
@@ -156,12 +190,15 @@ struct batch *batch_take(struct watch *watch)
     return NULL;
 }
 
-struct batch *batch_make(struct watch *watch, const struct poison_piece *piece, unsigned parts)
+static struct lock pinned = LOCK(RANK_VALUES); /* the results of all watches: the driver may wait where it allocates them */
+
+struct batch *batch_make(struct watch *watch, unsigned parts)
 {
-    lock_expect(RANK_SLACK);
     struct batch *batch = calloc(1, sizeof *batch);
+    lock_take(&pinned);
     if (batch)
         batch->jobs = (void *)results_take(&watch->results, parts * (sizeof *batch->jobs + sizeof *batch->states));
+    lock_release(&pinned);
     if (!batch || !batch->jobs) {
         free(batch);
         return NULL;
@@ -170,7 +207,8 @@ struct batch *batch_make(struct watch *watch, const struct poison_piece *piece, 
     batch->device_jobs = (uintptr_t)batch->jobs;
     batch->device_states = (uintptr_t)batch->states;
     batch->count = parts;
-    batch->piece = *piece;
+    batch->is_launching = 1;
+    HOLD(&watch->lock);
     DL_APPEND(watch->poisons, batch);
     return batch;
 }
@@ -179,8 +217,20 @@ void batch_drop(struct watch *watch, struct batch *batch)
 {
     lock_expect(RANK_SLACK);
     DL_DELETE(watch->poisons, batch);
+    HOLD(&pinned);
     results_give(&watch->results, (uint8_t *)batch->jobs);
     free(batch);
+}
+
+void batches_forget(struct watch *watch)
+{
+    lock_expect(RANK_SLACK);
+    for (unsigned i = 0; i < BATCHES; i++)
+        flight_end(&watch->batches[i].flight);
+    while (watch->poisons)
+        batch_drop(watch, watch->poisons);
+    HOLD(&pinned);
+    results_forget(&watch->results);
 }
 
 static CUresult submit(const struct watch *watch, const struct batch *batch, const struct stream *stream)
@@ -333,34 +383,10 @@ void slack_launch(struct watch *watch, struct freelist *list, struct stream *str
 
 /* ---- what was found ---- */
 
-static void describe(const struct batch_buffer *buffer, const struct pattern_found *found, int side, struct heap_slack *out)
-{
-    uint64_t span = found->last - found->first + 1;
-    out->found = (struct slack_found){.is_before = side == PATTERN_HEAD,
-                                      .address = found->first,
-                                      .span = span,
-                                      .changed = found->count,
-                                      .byte_count = span < PATTERN_FOUND ? span : PATTERN_FOUND,
-                                      .since_ns = buffer->since_ns,
-                                      .buffers = buffer->buffers,
-                                      .first_id = buffer->first_id};
-    memcpy(out->found.bytes, found->bytes, out->found.byte_count);
-    facts_describe(&buffer->facts, &buffer->slot, buffer->slot.base, &out->buffer);
-}
-
 size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max)
 {
     lock_expect(RANK_SLACK);
-    size_t count = batch->buffers ? 0 : poison_describe(batch, out);
-    for (unsigned i = 0; batch->buffers && i < batch->count; i++) {
-        if (batch->states[i] != PATTERN_BAD)
-            continue;
-        for (int side = PATTERN_HEAD; side <= PATTERN_TAIL; side++) {
-            const struct pattern_found *found = &batch->jobs[i].found[side];
-            if (found->count && count < max)
-                describe(&batch->buffers[i], found, side, &out[count++]);
-        }
-    }
+    size_t count = batch->on_result(batch, out, max);
     flight_end(&batch->flight);
     return count;
 }

@@ -17,7 +17,7 @@
 #define WAIT_MS 1000 /* the most that a free which the program has waited for waits for its check, and anybody for a fill */
 #define PAUSE_US 20u
 
-static struct lock lock = LOCK(RANK_POISON);
+static struct lock lock = LOCK(RANK_LEAF);
 static struct poison_piece *pieces; /* by address */
 static size_t count, room;          /* count: atomic */
 uint64_t poison_unchecked;
@@ -27,7 +27,7 @@ uint64_t poison_unchecked;
 /* The part of the first piece that has some of the bytes. Returns where the piece is, or `count`. */
 static size_t find(uint64_t start, uint64_t end, struct poison_piece *part)
 {
-    lock_expect(RANK_POISON);
+    lock_expect(RANK_LEAF);
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -47,7 +47,7 @@ static size_t find(uint64_t start, uint64_t end, struct poison_piece *part)
 /* Puts the bytes of a piece in the place of so many others. Returns 0, and has done nothing, if the host is out of memory. */
 static int put(size_t at, size_t others, struct poison_piece piece, uint64_t start, uint64_t end)
 {
-    lock_expect(RANK_POISON);
+    lock_expect(RANK_LEAF);
     size_t own = start < end;
     if (count + own > room + others) {
         struct poison_piece *grown = realloc(pieces, (2 * room + 64) * sizeof *grown);
@@ -109,14 +109,44 @@ static struct watch *watch_in(struct context *context)
     return watch;
 }
 
-/* In a scope; caller holds the lock of the watch. NULL: out of memory. */
+static size_t describe(const struct batch *batch, struct heap_slack *out, size_t max)
+{
+    (void)max;
+    const struct poison_fact *fact = &batch->piece.fact;
+    struct slack_found *all = &out->found;
+    out->buffer = (cufence_buffer){.id = fact->buffer,
+                                   .address = fact->address,
+                                   .size = fact->size,
+                                   .mapping_start = fact->address,
+                                   .mapping_end = fact->address + fact->size,
+                                   .device = batch->piece.context->device};
+    *all = (struct slack_found){.since_ns = fact->ns, .buffers = 1, .poison = *fact};
+    for (unsigned i = 0; i < batch->count; i++) {
+        const struct pattern_found *found = &batch->jobs[i].found[0];
+        if (batch->states[i] != PATTERN_BAD)
+            continue;
+        if (!all->changed) {
+            uint64_t left = batch->jobs[i].check[0].end - found->first;
+            all->address = found->first;
+            all->byte_count = left < PATTERN_FOUND ? left : PATTERN_FOUND;
+            memcpy(all->bytes, found->bytes, all->byte_count);
+        }
+        all->changed += found->count;
+        all->span = found->last - all->address + 1;
+    }
+    all->byte_count = all->span < all->byte_count ? all->span : all->byte_count;
+    return all->changed != 0;
+}
+
+/* In a scope. NULL: out of memory. */
 static struct batch *make(struct watch *watch, const struct poison_piece *piece, uint32_t does)
 {
-    lock_expect(RANK_SLACK);
     uint64_t bytes = piece->end - piece->start, parts = bytes / PART < PARTS ? bytes / PART + 1 : PARTS;
-    struct batch *batch = batch_make(watch, piece, (unsigned)parts);
+    struct batch *batch = watch ? batch_make(watch, (unsigned)parts) : NULL;
     if (!batch)
         return NULL;
+    batch->on_result = describe;
+    batch->piece = *piece;
     batch->piece.fact.until_ns = monotonic_ns();
     batch->is_fill = does == PATTERN_WRITE;
     for (uint64_t i = 0; i < parts; i++) {
@@ -133,11 +163,11 @@ static int submit(const struct poison_piece *piece, struct stream *stream, uint3
     int is_launched = 0;
     stream_touch_begin(stream);
     struct scope scope = scope_enter_stream(stream);
-    if (watch && scope.pushed) {
+    struct batch *batch = scope.pushed ? make(watch, piece, does) : NULL;
+    if (batch) {
         HOLD(&watch->lock);
-        struct batch *batch = make(watch, piece, does);
-        is_launched = batch && batch_launch_on(watch, batch, stream);
-        if (batch && !is_launched)
+        is_launched = batch_launch_on(watch, batch, stream);
+        if (!is_launched)
             batch_drop(watch, batch);
     }
     scope_leave(scope);
@@ -151,14 +181,18 @@ static int run(const struct poison_piece *piece, uint32_t does, uint64_t until_m
 {
     struct watch *watch = watch_in(piece->context);
     SCOPE scope = scope_enter(piece->context);
-    if (!watch || !scope.pushed)
+    struct batch *batch = scope.pushed ? make(watch, piece, does) : NULL;
+    if (!batch)
         return 0;
+    lock_take(&watch->lock);
+    int is_over = batch_launch(watch, batch);
+    lock_release(&watch->lock);
+    is_over = is_over && pattern_await(&batch->flight, batch->jobs, batch->count, until_ms);
     HOLD(&watch->lock);
-    struct batch *batch = make(watch, piece, does);
-    int is_over = batch && batch_run(watch, batch, until_ms);
+    batch->is_launching = 0;
     if (is_over && out && batch_collect(batch, out, 1))
         untold_begin();
-    if (batch && !batch->flight.is_begun)
+    if (!batch->flight.is_begun)
         batch_drop(watch, batch);
     return is_over;
 }
@@ -284,34 +318,6 @@ void poison_freed(uint64_t address, uint64_t size, struct stream *stream, enum h
 }
 
 /* ---- what was found ---- */
-
-size_t poison_describe(const struct batch *batch, struct heap_slack *out)
-{
-    const struct poison_fact *fact = &batch->piece.fact;
-    struct slack_found *all = &out->found;
-    out->buffer = (cufence_buffer){.id = fact->buffer,
-                                   .address = fact->address,
-                                   .size = fact->size,
-                                   .mapping_start = fact->address,
-                                   .mapping_end = fact->address + fact->size,
-                                   .device = batch->piece.context->device};
-    *all = (struct slack_found){.since_ns = fact->ns, .buffers = 1, .poison = *fact};
-    for (unsigned i = 0; i < batch->count; i++) {
-        const struct pattern_found *found = &batch->jobs[i].found[0];
-        if (batch->states[i] != PATTERN_BAD)
-            continue;
-        if (!all->changed) {
-            uint64_t left = batch->jobs[i].check[0].end - found->first;
-            all->address = found->first;
-            all->byte_count = left < PATTERN_FOUND ? left : PATTERN_FOUND;
-            memcpy(all->bytes, found->bytes, all->byte_count);
-        }
-        all->changed += found->count;
-        all->span = found->last - all->address + 1;
-    }
-    all->byte_count = all->span < all->byte_count ? all->span : all->byte_count;
-    return all->changed != 0;
-}
 
 int poison_check(const struct watch *watch, uint64_t until_ms, size_t *found)
 {

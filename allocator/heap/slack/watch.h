@@ -77,10 +77,11 @@ struct batch {
     uint32_t *states;
     CUdeviceptr device_jobs, device_states;
     unsigned count;               /* jobs */
-    int is_launching;             /* atomic */
+    int is_launching;             /* atomic; for poison: the thread that has made it still uses it */
     int is_alone;                 /* nothing else was on the stream */
     struct freelist *list;        /* on whose stream; NULL: on the watch's own, or the stream was destroyed */
     struct batch_buffer *buffers; /* of the jobs; NULL: all are parts of `piece` */
+    size_t (*on_result)(const struct batch *batch, struct heap_slack *out, size_t max); /* returns how much it has found */
     struct poison_piece piece;
     int is_fill;               /* of a piece: the jobs write */
     struct batch *prev, *next; /* for poison, of the context */
@@ -112,9 +113,11 @@ struct watch *watch_of(struct books *books);   /* NULL: nothing is to be watched
 int watch_begin(struct watch *watch);
 struct batch *batch_take(struct watch *watch);                                       /* one that is not in flight, or NULL */
 void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack); /* what it `does`; there is room */
-/* For a piece, in so many parts, which each have a job. NULL: out of memory. In a scope. */
-struct batch *batch_make(struct watch *watch, const struct poison_piece *piece, unsigned parts);
-void batch_drop(struct watch *watch, struct batch *batch);
+/* One for poison, with so many jobs, which the caller sets like on_result and `piece`, and launches. NULL: out of memory. In a
+ * scope. Without the lock. */
+struct batch *batch_make(struct watch *watch, unsigned jobs);
+void batch_drop(struct watch *watch, struct batch *batch); /* one of those */
+void batches_forget(struct watch *watch);                  /* the context ends */
 /* Launches it on the watch's own stream. In a scope. Returns 0 if the driver refuses. */
 int batch_launch(struct watch *watch, struct batch *batch);
 /* Launches it on a stream of the program's, which is touched; gives the lock up meanwhile. Likewise. */
@@ -132,8 +135,6 @@ void slack_report_found(const struct heap_slack *found, size_t count);
 
 /* ---- poison.c ---- */
 
-/* What the batch has found in its piece. Returns 0 if that is nothing. Caller holds the lock. */
-size_t poison_describe(const struct batch *batch, struct heap_slack *out);
 /* Checks all poisoned bytes of the context, which the caller has synchronised, and reports what has changed. *found grows.
  * Returns 0 if not all could be checked in time. In a scope; not under a lock. */
 int poison_check(const struct watch *watch, uint64_t until_ms, size_t *found);
