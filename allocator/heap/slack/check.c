@@ -16,7 +16,7 @@ static void add_check(struct watch *watch, struct batch *batch, struct slack *sl
 {
     struct batch_buffer *buffer = &batch->buffers[batch->count];
     slack_dequeue(slack);
-    batch->jobs[batch->count] = (struct pattern_job){.does = PATTERN_CHECK};
+    batch->jobs[batch->count] = (struct pattern_job){.does = PATTERN_CHECK | PATTERN_RENEW};
     slack_ranges(slack->block, slack->layout, batch->jobs[batch->count].check);
     *buffer = slack_described(slack);
     buffer->facts = facts_read(slack->block);
@@ -44,20 +44,6 @@ static void add(struct watch *watch, struct batch *batch, struct slack *slack, u
     slack->turn = batch->flight.turn + 1;
     slack_watched(slack, now);
     batch->count++;
-}
-
-/* Writes the pattern again where the batch has found it changed. */
-static int renew(struct watch *watch, struct batch *batch, uint64_t until)
-{
-    unsigned count = 0;
-    for (unsigned i = 0; i < batch->count; i++) {
-        if (batch->states[i] != PATTERN_BAD)
-            continue;
-        struct pattern_job job = {.does = PATTERN_WRITE, .write = {batch->jobs[i].check[0], batch->jobs[i].check[1]}};
-        batch->jobs[count++] = job;
-    }
-    batch->count = count;
-    return !count || batch_run(watch, batch, until);
 }
 
 /* What was found. */
@@ -91,7 +77,7 @@ static int check_some(struct watch *watch, struct slack **at, struct gathered *g
     if (!batch_run(watch, batch, until))
         return 0;
     gathered->count += batch_collect(batch, gathered->found + gathered->count, 2 * SLACK_MOST);
-    return renew(watch, batch, until);
+    return 1;
 }
 
 /* Returns 0 if not all could be checked in time. */

@@ -246,8 +246,6 @@ size_t plan_make(const struct plan_rules *rules, const struct visit *visit, uint
         taken++;
         add_pointer(&making, visit, i);
     }
-    if (making.plan)
-        making.plan->used = (uint32_t)making.room.used;
     return making.room.used;
 }
 

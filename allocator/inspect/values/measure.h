@@ -68,8 +68,8 @@ struct plan_item {
 };
 
 struct plan {
-    uint32_t count, used; /* items, and bytes of the memory */
-    uint64_t written;     /* nan's: bit i: the memory that pointer i leads to was written before the launch */
+    uint64_t written; /* nan's: bit i: the memory that pointer i leads to was written before the launch */
+    uint32_t count;
     struct plan_item items[];
 };
 

@@ -69,7 +69,7 @@ static void add_function(struct graph_kernels *known, const struct launch_functi
         if (known->functions[i] == function)
             return;
     }
-    if (known->function_count < CAPTURED_KERNELS)
+    if (known->function_count < GRAPH_KERNELS)
         known->functions[known->function_count++] = function;
 }
 
@@ -79,7 +79,7 @@ static void add_reached(struct graph_kernels *known, const struct reached *reach
         if (known->reached[i].pointer == reached->pointer)
             return;
     }
-    if (known->reached_count < CAPTURED_POINTERS)
+    if (known->reached_count < GRAPH_POINTERS)
         known->reached[known->reached_count++] = *reached;
 }
 

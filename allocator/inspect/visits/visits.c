@@ -113,7 +113,7 @@ static int chooses(const struct filter *filter, const struct visit *visit)
 {
     struct stack_frame frames[STACK_READ];
     struct filter_place places[STACK_READ];
-    const char *names[NAMES * VISIT_GRAPH_KERNELS];
+    const char *names[NAMES * GRAPH_KERNELS];
     size_t count = 0;
     if (filter_needs_places(filter))
         count = visit->stack.python ? stack_interned_frames(visit->stack.python, frames, STACK_READ)

@@ -25,7 +25,6 @@
 
 #define VISIT_USERS 4
 #define VISIT_KERNELS 4 /* of a user */
-#define VISIT_GRAPH_KERNELS CAPTURED_KERNELS
 #define VISITS_PINNED (UINT64_C(64) << 20)
 #define VISIT_WAIT_MS 1000
 #define VISIT_PATIENCE_MS 100
@@ -151,15 +150,15 @@ void visits_close(unsigned ms);
 /* ---- graph_kernels.c: which kernels a CUDA graph launches, and which memory it was given when it was captured. Graphs that
  * are built node by node, or whose nodes are changed later, are not known, or known as they were. Any thread. ---- */
 
-#define CAPTURED_KERNELS 64 /* different ones of a graph; later ones are left out */
-#define CAPTURED_POINTERS 512
+#define GRAPH_KERNELS 64 /* different ones of a graph; later ones are left out */
+#define GRAPH_POINTERS 512
 
 /* What a graph is known to use. */
 struct graph_kernels {
-    uint32_t users;                                            /* of visits: those that want launches of such kernels */
-    const struct launch_function *functions[CAPTURED_KERNELS]; /* in the order of their first launches */
+    uint32_t users;                                         /* of visits: those that want launches of such kernels */
+    const struct launch_function *functions[GRAPH_KERNELS]; /* in the order of their first launches */
     size_t function_count;
-    struct reached reached[CAPTURED_POINTERS]; /* buffers as they were at the capture */
+    struct reached reached[GRAPH_POINTERS]; /* buffers as they were at the capture */
     size_t reached_count;
 };
 
