@@ -1,7 +1,5 @@
 #include "launch.h"
 
-#include "inspect_table.h"
-
 #include "base/aside.h"
 #include "base/clock.h"
 #include "base/lock.h"
@@ -19,8 +17,6 @@
 #define REST_US 100u
 #define MOST_BYTES 32768u /* of arguments; the driver's limit is 32,764 (CUDA 12.1 and later) */
 #define REST_STEP 512u    /* memory for the arguments beyond LAUNCH_KEPT_BYTES is a multiple of this */
-
-const struct inspector *inspector_registered;
 
 /* Only the thread that holds an entry may read or write it. */
 struct slot {

@@ -1,6 +1,7 @@
 /* Slack watch: the launches, and what they have found. */
 #include "watch.h"
 
+#include "base/aside.h"
 #include "base/output.h"
 #include "base/lost_reports.h"
 
@@ -66,6 +67,7 @@ struct watch *watch_of(struct books *books)
 #define STATES_BYTES (SLACK_MOST * sizeof(uint32_t))
 #define MEMORY_BYTES (BATCHES * (JOBS_BYTES + STATES_BYTES))
 #define HOST_PAGE 4096u
+#define PAUSE_US 20u
 
 /* Registers the memory of the batches with the context. It is never freed: the device may write to it until the context has
  * ended, and the next context in the entry uses it again. */
@@ -222,11 +224,29 @@ void batch_drop(struct watch *watch, struct batch *batch)
     free(batch);
 }
 
+/* Whether a thread launches one for poison, or waits for it. */
+static int is_in_use(const struct watch *watch)
+{
+    lock_expect(RANK_SLACK);
+    const struct batch *batch;
+    DL_FOREACH(watch->poisons, batch)
+    {
+        if (batch->is_launching)
+            return 1;
+    }
+    return 0;
+}
+
 void batches_forget(struct watch *watch)
 {
     lock_expect(RANK_SLACK);
     for (unsigned i = 0; i < BATCHES; i++)
         flight_end(&watch->batches[i].flight);
+    while (is_in_use(watch)) {
+        lock_release(&watch->lock);
+        aside_sleep(PAUSE_US);
+        lock_take(&watch->lock);
+    }
     while (watch->poisons)
         batch_drop(watch, watch->poisons);
     HOLD(&pinned);

@@ -102,7 +102,8 @@ static struct watch *watch_in(struct context *context)
 {
     struct watch *watch = watch_make(books_of(context));
     while (watch && !watch_begin(watch)) {
-        if (__atomic_load_n(&watch->state, __ATOMIC_ACQUIRE) == WATCH_OFF)
+        enum watch_state state = __atomic_load_n(&watch->state, __ATOMIC_ACQUIRE);
+        if (state == WATCH_NEW || state == WATCH_OFF)
             return NULL;
         sched_yield(); /* another thread loads it */
     }

@@ -117,7 +117,8 @@ void batch_add(struct watch *watch, struct batch *batch, const struct slack *sla
  * scope. Without the lock. */
 struct batch *batch_make(struct watch *watch, unsigned jobs);
 void batch_drop(struct watch *watch, struct batch *batch); /* one of those */
-void batches_forget(struct watch *watch);                  /* the context ends */
+/* The context ends. Waits, without the lock, for threads that launch batches for poison. */
+void batches_forget(struct watch *watch);
 /* Launches it on the watch's own stream. In a scope. Returns 0 if the driver refuses. */
 int batch_launch(struct watch *watch, struct batch *batch);
 /* Launches it on a stream of the program's, which is touched; gives the lock up meanwhile. Likewise. */
