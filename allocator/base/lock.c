@@ -34,8 +34,8 @@ void lock_expected(enum lock_rank rank, const char *function)
 
 #define BIT(rank) (UINT64_C(1) << (rank))
 #define OWN                                                                                                                    \
-    (BIT(RANK_PROCESS) | BIT(RANK_VISIT) | BIT(RANK_SPACE) | BIT(RANK_CONTEXTS) | BIT(RANK_POISON) | BIT(RANK_TOUCH) |         \
-     BIT(RANK_VALUES) | BIT(RANK_CODE) | BIT(RANK_DRIVER))
+    (BIT(RANK_PROCESS) | BIT(RANK_VISIT) | BIT(RANK_SPACE) | BIT(RANK_CONTEXTS) | BIT(RANK_TOUCH) | BIT(RANK_VALUES) |         \
+     BIT(RANK_CODE) | BIT(RANK_DRIVER))
 
 void lock_may_wait(const char *call)
 {

@@ -21,26 +21,24 @@ enum lock_rank {
     RANK_CONTEXTS, /* one's own: a context begins or ends; held while the other rooms load their parts into a new one */
     RANK_FILTER,   /* a pool's filter, a callback into the program, is running */
     RANK_TOUCH,    /* one's own: this stream ends, begins or joins a capture, or is used by a thread other than its own */
-    RANK_POISON,  /* one's own: bytes that the program has poisoned, which few do; held across launches on cufence's own stream,
-                     and while cufence_check() waits for them */
-    RANK_BOOKS,   /* a context's free lists and pools */
-    RANK_PACK,    /* a context's pages that small buffers share */
-    RANK_SLACK,   /* the slack of a context's buffers; held across launches on cufence's own stream, and while cufence_check()
-                     waits for them */
-    RANK_STREAMS, /* the table of streams */
-    RANK_TWIN,    /* a block gets a twin, or ceases to be mapped; held across map and set access */
-    RANK_LIST,    /* the blocks of one free list: a spin lock */
-    RANK_RECORDED,    /* the streams recorded for one block: a spin lock */
-    RANK_TWINS,       /* which twins a block has */
-    RANK_WAITS,       /* events of contexts other than the block's are queried, or such a context is about to be destroyed */
-    RANK_EVENTS,      /* a context's unused events */
-    RANK_CAPTURES,    /* which streams have begun a capture */
+    RANK_BOOKS,    /* a context's free lists and pools */
+    RANK_PACK,     /* a context's pages that small buffers share */
+    RANK_SLACK,    /* the slack of a context's buffers; held across launches on cufence's own stream, and while cufence_check()
+                      waits for them */
+    RANK_STREAMS,  /* the table of streams */
+    RANK_TWIN,     /* a block gets a twin, or ceases to be mapped; held across map and set access */
+    RANK_LIST,     /* the blocks of one free list: a spin lock */
+    RANK_RECORDED, /* the streams recorded for one block: a spin lock */
+    RANK_TWINS,    /* which twins a block has */
+    RANK_WAITS,    /* events of contexts other than the block's are queried, or such a context is about to be destroyed */
+    RANK_EVENTS,   /* a context's unused events */
+    RANK_CAPTURES, /* which streams have begun a capture */
     RANK_EXECUTABLES, /* executable graphs */
     RANK_POOLS,       /* the program's memory pools */
     RANK_ORDER,       /* the order of streams, with streams=on */
     RANK_LAUNCHES,    /* rings of launches */
-    RANK_VALUES,      /* one's own: visits to launches, which an option asks for; held while pinned memory is allocated and our
-                         kernels are loaded, once each */
+    RANK_VALUES,      /* one's own: visits to launches, which an option asks for, and results of poison; held while pinned
+                         memory is allocated and kernels of visits are loaded, once each */
     RANK_ARENA,       /* the address space */
     RANK_PHYSICAL,    /* the cache of physical handles */
     RANK_PASSED,      /* buffers that are left to the driver */

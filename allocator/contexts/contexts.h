@@ -36,7 +36,7 @@ struct stream {
     struct lock touch;       /* see stream_touch_begin() */
 };
 
-enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_VALUES, CONTEXT_POISON, CONTEXT_ROOMS };
+enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_VALUES, CONTEXT_ROOMS };
 
 /*
  * An entry of the registry. It (1) says which context a handle means to its caller, and under which generation, (2) keeps each

@@ -64,8 +64,7 @@ static void visit(struct books *books, enum cause cause, int has_gone, struct ag
 
 int heap_collect(void)
 {
-    int is_pending;
-    poison_collect(&is_pending);
+    int is_pending = 0;
     for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
         slack_collect(books);
         is_pending |= slack_is_flying(books);

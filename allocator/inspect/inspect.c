@@ -6,7 +6,7 @@
 #include "launch/inspect_table.h"
 #include "inspect/code/code.h"
 #include "inspect/values/machine.h"
-#include "inspect/values/declared.h"
+#include "inspect/values/types.h"
 #include "inspect/visits/visits.h"
 
 #include <stdlib.h>
@@ -26,13 +26,15 @@ void inspect_register(void)
     static struct inspector table = {.context_begun = visits_context_begun,
                                      .context_gone = visits_context_gone,
                                      .unloads = unloads,
-                                     .graph_instantiated = captured_instantiated,
-                                     .executable_gone = captured_executable_gone,
+                                     .graph_instantiated = graph_kernels_instantiated,
+                                     .executable_gone = graph_kernels_gone,
                                      .kernel_declared = declared_add,
                                      .await = visits_await,
                                      .close = visits_close};
     table.loaded = code_is_kept ? code_loaded : NULL;
     table.loaded_file = code_is_kept ? code_loaded_file : NULL;
+    table.launch_begins = visits_have_users() ? visits_launch_begins : NULL;
+    table.launch_ended = visits_have_users() ? visits_launch_ended : NULL;
     table.host_writes = nan_wants_host_writes();
     __atomic_store_n(&inspector_registered, &table, __ATOMIC_RELEASE);
 }

@@ -1,7 +1,14 @@
 /*
- * Kernels of ours on a stream of the program, whose results the host collects when it comes by: they write what they find into
- * host memory, and each part of the work sets a word there when it is done. So neither the program nor the host
- * waits, and nobody asks the driver.
+ * The engine for kernels of ours on a stream of the program's. Its users are the slack watch with poison (heap/slack/watch.h: a
+ * batch is a flight of the pattern's kernel) and visits to launches (inspect/visits/: a job is a flight of its users' kernels
+ * and of the mark behind them).
+ *
+ *   1. A flight begins: its words, in host memory that the device writes, are set to 0, and the kernels are launched.
+ *   2. Each part of the work sets its word when it is done, behind what it has found.
+ *   3. Whoever comes by asks whether the flight is over, takes its results, and ends it.
+ *
+ * The program never waits for a flight. Nobody asks the driver whether it is over, and nothing is submitted to a stream that is
+ * capturing.
  *
  * Of a flight that is never over, because its context has ended or a kernel has faulted, the memory must not be used again
  * before the context has ended. A struct flight serves one flight after the other; `turn` tells which.

@@ -1,4 +1,4 @@
-#include "launch.h"
+#include "inspect_table.h"
 
 #include "base/lock.h"
 #include "base/aside.h"
@@ -10,6 +10,8 @@
 #define FIRST_SLOTS 256u
 #define MAX_PARAMETERS 8192u /* 32,764 bytes (CUDA 12.1 and later) of 4-byte arguments */
 #define MAX_PARAMETER_BYTES 32764u
+
+const struct inspector *inspector_registered;
 
 /* Maps a handle to its function. The handle is written once; the function is cleared when functions are forgotten. */
 struct slot {

@@ -140,10 +140,10 @@ static void kernel_launched(const struct launch_event *event, struct stream *str
     }
 }
 
-static void launched(const struct launch_event *event, CUresult result)
+void order_launched(const struct launch_event *event)
 {
-    struct stream *stream;
-    if (result != CUDA_SUCCESS || follow(stream = stream_in(event->context, event->stream)) != FOLLOWED)
+    struct stream *stream = stream_in(event->context, event->stream);
+    if (follow(stream) != FOLLOWED)
         return;
     if (event->call) {
         kernel_launched(event, stream);
@@ -156,11 +156,9 @@ static void launched(const struct launch_event *event, CUresult result)
 
 int order_open(void)
 {
-    static const struct launch_observer observer = {.ended = launched};
     order_state = calloc(1, sizeof *order_state);
     if (!order_state)
         return 0;
-    launch_observe(&observer);
     __atomic_store_n(&order_is_on, 1, __ATOMIC_RELEASE);
     return 1;
 }

@@ -12,7 +12,7 @@
 
 #include "finding/misuse.h"
 #include "contexts/contexts.h"
-#include "launch/observers.h"
+#include "launch/inspect_table.h"
 
 #include "clocks.h"
 #include "uses.h"
@@ -26,6 +26,8 @@ static inline int order_is_wanted(void)
 
 /* Starts it. The heap is open. Returns 0 if out of host memory. */
 int order_open(void);
+
+void order_launched(const struct launch_event *event); /* a kernel or a graph */
 
 /* ---- the end of streams and contexts ---- */
 

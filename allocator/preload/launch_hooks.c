@@ -1,22 +1,23 @@
 /* Launches: refused after a fault, as CUDA does, and otherwise recorded, searched for freed pointers, and shown to the
- * observers. */
+ * inspector. */
 #include "preload_internal.h"
 
 #include "base/aside.h"
 #include "base/reader.h"
 #include "launch/launch.h"
 #include "launch/tensor_maps.h"
-#include "launch/observers.h"
+#include "launch/inspect_table.h"
+#include "order/order.h"
 
-/* An observer may be deep. */
+/* It may be deep. */
 static void show_begin(void *event)
 {
-    launch_begins(event);
+    inspector_now()->launch_begins(event);
 }
 
 static void observe(struct launch_event *event)
 {
-    if (__builtin_expect(launch_observer_count() != 0, 0))
+    if (INSPECTOR_WANTS(launch_begins))
         aside_call(show_begin, event);
 }
 
@@ -85,13 +86,16 @@ struct end {
 static void show_end(void *argument)
 {
     const struct end *end = argument;
-    launch_ended(end->event, end->result);
+    if (end->result == CUDA_SUCCESS && order_is_wanted())
+        order_launched(end->event);
+    if (INSPECTOR_WANTS(launch_ended))
+        inspector_now()->launch_ended(end->event, end->result);
 }
 
 static CUresult done(const struct launch_event *event, CUresult result)
 {
     struct end end = {event, result};
-    if (__builtin_expect(event->context && launch_observer_count(), 0))
+    if (event->context && (order_is_wanted() || INSPECTOR_WANTS(launch_ended)))
         aside_call(show_end, &end);
     return result;
 }

@@ -1,5 +1,5 @@
 // cufence's own kernels as they are, run on the host: a block is one thread, and what it shares is a variable of that thread's.
-#include "inspect/kernels/figures.h"
+#include "inspect/kernels/elements.h"
 #include "sim.h"
 
 /* Kernels read whole words, and a sanitizer counts bytes. */
@@ -44,7 +44,7 @@ static T exchange(T *at, T value)
 
 namespace figures
 {
-#include "inspect/kernels/figures.cu"
+#include "inspect/kernels/elements.cu"
 }
 namespace reaches
 {

@@ -137,9 +137,9 @@ static CUresult launch_with(const char *kernel, void **arguments, CUstream strea
     const struct launch_call call = {
         .function = function, .grid = {1, 1, 1}, .block = {1, 1, 1}, .stream = stream, .parameters = arguments};
     const struct launch_event event = {.context = context_current(), .call = &call, .stream = stream};
-    launch_begins(&event);
+    inspector_now()->launch_begins(&event);
     CUresult result = cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
-    launch_ended(&event, result);
+    inspector_now()->launch_ended(&event, result);
     return result;
 }
 

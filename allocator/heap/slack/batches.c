@@ -1,23 +1,55 @@
 /* Slack watch: the launches, and what they have found. */
 #include "watch.h"
 
+#include "base/aside.h"
 #include "base/output.h"
 #include "base/lost_reports.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- what a batch has found ---- */
+
+static void describe(const struct batch_buffer *buffer, const struct pattern_found *found, int side, struct heap_slack *out)
+{
+    uint64_t span = found->last - found->first + 1;
+    out->found = (struct slack_found){.is_before = side == PATTERN_HEAD,
+                                      .address = found->first,
+                                      .span = span,
+                                      .changed = found->count,
+                                      .byte_count = span < PATTERN_FOUND ? span : PATTERN_FOUND,
+                                      .since_ns = buffer->since_ns,
+                                      .buffers = buffer->buffers,
+                                      .first_id = buffer->first_id};
+    memcpy(out->found.bytes, found->bytes, out->found.byte_count);
+    facts_describe(&buffer->facts, &buffer->slot, buffer->slot.base, &out->buffer);
+}
+
+/* Of a batch of buffers. */
+static size_t describe_all(const struct batch *batch, struct heap_slack *out, size_t max)
+{
+    size_t count = 0;
+    for (unsigned i = 0; i < batch->count; i++) {
+        if (batch->states[i] != PATTERN_BAD)
+            continue;
+        for (int side = PATTERN_HEAD; side <= PATTERN_TAIL; side++) {
+            const struct pattern_found *found = &batch->jobs[i].found[side];
+            if (found->count && count < max)
+                describe(&batch->buffers[i], found, side, &out[count++]);
+        }
+    }
+    return count;
+}
+
 /* ---- the state of a context ---- */
 
-struct watch *watch_of(struct books *books)
+struct watch *watch_make(struct books *books)
 {
     struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE), *none = NULL;
-    if (watch || !(heap_options->slack || __atomic_load_n(&books->packing, __ATOMIC_RELAXED)))
+    if (watch || !(watch = line_alloc(sizeof *watch)))
         return watch;
-    watch = line_alloc(sizeof *watch);
-    if (!watch)
-        return NULL;
     watch->books = books;
+    watch->results.limit = PINNED;
     lock_init(&watch->lock, RANK_SLACK);
     if (__atomic_compare_exchange_n(&books->watch, &none, watch, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return watch;
@@ -25,10 +57,17 @@ struct watch *watch_of(struct books *books)
     return none;
 }
 
+struct watch *watch_of(struct books *books)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    return watch || !(heap_options->slack || __atomic_load_n(&books->packing, __ATOMIC_RELAXED)) ? watch : watch_make(books);
+}
+
 #define JOBS_BYTES (SLACK_MOST * sizeof(struct pattern_job))
 #define STATES_BYTES (SLACK_MOST * sizeof(uint32_t))
 #define MEMORY_BYTES (BATCHES * (JOBS_BYTES + STATES_BYTES))
 #define HOST_PAGE 4096u
+#define PAUSE_US 20u
 
 /* Registers the memory of the batches with the context. It is never freed: the device may write to it until the context has
  * ended, and the next context in the entry uses it again. */
@@ -59,6 +98,8 @@ static void divide_memory(struct watch *watch, CUdeviceptr device)
         batch->states = (uint32_t *)(void *)(memory + states);
         batch->device_jobs = device + jobs;
         batch->device_states = device + states;
+        batch->buffers = watch->buffers[i];
+        batch->on_result = describe_all;
         flight_end(&batch->flight);
     }
 }
@@ -151,6 +192,67 @@ struct batch *batch_take(struct watch *watch)
     return NULL;
 }
 
+static struct lock pinned = LOCK(RANK_VALUES); /* the results of all watches: the driver may wait where it allocates them */
+
+struct batch *batch_make(struct watch *watch, unsigned parts)
+{
+    struct batch *batch = calloc(1, sizeof *batch);
+    lock_take(&pinned);
+    if (batch)
+        batch->jobs = (void *)results_take(&watch->results, parts * (sizeof *batch->jobs + sizeof *batch->states));
+    lock_release(&pinned);
+    if (!batch || !batch->jobs) {
+        free(batch);
+        return NULL;
+    }
+    batch->states = (void *)(batch->jobs + parts);
+    batch->device_jobs = (uintptr_t)batch->jobs;
+    batch->device_states = (uintptr_t)batch->states;
+    batch->count = parts;
+    batch->is_launching = 1;
+    HOLD(&watch->lock);
+    DL_APPEND(watch->poisons, batch);
+    return batch;
+}
+
+void batch_drop(struct watch *watch, struct batch *batch)
+{
+    lock_expect(RANK_SLACK);
+    DL_DELETE(watch->poisons, batch);
+    HOLD(&pinned);
+    results_give(&watch->results, (uint8_t *)batch->jobs);
+    free(batch);
+}
+
+/* Whether a thread launches one for poison, or waits for it. */
+static int is_in_use(const struct watch *watch)
+{
+    lock_expect(RANK_SLACK);
+    const struct batch *batch;
+    DL_FOREACH(watch->poisons, batch)
+    {
+        if (batch->is_launching)
+            return 1;
+    }
+    return 0;
+}
+
+void batches_forget(struct watch *watch)
+{
+    lock_expect(RANK_SLACK);
+    for (unsigned i = 0; i < BATCHES; i++)
+        flight_end(&watch->batches[i].flight);
+    while (is_in_use(watch)) {
+        lock_release(&watch->lock);
+        aside_sleep(PAUSE_US);
+        lock_take(&watch->lock);
+    }
+    while (watch->poisons)
+        batch_drop(watch, watch->poisons);
+    HOLD(&pinned);
+    results_forget(&watch->results);
+}
+
 static CUresult submit(const struct watch *watch, const struct batch *batch, const struct stream *stream)
 {
     return pattern_launch(watch->kernel, stream->handle, batch->device_jobs, batch->device_states, batch->count);
@@ -161,7 +263,7 @@ static int launched(struct watch *watch, struct batch *batch, CUresult result)
 {
     lock_expect(RANK_SLACK);
     if (result == CUDA_SUCCESS)
-        watch->launches++;
+        watch->launches += batch->buffers != NULL;
     else
         flight_end(&batch->flight);
     wake_sleeping_worker(); /* the background thread collects what it finds */
@@ -177,6 +279,24 @@ int batch_launch(struct watch *watch, struct batch *batch)
     batch->list = NULL;
     flight_begin(&batch->flight, own, batch->states, batch->count);
     return launched(watch, batch, submit(watch, batch, own));
+}
+
+int batch_launch_on(struct watch *watch, struct batch *batch, struct stream *stream)
+{
+    lock_expect(RANK_SLACK);
+    __atomic_store_n(&batch->is_launching, 1, __ATOMIC_RELAXED);
+    flight_begin(&batch->flight, stream, batch->states, batch->count);
+    lock_release(&watch->lock);
+    CUresult result = submit(watch, batch, stream);
+    lock_take(&watch->lock);
+    __atomic_store_n(&batch->is_launching, 0, __ATOMIC_RELAXED);
+    return launched(watch, batch, result);
+}
+
+int batch_run(struct watch *watch, struct batch *batch, uint64_t until_ms)
+{
+    lock_expect(RANK_SLACK);
+    return batch_launch(watch, batch) && pattern_await(&batch->flight, batch->jobs, batch->count, until_ms);
 }
 
 void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack)
@@ -264,13 +384,9 @@ static void launch_some(struct watch *watch, struct batch *batch, struct freelis
         return;
     }
     batch->list = list;
-    flight_begin(&batch->flight, stream, batch->states, batch->count);
-    lock_release(&watch->lock);
-    CUresult result = submit(watch, batch, stream);
-    lock_take(&watch->lock);
-    __atomic_store_n(&batch->is_launching, 0, __ATOMIC_RELAXED);
+    int is_launched = batch_launch_on(watch, batch, stream);
     freelist_launched(list);
-    if (!launched(watch, batch, result))
+    if (!is_launched)
         discard_all(watch, batch);
 }
 
@@ -287,34 +403,10 @@ void slack_launch(struct watch *watch, struct freelist *list, struct stream *str
 
 /* ---- what was found ---- */
 
-static void describe(const struct batch_buffer *buffer, const struct pattern_found *found, int side, struct heap_slack *out)
-{
-    uint64_t span = found->last - found->first + 1;
-    out->found = (struct slack_found){.is_before = side == PATTERN_HEAD,
-                                      .address = found->first,
-                                      .span = span,
-                                      .changed = found->count,
-                                      .byte_count = span < PATTERN_FOUND ? span : PATTERN_FOUND,
-                                      .since_ns = buffer->since_ns,
-                                      .buffers = buffer->buffers,
-                                      .first_id = buffer->first_id};
-    memcpy(out->found.bytes, found->bytes, out->found.byte_count);
-    facts_describe(&buffer->facts, &buffer->slot, buffer->slot.base, &out->buffer);
-}
-
 size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max)
 {
     lock_expect(RANK_SLACK);
-    size_t count = 0;
-    for (unsigned i = 0; i < batch->count; i++) {
-        if (batch->states[i] != PATTERN_BAD)
-            continue;
-        for (int side = PATTERN_HEAD; side <= PATTERN_TAIL; side++) {
-            const struct pattern_found *found = &batch->jobs[i].found[side];
-            if (found->count && count < max)
-                describe(&batch->buffers[i], found, side, &out[count++]);
-        }
-    }
+    size_t count = batch->on_result(batch, out, max);
     flight_end(&batch->flight);
     return count;
 }
@@ -351,15 +443,23 @@ struct heap_slack_figures heap_slack_figures(void)
     return figures;
 }
 
-/* Collects the batch with findings that is over, if there is one. Returns their number. */
+/* Collects a batch with findings that is over, if there is one. Returns their number. */
 static size_t collect_one(struct watch *watch, struct heap_slack *found)
 {
+    struct batch *poison, *next;
     size_t count = 0;
     HOLD(&watch->lock);
     for (unsigned i = 0; i < BATCHES && !count; i++) {
         struct batch *batch = &watch->batches[i];
         if (has_findings(batch))
             count = batch_collect(batch, found, 2 * SLACK_MOST);
+    }
+    DL_FOREACH_SAFE(watch->poisons, poison, next)
+    {
+        if (count || poison->is_launching || !flight_is_over(&poison->flight))
+            continue;
+        count = batch_collect(poison, found, 2 * SLACK_MOST);
+        batch_drop(watch, poison);
     }
     if (count)
         untold_begin();
@@ -373,6 +473,7 @@ int slack_is_flying(struct books *books)
     if (!watch)
         return 0;
     HOLD(&watch->lock);
+    is_flying = watch->poisons && __atomic_load_n(&books->context->fault, __ATOMIC_RELAXED) == CUDA_SUCCESS;
     for (unsigned i = 0; i < BATCHES && !is_flying; i++) {
         struct batch *batch = &watch->batches[i];
         is_flying = !flight_is_over(&batch->flight) || has_findings(batch);

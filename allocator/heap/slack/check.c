@@ -11,19 +11,12 @@
 
 #define PAUSE_US 20u
 
-/* Launches the batch, and waits for it (pattern_await()). In a scope; caller holds the lock. */
-static int run(struct watch *watch, struct batch *batch, uint64_t until)
-{
-    lock_expect(RANK_SLACK);
-    return batch_launch(watch, batch) && pattern_await(&batch->flight, batch->jobs, batch->count, until);
-}
-
 /* Checks the buffer. A live one counts from its allocation, and a freed one with those before it. */
 static void add_check(struct watch *watch, struct batch *batch, struct slack *slack)
 {
     struct batch_buffer *buffer = &batch->buffers[batch->count];
     slack_dequeue(slack);
-    batch->jobs[batch->count] = (struct pattern_job){.does = PATTERN_CHECK};
+    batch->jobs[batch->count] = (struct pattern_job){.does = PATTERN_CHECK | PATTERN_RENEW};
     slack_ranges(slack->block, slack->layout, batch->jobs[batch->count].check);
     *buffer = slack_described(slack);
     buffer->facts = facts_read(slack->block);
@@ -51,20 +44,6 @@ static void add(struct watch *watch, struct batch *batch, struct slack *slack, u
     slack->turn = batch->flight.turn + 1;
     slack_watched(slack, now);
     batch->count++;
-}
-
-/* Writes the pattern again where the batch has found it changed. */
-static int renew(struct watch *watch, struct batch *batch, uint64_t until)
-{
-    unsigned count = 0;
-    for (unsigned i = 0; i < batch->count; i++) {
-        if (batch->states[i] != PATTERN_BAD)
-            continue;
-        struct pattern_job job = {.does = PATTERN_WRITE, .write = {batch->jobs[i].check[0], batch->jobs[i].check[1]}};
-        batch->jobs[count++] = job;
-    }
-    batch->count = count;
-    return !count || run(watch, batch, until);
 }
 
 /* What was found. */
@@ -95,10 +74,10 @@ static int check_some(struct watch *watch, struct slack **at, struct gathered *g
     }
     if (!batch->count)
         return 1;
-    if (!run(watch, batch, until))
+    if (!batch_run(watch, batch, until))
         return 0;
     gathered->count += batch_collect(batch, gathered->found + gathered->count, 2 * SLACK_MOST);
-    return renew(watch, batch, until);
+    return 1;
 }
 
 /* Returns 0 if not all could be checked in time. */
@@ -148,7 +127,7 @@ static int collect_rest(struct watch *watch, uint64_t until, size_t *total)
 static cufence_status check_context(struct books *books, int waits, uint64_t until, size_t *total)
 {
     struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
-    if (!watch && !poison_is_used())
+    if (!watch)
         return CUFENCE_OK;
     if (__atomic_load_n(&books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted on GPU %d, so its buffers cannot be checked",
@@ -157,9 +136,7 @@ static cufence_status check_context(struct books *books, int waits, uint64_t unt
     if (status != CUFENCE_OK)
         return status;
     *total += slack_collect(books);
-    int is_done = poison_check(books->context, until, total);
-    if (watch)
-        is_done &= check_all(watch, until, total) & collect_rest(watch, until, total);
+    int is_done = poison_check(watch, until, total) & check_all(watch, until, total) & collect_rest(watch, until, total);
     return is_done
                ? CUFENCE_OK
                : error_set(CUFENCE_ERROR_TIMEOUT, "GPU %d was too busy to check all buffers in time", books->context->device);
@@ -167,7 +144,7 @@ static cufence_status check_context(struct books *books, int waits, uint64_t unt
 
 int heap_watches(void)
 {
-    int is_watched = heap_options->slack || poison_is_used();
+    int is_watched = heap_options->slack;
     for (const struct books *books = books_next(NULL, -1); books && !is_watched; books = books_next(books, -1))
         is_watched = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE) != NULL;
     return is_watched;

@@ -8,52 +8,26 @@
 #include "base/lost_reports.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PART (UINT64_C(64) << 10) /* bytes of a job, unless there would be more jobs than */
 #define PARTS 256u
-#define PINNED (UINT64_C(64) << 20)
 #define WAIT_MS 1000 /* the most that a free which the program has waited for waits for its check, and anybody for a fill */
 #define PAUSE_US 20u
 
-struct piece {
-    uint64_t start, end;
-    struct context *context;
-    struct stream_ref on; /* where it was filled */
-    struct poison_fact fact;
-};
-
-/* What is kept of a context. */
-struct within {
-    CUfunction pattern, fill;
-    struct results results;
-};
-
-/* A launch in the air. */
-struct work {
-    struct flight flight;
-    struct piece piece;
-    struct within *within;
-    struct pattern_job *jobs; /* pinned, and behind them a state each */
-    unsigned parts;
-    int is_fill;
-    int is_asked; /* by poison_check(), which counts what it finds */
-    struct work *prev, *next;
-};
-
-static struct lock lock = LOCK(RANK_POISON); /* not held across launches on streams of the program's */
-static struct piece *pieces;                 /* by address */
-static size_t count, room;                   /* atomic */
-static struct work *flying;
+static struct lock lock = LOCK(RANK_LEAF);
+static struct poison_piece *pieces; /* by address */
+static size_t count, room;          /* count: atomic */
 uint64_t poison_unchecked;
 
 /* ---- which bytes ---- */
 
 /* The part of the first piece that has some of the bytes. Returns where the piece is, or `count`. */
-static size_t find(uint64_t start, uint64_t end, struct piece *part)
+static size_t find(uint64_t start, uint64_t end, struct poison_piece *part)
 {
-    lock_expect(RANK_POISON);
+    lock_expect(RANK_LEAF);
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -71,16 +45,16 @@ static size_t find(uint64_t start, uint64_t end, struct piece *part)
 }
 
 /* Puts the bytes of a piece in the place of so many others. Returns 0, and has done nothing, if the host is out of memory. */
-static int put(size_t at, size_t others, struct piece piece, uint64_t start, uint64_t end)
+static int put(size_t at, size_t others, struct poison_piece piece, uint64_t start, uint64_t end)
 {
-    lock_expect(RANK_POISON);
+    lock_expect(RANK_LEAF);
     size_t own = start < end;
     if (count + own > room + others) {
-        struct piece *grown = realloc(pieces, (2 * room + 64) * sizeof *grown);
+        struct poison_piece *grown = realloc(pieces, (2 * room + 64) * sizeof *grown);
         if (!grown)
             return 0;
         pieces = grown;
-        __atomic_store_n(&room, 2 * room + 64, __ATOMIC_RELAXED);
+        room = 2 * room + 64;
     }
     piece.start = start;
     piece.end = end;
@@ -92,31 +66,27 @@ static int put(size_t at, size_t others, struct piece piece, uint64_t start, uin
 }
 
 /* Takes that part out. Returns 0 if there is none. */
-static int take(uint64_t start, uint64_t end, struct piece *part)
+static int take(uint64_t start, uint64_t end, struct poison_piece *part)
 {
+    HOLD(&lock);
     size_t at = find(start, end, part);
     if (at == count)
         return 0;
-    const struct piece whole = pieces[at];
+    const struct poison_piece whole = pieces[at];
     put(at, 1, whole, part->end, whole.end);
     put(at, 0, whole, whole.start, part->start);
     return 1;
 }
 
-static int look(uint64_t start, uint64_t end, struct piece *part)
+static int look(uint64_t start, uint64_t end, struct poison_piece *part)
 {
     HOLD(&lock);
     return find(start, end, part) < count;
 }
 
-int poison_is_used(void)
-{
-    return __atomic_load_n(&room, __ATOMIC_RELAXED) != 0;
-}
-
 uint64_t poison_bytes(uint64_t start, uint64_t end)
 {
-    struct piece part;
+    struct poison_piece part;
     uint64_t bytes = 0;
     if (__builtin_expect(!__atomic_load_n(&count, __ATOMIC_RELAXED), 1))
         return 0;
@@ -127,95 +97,118 @@ uint64_t poison_bytes(uint64_t start, uint64_t end)
 
 /* ---- launches ---- */
 
-static void drop(struct work *work)
+/* That of a context, whose kernel is loaded. NULL: it cannot be had. */
+static struct watch *watch_in(struct context *context)
 {
-    lock_expect(RANK_POISON);
-    DL_DELETE(flying, work);
-    flight_end(&work->flight);
-    results_give(&work->within->results, (uint8_t *)work->jobs);
-    free(work);
+    struct watch *watch = watch_make(books_of(context));
+    while (watch && !watch_begin(watch)) {
+        enum watch_state state = __atomic_load_n(&watch->state, __ATOMIC_ACQUIRE);
+        if (state == WATCH_NEW || state == WATCH_OFF)
+            return NULL;
+        sched_yield(); /* another thread loads it */
+    }
+    return watch;
 }
 
-/* In a scope. NULL: out of memory, or the driver refuses the kernel. */
-static struct work *make(const struct piece *piece, struct stream *stream, uint32_t does)
+static size_t describe(const struct batch *batch, struct heap_slack *out, size_t max)
 {
-    lock_expect(RANK_POISON);
-    struct within *within = piece->context->books[CONTEXT_POISON];
-    struct work *work = calloc(1, sizeof *work);
-    uint64_t bytes = piece->end - piece->start, parts = bytes / PART < PARTS ? bytes / PART + 1 : PARTS;
-    if (!within)
-        piece->context->books[CONTEXT_POISON] = within = calloc(1, sizeof *within);
-    if (within && !within->pattern && pattern_load(&within->pattern, &within->fill))
-        within->results.limit = PINNED;
-    if (work && within)
-        work->jobs = (void *)results_take(&within->results, parts * (sizeof *work->jobs + sizeof(uint32_t)));
-    if (!work || !work->jobs) {
-        free(work);
-        return NULL;
+    (void)max;
+    const struct poison_fact *fact = &batch->piece.fact;
+    struct slack_found *all = &out->found;
+    out->buffer = (cufence_buffer){.id = fact->buffer,
+                                   .address = fact->address,
+                                   .size = fact->size,
+                                   .mapping_start = fact->address,
+                                   .mapping_end = fact->address + fact->size,
+                                   .device = batch->piece.context->device};
+    *all = (struct slack_found){.since_ns = fact->ns, .buffers = 1, .poison = *fact};
+    for (unsigned i = 0; i < batch->count; i++) {
+        const struct pattern_found *found = &batch->jobs[i].found[0];
+        if (batch->states[i] != PATTERN_BAD)
+            continue;
+        if (!all->changed) {
+            uint64_t left = batch->jobs[i].check[0].end - found->first;
+            all->address = found->first;
+            all->byte_count = left < PATTERN_FOUND ? left : PATTERN_FOUND;
+            memcpy(all->bytes, found->bytes, all->byte_count);
+        }
+        all->changed += found->count;
+        all->span = found->last - all->address + 1;
     }
-    work->piece = *piece;
-    work->piece.fact.until_ns = monotonic_ns();
-    work->within = within;
-    work->parts = (unsigned)parts;
-    work->is_fill = does == PATTERN_WRITE;
+    all->byte_count = all->span < all->byte_count ? all->span : all->byte_count;
+    return all->changed != 0;
+}
+
+/* In a scope. NULL: out of memory. */
+static struct batch *make(struct watch *watch, const struct poison_piece *piece, uint32_t does)
+{
+    uint64_t bytes = piece->end - piece->start, parts = bytes / PART < PARTS ? bytes / PART + 1 : PARTS;
+    struct batch *batch = watch ? batch_make(watch, (unsigned)parts) : NULL;
+    if (!batch)
+        return NULL;
+    batch->on_result = describe;
+    batch->piece = *piece;
+    batch->piece.fact.until_ns = monotonic_ns();
+    batch->is_fill = does == PATTERN_WRITE;
     for (uint64_t i = 0; i < parts; i++) {
         const struct pattern_range part = {piece->start + bytes * i / parts, piece->start + bytes * (i + 1) / parts};
-        work->jobs[i] = (struct pattern_job){.check = {part}, .write = {part}, .does = does | PATTERN_NANS};
+        batch->jobs[i] = (struct pattern_job){.check = {part}, .write = {part}, .does = does | PATTERN_NANS};
     }
-    flight_begin(&work->flight, stream, (void *)(work->jobs + parts), work->parts);
-    DL_APPEND(flying, work);
-    return work;
-}
-
-static int launch(const struct work *work, const struct stream *stream)
-{
-    CUdeviceptr jobs = (uintptr_t)work->jobs, states = (uintptr_t)(work->jobs + work->parts);
-    wake_sleeping_worker(); /* collects what it finds */
-    return pattern_launch(work->within->pattern, stream->handle, jobs, states, work->parts) == CUDA_SUCCESS;
+    return batch;
 }
 
 /* On a stream of the program's. Returns whether it is under way. */
-static int submit(const struct piece *piece, struct stream *stream, uint32_t does)
+static int submit(const struct poison_piece *piece, struct stream *stream, uint32_t does)
 {
-    struct work *work = NULL, made; /* once it is launched, another thread may collect it */
+    struct watch *watch = watch_in(piece->context);
+    int is_launched = 0;
     stream_touch_begin(stream);
     struct scope scope = scope_enter_stream(stream);
-    lock_take(&lock);
-    if (scope.pushed && (work = make(piece, stream, does)))
-        made = *work;
-    lock_release(&lock);
-    int is_launched = work && launch(&made, stream);
+    struct batch *batch = scope.pushed ? make(watch, piece, does) : NULL;
+    if (batch) {
+        HOLD(&watch->lock);
+        is_launched = batch_launch_on(watch, batch, stream);
+        if (!is_launched)
+            batch_drop(watch, batch);
+    }
     scope_leave(scope);
     stream_touch_end(stream);
-    HOLD(&lock);
-    if (work && !is_launched)
-        drop(work);
     return is_launched;
 }
 
-/* On our own stream, behind a synchronisation. Returns whether it is over in time. */
-static int run(const struct piece *piece, uint32_t does, uint64_t until_ms)
+/* On our own stream, behind a synchronisation. Returns whether it is over in time, and what it has found in *out; else, or
+ * without `out`, the background thread collects that. */
+static int run(const struct poison_piece *piece, uint32_t does, uint64_t until_ms, struct heap_slack *out)
 {
-    lock_expect(RANK_POISON);
+    struct watch *watch = watch_in(piece->context);
     SCOPE scope = scope_enter(piece->context);
-    struct stream *own = scope.pushed ? books_stream(books_of(piece->context)) : NULL;
-    struct work *work = own ? make(piece, own, does) : NULL;
-    if (work)
-        work->is_asked = (does & PATTERN_RENEW) != 0;
-    if (work && !launch(work, own))
-        drop(work);
-    else if (work)
-        return pattern_await(&work->flight, work->jobs, work->parts, until_ms);
-    return 0;
+    struct batch *batch = scope.pushed ? make(watch, piece, does) : NULL;
+    if (!batch)
+        return 0;
+    lock_take(&watch->lock);
+    int is_over = batch_launch(watch, batch);
+    lock_release(&watch->lock);
+    is_over = is_over && pattern_await(&batch->flight, batch->jobs, batch->count, until_ms);
+    HOLD(&watch->lock);
+    batch->is_launching = 0;
+    if (is_over && out && batch_collect(batch, out, 1))
+        untold_begin();
+    if (!batch->flight.is_begun)
+        batch_drop(watch, batch);
+    return is_over;
 }
 
-static int is_filling(const struct piece *piece)
+static int is_filling(const struct poison_piece *piece)
 {
-    lock_expect(RANK_POISON);
-    struct work *work;
-    DL_FOREACH(flying, work)
+    struct watch *watch = watch_of(books_of(piece->context));
+    struct batch *batch;
+    if (!watch)
+        return 0;
+    HOLD(&watch->lock);
+    DL_FOREACH(watch->poisons, batch)
     {
-        if (work->is_fill && work->piece.start < piece->end && work->piece.end > piece->start && !flight_is_over(&work->flight))
+        if (batch->is_fill && batch->piece.start < piece->end && batch->piece.end > piece->start &&
+            !flight_is_over(&batch->flight))
             return 1;
     }
     return 0;
@@ -224,15 +217,13 @@ static int is_filling(const struct piece *piece)
 /* Whatever is submitted to the stream comes behind the fills of these bytes. Returns 0 if that cannot be had soon. */
 static int order(uint64_t start, uint64_t end, struct stream *stream)
 {
-    struct piece part;
+    struct poison_piece part;
     int is_over = 1;
     for (uint64_t until = monotonic_ms() + WAIT_MS; is_over && look(start, end, &part); start = part.end) {
         is_over = stream_ref_is_there(&part.on) &&
                   (part.on.stream == stream || stream_waits_for(books_of(part.context), stream, &part.on));
-        for (; !is_over && monotonic_ms() < until; aside_sleep(PAUSE_US)) {
-            HOLD(&lock);
+        for (; !is_over && monotonic_ms() < until; aside_sleep(PAUSE_US))
             is_over = !is_filling(&part);
-        }
     }
     return is_over;
 }
@@ -254,7 +245,7 @@ static cufence_status find_stream(const struct heap_range *range, uint64_t start
 }
 
 /* Submits a check of bytes that are about to be something else. */
-static int check_last(struct piece *part, struct stream *stream, uint64_t last)
+static int check_last(struct poison_piece *part, struct stream *stream, uint64_t last)
 {
     part->fact.until = last;
     part->fact.until_tid = thread_id();
@@ -264,7 +255,7 @@ static int check_last(struct piece *part, struct stream *stream, uint64_t last)
 cufence_status poison_begin(const struct heap_range *range, uint64_t start, uint64_t bytes, CUstream handle, uint64_t last)
 {
     struct stream *stream;
-    struct piece old, piece = {.start = start, .end = start + bytes, .context = range->context};
+    struct poison_piece old, piece = {.start = start, .end = start + bytes, .context = range->context};
     cufence_status status = find_stream(range, start, bytes, handle, &stream);
     if (status != CUFENCE_OK)
         return status;
@@ -286,9 +277,9 @@ cufence_status poison_begin(const struct heap_range *range, uint64_t start, uint
         return error_set(CUFENCE_ERROR_UNSUPPORTED,
                          "0x%" PRIx64 " is not poisoned: stream %p is capturing or has failed, or memory has run out", start,
                          (void *)handle);
-    HOLD(&lock);
     while (take(start, piece.end, &old))
         continue;
+    HOLD(&lock);
     return put(find(start, UINT64_MAX, &old), 0, piece, start, piece.end)
                ? CUFENCE_OK
                : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for poisoned bytes");
@@ -297,16 +288,13 @@ cufence_status poison_begin(const struct heap_range *range, uint64_t start, uint
 /* Checks these bytes, which are poisoned no more. */
 static void end_all(uint64_t start, uint64_t end, struct stream *stream, enum heap_users users, uint64_t last)
 {
-    struct piece part;
-    lock_take(&lock);
+    struct poison_piece part;
     while (take(start, end, &part)) {
-        int is_checked = users == HEAP_NONE && run(&part, PATTERN_CHECK, monotonic_ms() + WAIT_MS);
-        lock_release(&lock);
-        if (!is_checked && !(users == HEAP_STREAM && check_last(&part, stream, last)))
+        int is_checked = users == HEAP_NONE ? run(&part, PATTERN_CHECK, monotonic_ms() + WAIT_MS, NULL)
+                                            : users == HEAP_STREAM && check_last(&part, stream, last);
+        if (!is_checked)
             __atomic_fetch_add(&poison_unchecked, part.end - part.start, __ATOMIC_RELAXED);
-        lock_take(&lock);
     }
-    lock_release(&lock);
 }
 
 cufence_status poison_end(const struct heap_range *range, uint64_t start, uint64_t bytes, CUstream handle, uint64_t last)
@@ -322,7 +310,7 @@ cufence_status poison_end(const struct heap_range *range, uint64_t start, uint64
 
 void poison_freed(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users)
 {
-    struct piece part;
+    struct poison_piece part;
     if (!poison_bytes(address, address + size) || !look(address, address + size, &part))
         return;
     if (users == HEAP_STREAM && (stream->context != part.context || !order(address, address + size, stream)))
@@ -332,105 +320,27 @@ void poison_freed(uint64_t address, uint64_t size, struct stream *stream, enum h
 
 /* ---- what was found ---- */
 
-static void gather(const struct work *work, struct heap_slack *out)
+int poison_check(const struct watch *watch, uint64_t until_ms, size_t *found)
 {
-    const uint32_t *states = (const void *)(work->jobs + work->parts);
-    const struct poison_fact *fact = &work->piece.fact;
-    struct slack_found *all = &out->found;
-    out->buffer = (cufence_buffer){.id = fact->buffer,
-                                   .address = fact->address,
-                                   .size = fact->size,
-                                   .mapping_start = fact->address,
-                                   .mapping_end = fact->address + fact->size,
-                                   .device = work->piece.context->device};
-    *all = (struct slack_found){.since_ns = fact->ns, .buffers = 1, .poison = *fact};
-    for (unsigned i = 0; i < work->parts; i++) {
-        const struct pattern_found *found = &work->jobs[i].found[0];
-        if (states[i] != PATTERN_BAD)
+    struct heap_slack slack = {.found.changed = 0};
+    struct poison_piece part;
+    int is_done = 1;
+    for (uint64_t at = 0; is_done && look(at, UINT64_MAX, &part); at = part.end) {
+        if (part.context != watch->books->context || is_filling(&part))
             continue;
-        if (!all->changed) {
-            uint64_t left = work->jobs[i].check[0].end - found->first;
-            all->address = found->first;
-            all->byte_count = left < PATTERN_FOUND ? left : PATTERN_FOUND;
-            memcpy(all->bytes, found->bytes, all->byte_count);
-        }
-        all->changed += found->count;
-        all->span = found->last - all->address + 1;
-    }
-    all->byte_count = all->span < all->byte_count ? all->span : all->byte_count;
-}
-
-/* Takes one out that is over. Returns 0 if there is none. */
-static int take_over(struct heap_slack *out, int takes_asked, int *is_pending)
-{
-    struct work *work;
-    HOLD(&lock);
-    *is_pending = 0;
-    DL_FOREACH(flying, work)
-    {
-        if (work->is_asked && !takes_asked)
-            continue;
-        if (flight_is_over(&work->flight))
-            break;
-        *is_pending |= __atomic_load_n(&work->piece.context->fault, __ATOMIC_RELAXED) == CUDA_SUCCESS;
-    }
-    if (!work)
-        return 0;
-    gather(work, out);
-    drop(work);
-    if (out->found.changed)
-        untold_begin();
-    return 1;
-}
-
-static size_t collect(int takes_asked, int *is_pending)
-{
-    struct heap_slack slack;
-    size_t found = 0;
-    while (take_over(&slack, takes_asked, is_pending)) {
+        slack.found.changed = 0;
+        is_done = run(&part, PATTERN_CHECK | PATTERN_RENEW, until_ms, &slack);
         if (slack.found.changed)
             slack_report_found(&slack, 1);
-        found += slack.found.changed != 0;
+        *found += slack.found.changed != 0;
     }
-    return found;
-}
-
-size_t poison_collect(int *is_pending)
-{
-    return collect(0, is_pending);
-}
-
-int poison_check(const struct context *context, uint64_t until_ms, size_t *found)
-{
-    struct work *work;
-    struct piece part;
-    int is_done = 1, is_pending;
-    lock_take(&lock);
-    for (uint64_t at = 0; is_done && find(at, UINT64_MAX, &part) < count; at = part.end) {
-        if (part.context == context && !is_filling(&part))
-            is_done = run(&part, PATTERN_CHECK | PATTERN_RENEW, until_ms);
-    }
-    lock_release(&lock);
-    *found += collect(1, &is_pending);
-    HOLD(&lock);
-    DL_FOREACH(flying, work) /* those that took too long */
-    work->is_asked = 0;
     return is_done;
 }
 
-void poison_context_gone(struct context *context)
+void poison_context_gone(const struct context *context)
 {
-    struct within *within = context->books[CONTEXT_POISON];
-    struct work *work, *next;
     HOLD(&lock);
     for (size_t i = count; i-- > 0;)
         if (pieces[i].context == context)
             put(i, 1, pieces[i], 0, 0);
-    DL_FOREACH_SAFE(flying, work, next)
-    if (work->within == within)
-        drop(work);
-    if (within) {
-        results_forget(&within->results);
-        *within = (struct within){0};
-    }
 }

@@ -480,7 +480,6 @@ void slack_context_gone(struct books *books)
     HOLD(&watch->lock);
     while (watch->slacks)
         drop(watch, watch->slacks);
-    for (unsigned i = 0; i < BATCHES; i++)
-        flight_end(&watch->batches[i].flight);
+    batches_forget(watch);
     __atomic_store_n(&watch->state, WATCH_NEW, __ATOMIC_RELEASE);
 }

@@ -5,11 +5,10 @@
 #include "base/output.h"
 #include "base/lost_reports.h"
 #include "inspect/values/machine.h"
-#include "inspect/values/names.h"
 #include "finding/launch_finding.h"
 #include "heap/slack/poison.h"
 #include "inspect/code/code.h"
-#include "inspect/values/plan.h"
+#include "inspect/values/measure.h"
 #include "inspect/visits/visits.h"
 #include "fault/tell.h"
 
@@ -84,42 +83,25 @@ static unsigned when(const struct visit *visit, const struct reached *reached)
 /* has_fill: constant after the start */
 static struct plan_rules rules = {.most_pointers = MOST_POINTERS, .is_for_nan = 1, .when = when};
 
-/* In front of the plan: what is known of the memory that pointers lead to, before the launch. */
-struct seen {
-    uint64_t written; /* bit i: that of pointer i was written */
-};
-#define HEAD sizeof(struct seen)
-
-_Static_assert(MOST_POINTERS <= 64, "one bit each");
+_Static_assert(MOST_POINTERS <= 64, "one bit each in plan.written");
 
 static size_t size(const struct visit *visit)
 {
-    return HEAD + plan_make(&rules, visit, NULL, 0);
-}
-
-/* The part without the head. */
-static struct visit_part inner(const struct visit_part *part)
-{
-    struct visit_part made = *part;
-    made.memory += HEAD;
-    made.bytes -= HEAD;
-    return made;
+    return plan_make(&rules, visit, NULL, 0);
 }
 
 static void before(struct visit_part *part)
 {
-    struct visit_part rest = inner(part);
-    struct seen *seen = (struct seen *)(void *)part->memory;
     const struct visit *visit = part->visit;
+    struct plan *plan = (struct plan *)(void *)part->memory;
+    plan_make(&rules, visit, part->memory, part->bytes);
     for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++) {
         const struct heap_range *range = &visit->reached[i].range;
         int is_written = watch.every > 1 || written_is(range->id);
         is_written = is_written && !poison_bytes(visit->reached[i].pointer, range->address + range->size);
-        seen->written |= (uint64_t)is_written << i;
+        plan->written |= (uint64_t)is_written << i;
     }
-    plan_make(&rules, visit, rest.memory, rest.bytes);
-    plan_submit(&rules, &rest, PLAN_BEFORE);
-    part->failure = rest.failure;
+    plan_submit(&rules, part, PLAN_BEFORE);
 }
 
 static void note_writes(const struct visit *visit)
@@ -132,22 +114,16 @@ static void note_writes(const struct visit *visit)
 
 static void after(struct visit_part *part)
 {
-    struct visit_part rest = inner(part);
-    plan_submit(&rules, &rest, PLAN_AFTER);
+    plan_submit(&rules, part, PLAN_AFTER);
     note_writes(part->visit);
-    if (part->failure == CUDA_SUCCESS)
-        part->failure = rest.failure;
 }
 
 /* ---- what was found ---- */
 
 /* A pointer whose memory was looked at. */
 struct looked {
-    size_t reached;
-    enum value_type type;
-    enum type_from from;
-    uint64_t bytes;
-    int is_written, has_after;
+    const struct plan_item *item;
+    int is_written;
     struct counted before, after;
     int has_figures;
     struct measured figures; /* before */
@@ -186,30 +162,21 @@ static void read_when(const struct plan_item *item, const uint8_t *results, unsi
     out->infinities = when == PLAN_BEFORE ? figures->infinities : 0; /* where the first one is, they do not say */
 }
 
-static void read_one(struct looked *looked, const struct plan_item *item, const uint8_t *results)
-{
-    struct measured ignored;
-    looked->bytes = item->bytes;
-    looked->type = item->type;
-    looked->from = item->from;
-    looked->has_figures = plan_kernel(&rules, item, PLAN_BEFORE) == MEASURE_FIGURES;
-    looked->has_after = item->after != 0;
-    read_when(item, results, PLAN_BEFORE, &looked->before, &looked->figures);
-    if (item->after)
-        read_when(item, results, PLAN_AFTER, &looked->after, &ignored);
-}
-
 static void read_all(struct results *out, const uint8_t *results)
 {
-    const struct visit *visit = out->visit;
-    const struct seen *seen = (const struct seen *)(const void *)results;
-    for (size_t i = 0; i < visit->reached_count && i < MOST_POINTERS; i++) {
+    const struct plan *plan = (const struct plan *)(const void *)results;
+    struct measured ignored;
+    for (size_t i = 0; i < out->visit->reached_count && i < MOST_POINTERS; i++) {
+        const struct plan_item *item = plan_find(results, i);
         struct looked *looked = &out->looked[out->count];
-        *looked = (struct looked){.reached = i, .is_written = (int)(seen->written >> i & 1)};
-        const struct plan_item *item = plan_find(results + HEAD, i);
         if (!item)
             continue;
-        read_one(looked, item, results + HEAD);
+        *looked = (struct looked){.item = item,
+                                  .is_written = (int)(plan->written >> i & 1),
+                                  .has_figures = plan_kernel(&rules, item, PLAN_BEFORE) == MEASURE_FIGURES};
+        read_when(item, results, PLAN_BEFORE, &looked->before, &looked->figures);
+        if (item->after)
+            read_when(item, results, PLAN_AFTER, &looked->after, &ignored);
         out->count++;
     }
 }
@@ -218,7 +185,7 @@ static void read_all(struct results *out, const uint8_t *results)
 
 static struct nan_input input_of(const struct visit *visit, const struct looked *looked, char label[64])
 {
-    const struct reached *reached = &visit->reached[looked->reached];
+    const struct reached *reached = &visit->reached[looked->item->reached];
     const struct measured none = {0}, *figures = looked->has_figures ? &looked->figures : &none;
     cufence_buffer buffer;
     int is_there = arguments_describe(&reached->range, &buffer);
@@ -227,9 +194,9 @@ static struct nan_input input_of(const struct visit *visit, const struct looked 
                               .at = visit->function ? reached->at : 0,
                               .buffer = reached->range.id,
                               .offset = reached->pointer - reached->range.address,
-                              .count = looked->bytes / value_width(looked->type),
+                              .count = looked->item->bytes / value_width(looked->item->type),
                               .label = label,
-                              .type = looked->type,
+                              .type = looked->item->type,
                               .is_unwritten = !looked->is_written,
                               .fresh = looked->before.fresh,
                               .nans = looked->before.nans,
@@ -269,7 +236,7 @@ static int is_from(const struct looked *looked)
 {
     if (!looked->before.fresh)
         return 0;
-    if (!looked->has_after)
+    if (!looked->item->after)
         return 3;
     return looked->after.fresh == looked->before.fresh ? 2 : looked->after.nans >= looked->before.fresh;
 }
@@ -286,7 +253,7 @@ static const struct looked *find_fresh(const struct results *results)
 static void tell(const struct results *results, const struct looked *made, int is_inf, int is_of_unwritten)
 {
     const struct visit *visit = results->visit;
-    const struct reached *reached = &visit->reached[made->reached];
+    const struct reached *reached = &visit->reached[made->item->reached];
     const struct looked *fresh = is_inf ? NULL : find_fresh(results);
     struct report_parts *parts = calloc(1, sizeof *parts);
     if (!parts) {
@@ -297,16 +264,16 @@ static void tell(const struct results *results, const struct looked *made, int i
     struct nan_fact fact = {.kind = is_inf ? FINDING_INF : FINDING_NAN,
                             .index = is_inf ? made->after.first_infinity : made->after.first_nan,
                             .made = is_inf ? made->after.infinities : made->after.nans,
-                            .count = made->bytes / value_width(made->type),
+                            .count = made->item->bytes / value_width(made->item->type),
                             .pointer = reached->pointer,
                             .argument = visit->function ? reached->argument : -1,
-                            .type = made->type,
+                            .type = made->item->type,
                             .buffer = &parts->buffer,
                             .buffer_frames = {stack_buffer_frames, NULL},
                             .inputs = parts->inputs,
                             .is_of_unwritten = is_of_unwritten || fresh,
                             .now_ns = monotonic_ns()};
-    if (fresh && arguments_describe(&visit->reached[fresh->reached].range, &parts->fresh)) {
+    if (fresh && arguments_describe(&visit->reached[fresh->item->reached].range, &parts->fresh)) {
         fact.fresh = &parts->fresh;
         fact.fresh_count = fresh->before.fresh;
     }
@@ -328,7 +295,7 @@ static uint64_t number_of(const struct counted *counted, int is_inf)
 static int has_made(const struct looked *looked, int is_inf)
 {
     const struct counted *before = &looked->before, *after = &looked->after;
-    if (!looked->has_after || !number_of(after, is_inf))
+    if (!looked->item->after || !number_of(after, is_inf))
         return 0;
     if (!number_of(before, is_inf))
         return 1;
@@ -343,22 +310,22 @@ static int has_made(const struct looked *looked, int is_inf)
  * deterministic algorithms. */
 static int is_fill(const struct results *results, const struct looked *made)
 {
-    return results->count == 1 && !made->is_written && made->after.nans == made->bytes / value_width(made->type);
+    return results->count == 1 && !made->is_written && made->after.nans == made->item->bytes / value_width(made->item->type);
 }
 
 /* Memory that may be of another type than it was taken for, and cannot be of that throughout, as a library's workspace: its
  * bytes may be anything. */
 static int is_mixed(const struct results *results, const struct looked *made)
 {
-    const struct heap_range *range = &results->visit->reached[made->reached].range;
-    if (made->from == TYPE_SIGNATURE)
+    const struct heap_range *range = &results->visit->reached[made->item->reached].range;
+    if (made->item->from == TYPE_SIGNATURE)
         return 0;
     for (size_t i = 0; i < results->count; i++) {
         const struct looked *other = &results->looked[i];
-        if (results->visit->reached[other->reached].range.id == range->id && other->type != made->type)
+        if (results->visit->reached[other->item->reached].range.id == range->id && other->item->type != made->item->type)
             return 1;
     }
-    return range->size % value_width(made->type) != 0;
+    return range->size % value_width(made->item->type) != 0;
 }
 
 /* Looks for the first pointer where the launch has made some of inputs without. */
@@ -370,7 +337,7 @@ static int look_for(const struct results *results, int is_inf)
         const struct looked *looked = &results->looked[i];
         if (looked->is_written && (looked->before.nans || (is_inf && looked->before.infinities)))
             return 0; /* it has come from there */
-        is_of_unwritten |= !looked->is_written && number_of(&looked->before, is_inf) && !looked->has_after;
+        is_of_unwritten |= !looked->is_written && number_of(&looked->before, is_inf) && !looked->item->after;
         if (!made && has_made(looked, is_inf) && !is_mixed(results, looked))
             made = looked;
     }
@@ -383,7 +350,7 @@ static int look_for(const struct results *results, int is_inf)
 
 static void finished(const struct visit *visit, uint8_t *memory, size_t bytes, enum visit_end how)
 {
-    struct results *results = memory && bytes > HEAD + sizeof(struct plan) ? calloc(1, sizeof *results) : NULL;
+    struct results *results = memory && bytes >= sizeof(struct plan) ? calloc(1, sizeof *results) : NULL;
     if (how == VISIT_NO_ROOM)
         note_writes(visit);
     watch.unseen += how != VISIT_DONE && visit->result == CUDA_SUCCESS;

@@ -3,7 +3,6 @@
 #include "analysis/snapshot/bundle.h"
 #include "base/files.h"
 #include "base/output.h"
-#include "inspect/values/declared.h"
 #include "inspect/values/types.h"
 
 #include <errno.h>

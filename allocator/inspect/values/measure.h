@@ -1,15 +1,18 @@
 /*
- * Figures of memory, made by the kernels of kernels/figures.cu: submitted to a stream, and read where they are done.
+ * Figures of memory, made by the kernels of kernels/elements.cu: submitted to a stream, and read where they are done. And the
+ * plan of what is measured of a launch: for each pointer among its arguments, its bytes as one type. It lies in the visit's
+ * memory, so that the same is measured before and after.
  *
  * Accuracy: counts, minimum, maximum and hash are exact. Mean and deviation are computed in double precision from the
  * differences to the first element; the order in which they are added up is fixed. They are no finite number where values near
- * the limits of float64 overflow. Thread safety: any thread.
+ * the limits of float64 overflow. Thread safety: any thread; one at a time for a plan.
  */
 #pragma once
 
 #include "analysis/values/value.h"
-#include "inspect/kernels/figures.h"
+#include "inspect/kernels/elements.h"
 #include "inspect/visits/visits.h"
+#include "types.h"
 
 /* What a user names as its kernels. */
 enum { MEASURE_FIGURES, MEASURE_NANS };
@@ -53,3 +56,41 @@ void measure_submit(struct visit_part *part, unsigned kernel, const struct measu
 /* Read what the kernels have written for that many bytes of memory. */
 void measure_read(const uint8_t *from, uint64_t bytes, enum value_type type, struct measured *out);
 void measure_count(const uint8_t *from, uint64_t bytes, struct counted *out);
+
+/* ---- the plan of a launch ---- */
+
+struct plan_item {
+    uint32_t reached;       /* index in visit->reached */
+    uint32_t before, after; /* offsets in the memory; 0: not looked at */
+    uint64_t bytes;
+    enum value_type type;
+    enum type_from from;
+};
+
+struct plan {
+    uint64_t written; /* nan's: bit i: the memory that pointer i leads to was written before the launch */
+    uint32_t count;
+    struct plan_item items[];
+};
+
+/* Which pointers to look at, and when. */
+enum { PLAN_BEFORE = 1, PLAN_AFTER = 2 };
+struct plan_rules {
+    size_t most_pointers; /* at most FIGURES_ITEMS */
+    int is_for_nan;       /* only floating-point numbers; after the launch, and where there is much, only their NaN and Inf */
+    int has_fill;         /* as in measure_submit() */
+    unsigned (*when)(const struct visit *visit, const struct reached *reached); /* PLAN_ flags; NULL: both */
+};
+
+/* Makes the plan in `memory` of `size` bytes; with NULL, only returns how many bytes it needs. What does not fit is left out.
+ */
+size_t plan_make(const struct plan_rules *rules, const struct visit *visit, uint8_t *memory, size_t size);
+
+/* Submits the kernels; when: PLAN_BEFORE or PLAN_AFTER. */
+void plan_submit(const struct plan_rules *rules, struct visit_part *part, unsigned when);
+
+/* Which kernel looks at the item then. */
+unsigned plan_kernel(const struct plan_rules *rules, const struct plan_item *item, unsigned when);
+
+/* Returns the item of pointer `reached`, NULL if there is none. */
+const struct plan_item *plan_find(const uint8_t *results, size_t reached);

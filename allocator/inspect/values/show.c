@@ -1,8 +1,7 @@
 #include "inspect/inspect.h"
 
 #include "base/output.h"
-#include "names.h"
-#include "plan.h"
+#include "measure.h"
 #include "tell_values.h"
 
 #include <stdio.h>

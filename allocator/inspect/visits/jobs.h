@@ -52,15 +52,3 @@ int jobs_await(unsigned ms);
 void jobs_free(struct job *job); /* one that was not submitted */
 
 void jobs_close(unsigned ms);
-
-/* ---- chosen.c: which launches a filter chooses, by three questions, each of which costs more than the one before ---- */
-
-/* Whether it may choose launches of the kernel. */
-int chosen_function(const struct filter *filter, const struct launch_function *function);
-
-/* Whether it may choose this launch, which the calling thread makes. */
-int chosen_number(const struct filter *filter, const struct launch_function *function, uint64_t number);
-
-/* Whether it chooses the launch: a graph's, if it chooses one of its kernels; a copy or set by the name of the driver function,
- * where it comes from, and its thread's label. */
-int chosen_visit(const struct filter *filter, const struct visit *visit);

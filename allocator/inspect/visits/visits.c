@@ -2,6 +2,8 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "base/lock.h"
+#include "inspect/values/types.h"
 #include "launch/launch.h"
 #include "stacks/labels.h"
 
@@ -12,6 +14,8 @@
 #define DECISIONS 4096u   /* a power of two */
 #define MOST_BYTES 32768u /* of arguments; the driver's limit is 32,764 */
 #define MOST_REACHED 512u
+#define NAMES 3       /* of a kernel */
+#define SHAPES 16384u /* of launches, room; three quarters are used */
 #define STOP_MS 10000 /* how long a launch that may be the last waits for what is found */
 
 static struct {
@@ -21,15 +25,117 @@ static struct {
     int is_closed;                 /* atomic */
 } visits;
 
-static HOT_TLS struct job *begun; /* the calling thread's launch, between the two calls of the observer */
+static HOT_TLS struct job *begun; /* the calling thread's launch, between the two calls */
 
-/* ---- which launches ---- */
+/* ---- which launches a filter chooses, by three questions, each of which costs more than the one before ---- */
+
+/* The shapes of which a launch was chosen, of all filters. Under the lock, a leaf. */
+static struct {
+    struct lock lock;
+    uint64_t seen[SHAPES]; /* 0: free */
+    size_t count;
+} shapes = {.lock = LOCK(RANK_LEAF)};
+
+static uint64_t mixed(uint64_t hash, uint64_t value)
+{
+    return (hash ^ value ^ hash >> 29) * UINT64_C(0x100000001b3); /* FNV-1a's prime */
+}
+
+/* What a shape is: the kernel, its grid, block, cluster and shared memory, and the sizes of the buffers that the arguments
+ * point to. Never 0. */
+static uint64_t shape_of(const struct filter *filter, const struct visit *visit)
+{
+    uint64_t hash = mixed(mixed((uintptr_t)filter, (uintptr_t)visit->function), (uintptr_t)visit->graph);
+    for (int i = 0; i < 3; i++)
+        hash = mixed(mixed(mixed(hash, visit->grid[i]), visit->block[i]), visit->cluster[i]);
+    hash = mixed(hash, visit->shared_bytes);
+    for (size_t i = 0; i < visit->reached_count; i++)
+        hash = mixed(hash, visit->reached[i].range.size);
+    return hash ? hash : 1;
+}
+
+/* Whether no launch of its shape was chosen before. Without room for another shape, none is new. */
+static int is_new(const struct filter *filter, const struct visit *visit)
+{
+    uint64_t shape = shape_of(filter, visit);
+    size_t at = shape % SHAPES;
+    HOLD(&shapes.lock);
+    while (shapes.seen[at] && shapes.seen[at] != shape)
+        at = (at + 1) % SHAPES;
+    int is_first = !shapes.seen[at] && shapes.count < SHAPES / 4 * 3;
+    if (is_first)
+        shapes.seen[at] = shape;
+    shapes.count += (size_t)is_first;
+    return is_first;
+}
+
+static size_t add_names(const struct launch_function *function, const char **out)
+{
+    const struct kernel_names *names = types_names(function);
+    if (!names)
+        return 0;
+    out[0] = names->mangled;
+    out[1] = names->demangled;
+    out[2] = names->plain;
+    return NAMES;
+}
+
+/* Whether it may choose launches of the kernel. */
+static int may_choose_function(const struct filter *filter, const struct launch_function *function)
+{
+    const char *names[NAMES];
+    return filter_may_choose(filter, names, add_names(function, names));
+}
+
+/* Whether it may choose this launch, which the calling thread makes: asks without the places, which cost the most. */
+static int may_choose_number(const struct filter *filter, const struct launch_function *function, uint64_t number)
+{
+    const char *names[NAMES];
+    if (filter_needs_places(filter))
+        return 1;
+    const struct filter_launch launch = {
+        .names = names, .name_count = add_names(function, names), .number = number, .label = label_current()};
+    return filter_chooses(filter, &launch);
+}
+
+static size_t names_of(const struct visit *visit, const char **out)
+{
+    size_t count = 0;
+    if (visit->function)
+        return add_names(visit->function, out);
+    for (size_t i = 0; i < visit->graph_function_count; i++)
+        count += add_names(visit->graph_functions[i], out + count);
+    return count;
+}
+
+/* Whether it chooses the launch: a graph's, if it chooses one of its kernels. */
+static int chooses(const struct filter *filter, const struct visit *visit)
+{
+    struct stack_frame frames[STACK_READ];
+    struct filter_place places[STACK_READ];
+    const char *names[NAMES * GRAPH_KERNELS];
+    size_t count = 0;
+    if (filter_needs_places(filter))
+        count = visit->stack.python ? stack_interned_frames(visit->stack.python, frames, STACK_READ)
+                                    : stack_frames(&visit->stack, frames, STACK_READ);
+    for (size_t i = 0; i < count; i++)
+        places[i] = (struct filter_place){frames[i].file, frames[i].line};
+    const struct filter_launch launch = {.names = names,
+                                         .name_count = names_of(visit, names),
+                                         .number = visit->number,
+                                         .label = visit->label,
+                                         .places = places,
+                                         .place_count = count};
+    return filter_chooses(filter, &launch) && (!filter_wants_new(filter) || is_new(filter, visit));
+}
+
+/* ---- which users want a launch ---- */
 
 static uint32_t ask_users(const struct launch_function *function)
 {
     uint32_t users = 0;
     for (unsigned i = 0; i < visit_user_count(); i++)
-        users |= (uint32_t)(!visit_users[i]->filter || chosen_function(visit_users[i]->filter, function)) << i;
+        users |= (uint32_t)(!visit_users[i]->filter || may_choose_function(visit_users[i]->filter, function)) << i;
     return users;
 }
 
@@ -52,7 +158,7 @@ static uint32_t users_of_number(const struct launch_function *function, uint64_t
     for (unsigned i = 0; i < visit_user_count(); i++) {
         const struct visit_user *user = visit_users[i];
         if (asked >> i & 1)
-            users |= (uint32_t)((!user->filter || chosen_number(user->filter, function, number)) &&
+            users |= (uint32_t)((!user->filter || may_choose_number(user->filter, function, number)) &&
                                 (!user->wants_number || user->wants_number(function)))
                      << i;
     }
@@ -61,7 +167,7 @@ static uint32_t users_of_number(const struct launch_function *function, uint64_t
 
 static uint32_t users_of_graph(CUgraphExec graph)
 {
-    uint32_t users = captured_users(graph);
+    uint32_t users = graph_kernels_users(graph);
     for (unsigned i = 0; i < visit_user_count(); i++)
         users &= visit_users[i]->wants_graphs ? UINT32_MAX : ~(1u << i);
     return users;
@@ -73,8 +179,7 @@ static uint32_t users_of_visit(const struct visit *visit, uint32_t asked)
     for (unsigned i = 0; i < visit_user_count(); i++) {
         const struct visit_user *user = visit_users[i];
         if (asked >> i & 1)
-            users |= (uint32_t)((!user->filter || chosen_visit(user->filter, visit)) && (!user->wants || user->wants(visit)))
-                     << i;
+            users |= (uint32_t)((!user->filter || chooses(user->filter, visit)) && (!user->wants || user->wants(visit))) << i;
     }
     return users;
 }
@@ -85,7 +190,7 @@ static uint32_t users_of_visit(const struct visit *visit, uint32_t asked)
 struct scratch {
     uint8_t bytes[MOST_BYTES];
     struct reached reached[MOST_REACHED];
-    struct captured captured;
+    struct graph_kernels captured;
 };
 
 static struct scratch *own_scratch(void)
@@ -124,9 +229,9 @@ static void take_graph(struct visit *visit)
 {
     struct scratch *scratch = own_scratch();
     size_t count = 0;
-    if (!scratch || !captured_read(visit->graph, &scratch->captured))
+    if (!scratch || !graph_kernels_read(visit->graph, &scratch->captured))
         return;
-    const struct captured *captured = &scratch->captured;
+    const struct graph_kernels *captured = &scratch->captured;
     for (size_t i = 0; i < captured->reached_count && count < MOST_REACHED; i++) {
         struct reached *now = &scratch->reached[count];
         *now = captured->reached[i];
@@ -244,7 +349,7 @@ static void note_captured(const struct launch_event *event, uint32_t users)
     size_t size = arguments_pack(event->call, function, scratch->bytes, MOST_BYTES);
     size_t count = arguments_reach(scratch->bytes, size, function, event->call->function, event->context->device,
                                    scratch->reached, MOST_REACHED);
-    captured_note(graph, capture, function, users, scratch->reached, count);
+    graph_kernels_note(graph, capture, function, users, scratch->reached, count);
 }
 
 /* Out of line, so that a launch that nobody wants costs little. */
@@ -272,7 +377,7 @@ __attribute__((noinline)) static void begin(const struct launch_event *event, ui
     begun = job;
 }
 
-static void begins(const struct launch_event *event)
+void visits_launch_begins(const struct launch_event *event)
 {
     uint64_t number = __atomic_add_fetch(&visits.launches, 1, __ATOMIC_RELAXED);
     const struct launch_function *function = event->call ? functions_find(event->call->function) : NULL;
@@ -311,7 +416,7 @@ __attribute__((noinline)) static void end(struct job *job, CUresult result)
         jobs_await(STOP_MS);
 }
 
-static void ended(const struct launch_event *event, CUresult result)
+void visits_launch_ended(const struct launch_event *event, CUresult result)
 {
     (void)event;
     if (__builtin_expect(begun != NULL, 0))
@@ -345,7 +450,6 @@ void visits_open(const struct options *options)
 
 void visits_add(const struct visit_user *user)
 {
-    static const struct launch_observer observer = {begins, ended};
     unsigned count = visit_user_count();
     for (unsigned i = 0; i < count; i++) {
         if (visit_users[i] == user)
@@ -354,10 +458,13 @@ void visits_add(const struct visit_user *user)
     assert(count < VISIT_USERS);
     visit_users[count] = user;
     __atomic_store_n(&visit_users_added, count + 1, __ATOMIC_RELEASE);
-    if (!count) {
+    if (!count)
         __atomic_store_n(&visits.launches, launch_total(), __ATOMIC_RELAXED);
-        launch_observe(&observer);
-    }
+}
+
+int visits_have_users(void)
+{
+    return visit_user_count() != 0;
 }
 
 int visits_await(unsigned ms)

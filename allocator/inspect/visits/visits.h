@@ -22,11 +22,9 @@
 
 #include "base/filter.h"
 #include "launch/inspect_table.h"
-#include "launch/observers.h"
 
 #define VISIT_USERS 4
 #define VISIT_KERNELS 4 /* of a user */
-#define VISIT_GRAPH_KERNELS CAPTURED_KERNELS
 #define VISITS_PINNED (UINT64_C(64) << 20)
 #define VISIT_WAIT_MS 1000
 #define VISIT_PATIENCE_MS 100
@@ -124,6 +122,7 @@ struct visit_user {
 
 /* Adds a user, which must stay valid. The first one makes cufence look at launches. At most VISIT_USERS. */
 void visits_add(const struct visit_user *user);
+int visits_have_users(void);
 /* Raises the limit of pinned memory of each context. */
 void visits_need(uint64_t pinned_bytes);
 /* Whether buffers are unmapped when they are freed (uaf=strict): set at the start. */
@@ -133,6 +132,10 @@ void visits_open(const struct options *options);
  * part's memory. On an error they remember it, and the visit ends with VISIT_FAILED. */
 void visit_launch(struct visit_part *part, unsigned kernel, uint32_t blocks, uint32_t threads, void **arguments);
 void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t bytes);
+
+/* As the inspector's functions of these names. */
+void visits_launch_begins(const struct launch_event *event);
+void visits_launch_ended(const struct launch_event *event, CUresult result);
 
 /* Loads our kernels into a context. It is current. */
 void visits_context_begun(struct context *context);
@@ -144,31 +147,31 @@ void visits_context_gone(struct context *context);
 int visits_await(unsigned ms); /* as the inspector's await() */
 void visits_close(unsigned ms);
 
-/* ---- captured.c: which kernels a CUDA graph launches, and which memory it was given when it was captured. Graphs that are
- * built node by node, or whose nodes are changed later, are not known, or known as they were. Any thread. ---- */
+/* ---- graph_kernels.c: which kernels a CUDA graph launches, and which memory it was given when it was captured. Graphs that
+ * are built node by node, or whose nodes are changed later, are not known, or known as they were. Any thread. ---- */
 
-#define CAPTURED_KERNELS 64 /* different ones of a graph; later ones are left out */
-#define CAPTURED_POINTERS 512
+#define GRAPH_KERNELS 64 /* different ones of a graph; later ones are left out */
+#define GRAPH_POINTERS 512
 
 /* What a graph is known to use. */
-struct captured {
-    uint32_t users;                                            /* of visits: those that want launches of such kernels */
-    const struct launch_function *functions[CAPTURED_KERNELS]; /* in the order of their first launches */
+struct graph_kernels {
+    uint32_t users;                                         /* of visits: those that want launches of such kernels */
+    const struct launch_function *functions[GRAPH_KERNELS]; /* in the order of their first launches */
     size_t function_count;
-    struct reached reached[CAPTURED_POINTERS]; /* buffers as they were at the capture */
+    struct reached reached[GRAPH_POINTERS]; /* buffers as they were at the capture */
     size_t reached_count;
 };
 
 /* A kernel is launched into a capture: that of this number, into this graph. reached: its arguments'. */
-void captured_note(CUgraph graph, uint64_t capture, const struct launch_function *function, uint32_t users,
-                   const struct reached *reached, size_t count);
+void graph_kernels_note(CUgraph graph, uint64_t capture, const struct launch_function *function, uint32_t users,
+                        const struct reached *reached, size_t count);
 
 /* An executable was made of the graph, or is about to be destroyed. */
-void captured_instantiated(CUgraphExec executable, CUgraph graph);
-void captured_executable_gone(CUgraphExec executable);
+void graph_kernels_instantiated(CUgraphExec executable, CUgraph graph);
+void graph_kernels_gone(CUgraphExec executable);
 
 /* Which users want launches of the executable: 0 if it is not known. */
-uint32_t captured_users(CUgraphExec executable);
+uint32_t graph_kernels_users(CUgraphExec executable);
 
 /* Copies what is known about an executable. Returns 0 if nothing is. */
-int captured_read(CUgraphExec executable, struct captured *out);
+int graph_kernels_read(CUgraphExec executable, struct graph_kernels *out);

@@ -1,9 +1,9 @@
-/* Made of figures.cu by ./dev ptx; sha256 of the source: 3ab593742781646894543d94520749fa */
-#ifndef CUFENCE_KERNELS_FIGURES_PTX_H
-#define CUFENCE_KERNELS_FIGURES_PTX_H
+/* Made of elements.cu by ./dev ptx; sha256 of the source: bb763dddf4d0b3549382a78505896955 */
+#ifndef CUFENCE_KERNELS_ELEMENTS_PTX_H
+#define CUFENCE_KERNELS_ELEMENTS_PTX_H
 
 /* clang-format off */
-static const char figures_ptx[] =
+static const char elements_ptx[] =
     ".version 6.4\n"
     ".target sm_60\n"
     ".address_size 64\n"

@@ -1,9 +1,9 @@
 /*
- * Looks at the elements of buffers: their figures, and whether there are NaN or infinities. figures.h has the arguments.
+ * Looks at the elements of buffers: their figures, and whether there are NaN or infinities. elements.h has the arguments.
  *
  * Memory is read in chunks of 16 bytes, counted from the item's address, which needs no alignment. No element lies in two.
  */
-#include "figures.h"
+#include "elements.h"
 
 typedef unsigned long long u64;
 

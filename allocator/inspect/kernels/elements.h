@@ -1,5 +1,5 @@
 /*
- * What the host and the kernels of figures.cu share. Plain C and CUDA C++.
+ * What the host and the kernels of elements.cu share. Plain C and CUDA C++.
  *
  * A launch looks at several pieces of memory, with a number of blocks for each. Each block writes its part of the result; the
  * host adds them up.
@@ -42,7 +42,7 @@ struct figures_head {
     uint8_t first[FIGURES_ENDS], last[FIGURES_ENDS]; /* whole elements; the last ones end with the last element */
 };
 
-/* Of the elements that one block has seen. Keys are ordered as the values are: see figures.cu. */
+/* Of the elements that one block has seen. Keys are ordered as the values are: see elements.cu. */
 struct figures_part {
     uint64_t finite, zeros, nans, infinities, fresh;
     uint64_t low, high;           /* keys of the least and the greatest finite value, if there is one */

@@ -12,7 +12,7 @@ struct graph {
     UT_hash_handle hh; /* by handle */
     const void *handle;
     uint64_t capture;
-    struct captured known;
+    struct graph_kernels known;
 };
 
 static struct lock lock = LOCK(RANK_LEAF);
@@ -63,28 +63,28 @@ static struct graph *graph_locked(CUgraph handle, uint64_t capture)
     return graph;
 }
 
-static void add_function(struct captured *known, const struct launch_function *function)
+static void add_function(struct graph_kernels *known, const struct launch_function *function)
 {
     for (size_t i = 0; i < known->function_count; i++) {
         if (known->functions[i] == function)
             return;
     }
-    if (known->function_count < CAPTURED_KERNELS)
+    if (known->function_count < GRAPH_KERNELS)
         known->functions[known->function_count++] = function;
 }
 
-static void add_reached(struct captured *known, const struct reached *reached)
+static void add_reached(struct graph_kernels *known, const struct reached *reached)
 {
     for (size_t i = 0; i < known->reached_count; i++) {
         if (known->reached[i].pointer == reached->pointer)
             return;
     }
-    if (known->reached_count < CAPTURED_POINTERS)
+    if (known->reached_count < GRAPH_POINTERS)
         known->reached[known->reached_count++] = *reached;
 }
 
-void captured_note(CUgraph graph, uint64_t capture, const struct launch_function *function, uint32_t users,
-                   const struct reached *reached, size_t count)
+void graph_kernels_note(CUgraph graph, uint64_t capture, const struct launch_function *function, uint32_t users,
+                        const struct reached *reached, size_t count)
 {
     HOLD(&lock);
     struct graph *noted = graph_locked(graph, capture);
@@ -96,7 +96,7 @@ void captured_note(CUgraph graph, uint64_t capture, const struct launch_function
     }
 }
 
-void captured_instantiated(CUgraphExec executable, CUgraph graph)
+void graph_kernels_instantiated(CUgraphExec executable, CUgraph graph)
 {
     HOLD(&lock);
     const struct graph *noted = find_locked(graphs, graph);
@@ -107,14 +107,14 @@ void captured_instantiated(CUgraphExec executable, CUgraph graph)
     __atomic_store_n(&any, HASH_COUNT(executables), __ATOMIC_RELEASE);
 }
 
-void captured_executable_gone(CUgraphExec executable)
+void graph_kernels_gone(CUgraphExec executable)
 {
     HOLD(&lock);
     forget_locked(&executables, find_locked(executables, executable));
     __atomic_store_n(&any, HASH_COUNT(executables), __ATOMIC_RELEASE);
 }
 
-uint32_t captured_users(CUgraphExec executable)
+uint32_t graph_kernels_users(CUgraphExec executable)
 {
     if (!__atomic_load_n(&any, __ATOMIC_ACQUIRE))
         return 0;
@@ -123,7 +123,7 @@ uint32_t captured_users(CUgraphExec executable)
     return found ? found->known.users : 0;
 }
 
-int captured_read(CUgraphExec executable, struct captured *out)
+int graph_kernels_read(CUgraphExec executable, struct graph_kernels *out)
 {
     HOLD(&lock);
     const struct graph *found = find_locked(executables, executable);
