@@ -18,18 +18,18 @@ static int replay_answer(void *user, const struct rerun_message *question, struc
 {
     struct replay *replay = user;
     return question->type == MESSAGE_RESULT ? compare_answer(replay, question, to)
-                                            : opened_answer(&replay->opened, question, to);
+                                            : bundle_answer(&replay->reader, question, to);
 }
 
 static const struct fault_memory *memory_of(const struct replay *replay)
 {
     static const struct fault_memory unknown = {.is_unknown = 1};
-    return replay->opened.snapshot ? &replay->opened.snapshot->memory : &unknown;
+    return replay->reader.facts ? &replay->reader.facts->memory : &unknown;
 }
 
 static struct finding_origin replay_origin(const struct replay *replay)
 {
-    const struct snapshot *snapshot = replay->opened.snapshot;
+    const struct snapshot *snapshot = replay->reader.facts;
     return (struct finding_origin){.pid = snapshot ? snapshot->origin.pid : (int)getpid(),
                                    .rank = snapshot ? snapshot->origin.rank : -1,
                                    .device = replay->device,
@@ -54,7 +54,7 @@ static void print_fault(const struct replay *replay, struct rerun *rerun, const 
     struct finding finding;
     fault_diagnose(first ? first : rerun->evidence, memory, &diagnosis);
     rerun_follow(rerun, &diagnosis);
-    rerun->result.launch = opened_record(&replay->opened, rerun->number);
+    rerun->result.launch = bundle_record(&replay->reader, rerun->number);
     fault_diagnose_rerun(first ? first : rerun->evidence, &rerun->result, memory, &diagnosis);
     rerun_trace(rerun, &diagnosis);
     cause_take(&diagnosis, &rerun->result.cause);
@@ -82,7 +82,7 @@ static void print_written(const struct replay *replay, struct rerun *rerun)
 {
     struct evidence *evidence = NULL;
     struct problem ignored;
-    const struct loaded *dump = &replay->opened.dump;
+    const struct file_bytes *dump = &replay->reader.dump;
     if (dump->at && evidence_from_coredump(dump->at, dump->size, &evidence, &ignored) == CUFENCE_OK && evidence->site_count)
         print_fault(replay, rerun, evidence);
     else if (!replay->is_json)
@@ -96,8 +96,8 @@ static void print_written(const struct replay *replay, struct rerun *rerun)
 static struct fault_launch launch_of(const struct replay *replay, uint32_t number, const struct launch_function *function,
                                      struct launch_entry *entry)
 {
-    const struct rerun_launch *launch = &replay->opened.launches[number];
-    const struct fault_launch *found = opened_record(&replay->opened, number);
+    const struct rerun_launch *launch = &replay->reader.launches[number];
+    const struct fault_launch *found = bundle_record(&replay->reader, number);
     if (found)
         return *found;
     *entry = (struct launch_entry){.function = function, .time_ns = memory_of(replay)->now_ns, .device = replay->device};
@@ -109,7 +109,7 @@ static struct fault_launch launch_of(const struct replay *replay, uint32_t numbe
 static cufence_buffer buffer_at(const struct replay *replay, uint64_t address)
 {
     static const struct bundle_buffer none;
-    const struct bundle_buffer *found = bundle_find(replay->opened.bundle, address) ?: &none;
+    const struct bundle_buffer *found = bundle_find(replay->reader.bundle, address) ?: &none;
     return (cufence_buffer){.id = found->id,
                             .address = found->address,
                             .size = found->size,
@@ -169,7 +169,7 @@ static size_t take_ranges(const struct written *written, size_t first, struct sl
 static void print_slack(const struct replay *replay, const struct rerun *rerun)
 {
     const struct rerun_result *result = &rerun->result;
-    const struct launch_function function = {.name = replay->opened.bundle->symbol};
+    const struct launch_function function = {.name = replay->reader.bundle->symbol};
     const struct finding_origin origin = replay_origin(replay);
     struct launch_entry entry;
     struct written written;

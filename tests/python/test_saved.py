@@ -33,7 +33,7 @@ class Saved(standin.InFolder):
         self.assertEqual(len(after), 1000)
         self.assertNotEqual(after[999], 0)
         self.assertFalse((self.folder / "saved/000001-scale/0.after.npy").exists(), "it has not changed")
-        launch = json.loads((self.folder / "saved/000001-scale/launch.json").read_text())
+        launch = json.loads((self.folder / "saved/000001-scale/values.json").read_text())
         self.assertEqual([pointer["argument"] for pointer in launch["pointers"]], [0, 1])
         self.assertEqual(launch["arguments"][3]["value"], "0x40000000")
         self.assertEqual(launch["kernel"], "scale(float const*, float*, unsigned int, float)")

@@ -4,7 +4,7 @@
 
 #include "support/golden.h"
 
-#include "analysis/snapshot/bundle.h"
+#include "analysis/bundle/bundle.h"
 
 static struct problem problem;
 

@@ -1,7 +1,7 @@
 /* A snapshot as bytes: a modified one gives an error or fewer facts. test_golden.c reads back what is sound. */
 #include "support/test.h"
 
-#include "analysis/snapshot/keep.h"
+#include "analysis/bundle/snapshot_json.h"
 #include "support/told.h"
 
 #include "fault_stories.h"
