@@ -1,7 +1,6 @@
 #include "bundle_reader.h"
 
 #include "analysis/verdict/launches.h"
-#include "finding/finding.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -181,6 +180,20 @@ cufence_status bundle_open(const char *path, struct bundle_reader *reader, struc
             load_known(reader, i ? BUNDLE_SECOND : BUNDLE_DUMP, MOST_DUMP, bytes);
     }
     return CUFENCE_OK;
+}
+
+const struct fault_memory *facts_memory(const struct snapshot *facts)
+{
+    static const struct fault_memory unknown = {.is_unknown = 1};
+    return facts ? &facts->memory : &unknown;
+}
+
+struct finding_origin facts_origin(const struct snapshot *facts, int device)
+{
+    if (!facts)
+        return (struct finding_origin){.rank = -1, .device = device};
+    const struct snapshot_origin *from = &facts->origin;
+    return (struct finding_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL, NULL};
 }
 
 void bundle_close(struct bundle_reader *reader)

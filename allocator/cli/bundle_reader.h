@@ -7,6 +7,7 @@
 
 #include "analysis/bundle/bundle.h"
 #include "analysis/bundle/snapshot_json.h"
+#include "finding/finding.h"
 #include "rerun/input.h"
 
 /* ---- the bytes of a file, unpacked if it is compressed with gzip ---- */
@@ -57,6 +58,10 @@ void bundle_close(struct bundle_reader *reader);
 
 /* Reads the name of the kernel that can be launched; "" if it cannot be read. */
 void bundle_kernel(const char *path, char *kernel, size_t room);
+
+/* What is known: buffers and launches, none if facts are NULL; and whose finding is made of it, on a GPU of this number. */
+const struct fault_memory *facts_memory(const struct snapshot *facts);
+struct finding_origin facts_origin(const struct snapshot *facts, int device);
 
 /* Answers a MESSAGE_NEED with the buffer or pinned memory there; one that was left out holds zeros. If there is none, *answer
  * is unchanged. Returns the descriptor that belongs to the answer, or -1, and sets errno if it cannot be had. */

@@ -35,23 +35,9 @@ struct wishes {
 #define NO_MEMORY "cufence: the host has no memory for the report\n"
 
 /* `known`: what the program knew, NULL if there is nothing of that. */
-static const struct fault_memory *memory_of(const struct snapshot *known)
-{
-    static const struct fault_memory unknown = {.is_unknown = 1};
-    return known ? &known->memory : &unknown;
-}
-
 static const struct rerun_result *rerun_of(const struct snapshot *known)
 {
     return known ? &known->rerun : NULL;
-}
-
-static struct finding_origin origin_of(const struct snapshot *known, const struct evidence *evidence)
-{
-    if (!known)
-        return (struct finding_origin){.rank = -1, .device = (int)evidence->device};
-    const struct snapshot_origin *from = &known->origin;
-    return (struct finding_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL, NULL};
 }
 
 static const char *last_line(const char *text)
@@ -64,7 +50,7 @@ static const char *last_line(const char *text)
 static void diagnose(const struct coredump *dump, const struct evidence *evidence, const struct snapshot *known,
                      struct diagnosis *diagnosis, struct origin *cause)
 {
-    fault_diagnose_rerun(evidence, rerun_of(known), memory_of(known), diagnosis);
+    fault_diagnose_rerun(evidence, rerun_of(known), facts_memory(known), diagnosis);
     if (!diagnosis->cause)
         cause_in_dump(dump, diagnosis, cause);
 }
@@ -73,7 +59,7 @@ static void diagnose(const struct coredump *dump, const struct evidence *evidenc
 static void say_text(const char *path, const struct coredump *dump, const struct evidence *evidence,
                      const struct standing *standing, const struct snapshot *known, const struct wishes *wishes)
 {
-    const struct finding_origin origin = origin_of(known, evidence);
+    const struct finding_origin origin = facts_origin(known, (int)evidence->device);
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
     struct origin cause;
@@ -105,7 +91,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
 /* The report of a fault that has happened somewhere else. */
 static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct snapshot *known)
 {
-    const struct finding_origin origin = origin_of(known, evidence);
+    const struct finding_origin origin = facts_origin(known, (int)evidence->device);
     if (!evidence->site_count)
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
     struct finding finding;

@@ -21,19 +21,13 @@ static int replay_answer(void *user, const struct rerun_message *question, struc
                                             : bundle_answer(&replay->reader, question, to);
 }
 
-static const struct fault_memory *memory_of(const struct replay *replay)
-{
-    static const struct fault_memory unknown = {.is_unknown = 1};
-    return replay->reader.facts ? &replay->reader.facts->memory : &unknown;
-}
-
 static struct finding_origin replay_origin(const struct replay *replay)
 {
-    const struct snapshot *snapshot = replay->reader.facts;
-    return (struct finding_origin){.pid = snapshot ? snapshot->origin.pid : (int)getpid(),
-                                   .rank = snapshot ? snapshot->origin.rank : -1,
-                                   .device = replay->device,
-                                   .device_name = replay->device_name};
+    struct finding_origin origin = facts_origin(replay->reader.facts, replay->device);
+    origin.pid = replay->reader.facts ? origin.pid : (int)getpid();
+    origin.device = replay->device;
+    origin.device_name = replay->device_name;
+    return origin;
 }
 
 static void replay_print(const struct replay *replay, struct finding *finding)
@@ -49,7 +43,7 @@ static void replay_print(const struct replay *replay, struct finding *finding)
 static void print_fault(const struct replay *replay, struct rerun *rerun, const struct evidence *first)
 {
     const struct finding_origin origin = replay_origin(replay);
-    const struct fault_memory *memory = memory_of(replay);
+    const struct fault_memory *memory = facts_memory(replay->reader.facts);
     struct diagnosis diagnosis;
     struct finding finding;
     fault_diagnose(first ? first : rerun->evidence, memory, &diagnosis);
@@ -100,7 +94,8 @@ static struct fault_launch launch_of(const struct replay *replay, uint32_t numbe
     const struct fault_launch *found = bundle_record(&replay->reader, number);
     if (found)
         return *found;
-    *entry = (struct launch_entry){.function = function, .time_ns = memory_of(replay)->now_ns, .device = replay->device};
+    *entry = (struct launch_entry){
+        .function = function, .time_ns = facts_memory(replay->reader.facts)->now_ns, .device = replay->device};
     entry->shape = launch->shape;
     return (struct fault_launch){.entry = entry};
 }
@@ -181,8 +176,8 @@ static void print_slack(const struct replay *replay, const struct rerun *rerun)
                                     .launches = {launch_of(replay, rerun->number, &function, &entry)},
                                     .launch_count = 1,
                                     .launch_total = 1,
-                                    .now_ns = memory_of(replay)->now_ns,
-                                    .buffer_frames = memory_of(replay)->frames};
+                                    .now_ns = facts_memory(replay->reader.facts)->now_ns,
+                                    .buffer_frames = facts_memory(replay->reader.facts)->frames};
         taken = take_ranges(&written, i, &write.found);
         write.found.since_ns = write.launches[0].entry->time_ns;
         changed += write.found.changed;
@@ -199,7 +194,7 @@ static void print_slack(const struct replay *replay, const struct rerun *rerun)
 static enum replay_outcome tell(const struct replay *replay, struct rerun *rerun, int is_shown)
 {
     struct rerun_result *result = &rerun->result;
-    rerun_result_name_buffers(result, memory_of(replay));
+    rerun_result_name_buffers(result, facts_memory(replay->reader.facts));
     switch (result->outcome) {
     case RERUN_FAULTED:
         if (is_shown)

@@ -13,7 +13,8 @@ struct writing {
     const struct bundling *bundling;
     const struct visit *visit;
     struct bundle_writer *writer;
-    cufence_buffer *near; /* the same buffers as the bundle's, for the report of a replay */
+    struct launch_entry entry; /* the launch */
+    cufence_buffer *near;      /* the same buffers as the bundle's, for the report of a replay */
 };
 
 /* ---- buffers ---- */
@@ -137,12 +138,27 @@ static void take_head(struct writing *writing)
     bundle->has_outputs = 1;
     bundle->layout = visit->function->has_layout ? visit->function->arguments : NULL;
     bundle->argument_count = visit->function->has_layout ? visit->function->argument_count : 0;
-    struct rerun_launch *launch = &bundle->launches[bundle->launch_count++];
-    *launch = (struct rerun_launch){.shape = visit->shape,
-                                    .shared_bytes = visit->shared_bytes,
-                                    .is_cooperative = (uint32_t)visit->is_cooperative,
-                                    .argument_bytes = (uint32_t)visit->argument_bytes,
-                                    .arguments = visit->arguments};
+    bundle->launches[bundle->launch_count++] = rerun_launch_of(&writing->entry, visit->arguments);
+}
+
+/* What a report of a replay says of the buffers and of the launch, if it faults there. */
+static void put_facts(struct writing *writing)
+{
+    const struct visit *visit = writing->visit;
+    struct stack_frame frames[STACK_READ];
+    const struct fault_launch launch = {
+        .entry = &writing->entry, .frames = frames, .frame_count = stack_frames(&visit->stack, frames, STACK_READ), .place = 1};
+    const struct fault_memory memory = {.near = writing->near,
+                                        .near_count = writing->writer->bundle.buffer_count,
+                                        .live_total = writing->writer->bundle.buffer_count,
+                                        .device = visit->device,
+                                        .arena_start = writing->writer->bundle.arena_start,
+                                        .arena_end = writing->writer->bundle.arena_end,
+                                        .now_ns = visit->time_ns,
+                                        .launches = &launch,
+                                        .launch_count = 1,
+                                        .frames = {stack_buffer_frames, NULL}};
+    writer_put_facts(writing->writer, &memory, NULL);
 }
 
 static struct launch_entry entry_of(const struct visit *visit)
@@ -164,31 +180,10 @@ static struct launch_entry entry_of(const struct visit *visit)
     return entry;
 }
 
-/* What a report of a replay says of the buffers and of the launch, if it faults there. */
-static void put_facts(struct writing *writing)
-{
-    const struct visit *visit = writing->visit;
-    struct stack_frame frames[STACK_READ];
-    struct launch_entry entry = entry_of(visit);
-    const struct fault_launch launch = {
-        .entry = &entry, .frames = frames, .frame_count = stack_frames(&visit->stack, frames, STACK_READ), .place = 1};
-    const struct fault_memory memory = {.near = writing->near,
-                                        .near_count = writing->writer->bundle.buffer_count,
-                                        .live_total = writing->writer->bundle.buffer_count,
-                                        .device = visit->device,
-                                        .arena_start = writing->writer->bundle.arena_start,
-                                        .arena_end = writing->writer->bundle.arena_end,
-                                        .now_ns = visit->time_ns,
-                                        .launches = &launch,
-                                        .launch_count = 1,
-                                        .frames = {stack_buffer_frames, NULL}};
-    writer_put_facts(writing->writer, &memory, NULL);
-}
-
 void bundling_write(const struct bundling *bundling, const struct visit *visit, struct bundle_writer *writer,
                     const struct saved_buffer *saved, size_t count, const uint8_t *area)
 {
-    struct writing writing = {bundling, visit, writer, calloc(BUNDLE_BUFFERS, sizeof *writing.near)};
+    struct writing writing = {bundling, visit, writer, entry_of(visit), calloc(BUNDLE_BUFFERS, sizeof *writing.near)};
     if (!writing.near)
         return;
     take_head(&writing);
