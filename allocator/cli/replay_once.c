@@ -115,32 +115,24 @@ static cufence_buffer buffer_at(const struct replay *replay, uint64_t address)
 
 enum { MOST_WRITES = sizeof((struct rerun_result *)0)->writes / sizeof *((struct rerun_result *)0)->writes };
 
-/* What was written, each with a buffer. */
-struct written {
-    struct rerun_write writes[MOST_WRITES];
-    cufence_buffer listed[MOST_WRITES]; /* of those that the snapshot does not name */
-    size_t count;
-};
-
-static void name_listed(const struct replay *replay, const struct rerun_result *rerun, struct written *out)
+/* Gives each write a buffer: one that the snapshot does not name is in `listed`. */
+static void name_listed(const struct replay *replay, struct rerun_result *rerun, cufence_buffer listed[MOST_WRITES])
 {
-    out->count = rerun->write_count;
-    memcpy(out->writes, rerun->writes, sizeof out->writes);
-    for (size_t i = 0; i < out->count; i++) {
-        struct rerun_write *write = &out->writes[i];
+    for (size_t i = 0; i < rerun->write_count; i++) {
+        struct rerun_write *write = &rerun->writes[i];
         if (write->buffer)
             continue;
-        out->listed[i] = buffer_at(replay, write->address);
-        write->buffer = &out->listed[i];
+        listed[i] = buffer_at(replay, write->address);
+        write->buffer = &listed[i];
         write->is_before = write->address < write->buffer->address;
     }
 }
 
 /* Ranges on one side of a buffer follow each other. The values shown are those of the first. Returns the number of ranges that
  * were taken. */
-static size_t take_ranges(const struct written *written, size_t first, struct slack_found *all)
+static size_t take_ranges(const struct rerun_result *rerun, size_t first, struct slack_found *all)
 {
-    const struct rerun_write *write = &written->writes[first];
+    const struct rerun_write *write = &rerun->writes[first];
     size_t i = first + 1;
     *all = (struct slack_found){.is_before = write->is_before,
                                 .address = write->address,
@@ -150,8 +142,8 @@ static size_t take_ranges(const struct written *written, size_t first, struct sl
                                 .buffers = 1,
                                 .first_id = write->buffer->id};
     memcpy(all->bytes, write->values, write->value_bytes);
-    for (; i < written->count; i++) {
-        const struct rerun_write *next = &written->writes[i];
+    for (; i < rerun->write_count; i++) {
+        const struct rerun_write *next = &rerun->writes[i];
         if (!write->buffer->id || next->buffer->id != write->buffer->id || next->is_before != write->is_before)
             break;
         all->span = next->address + next->bytes - all->address;
@@ -161,24 +153,24 @@ static size_t take_ranges(const struct written *written, size_t first, struct sl
 }
 
 /* The launch wrote outside of buffers, but where no access faults. */
-static void print_slack(const struct replay *replay, const struct rerun *rerun)
+static void print_slack(const struct replay *replay, struct rerun *rerun)
 {
-    const struct rerun_result *result = &rerun->result;
+    struct rerun_result *result = &rerun->result;
     const struct launch_function function = {.name = replay->reader.bundle->symbol};
     const struct finding_origin origin = replay_origin(replay);
     struct launch_entry entry;
-    struct written written;
+    cufence_buffer listed[MOST_WRITES];
     uint64_t changed = 0;
-    name_listed(replay, result, &written);
-    for (size_t i = 0, taken; i < written.count; i += taken) {
+    name_listed(replay, result, listed);
+    for (size_t i = 0, taken; i < result->write_count; i += taken) {
         struct finding finding;
-        struct slack_write write = {.buffer = written.writes[i].buffer,
+        struct slack_write write = {.buffer = result->writes[i].buffer,
                                     .launches = {launch_of(replay, rerun->number, &function, &entry)},
                                     .launch_count = 1,
                                     .launch_total = 1,
                                     .now_ns = facts_memory(replay->reader.facts)->now_ns,
                                     .buffer_frames = facts_memory(replay->reader.facts)->frames};
-        taken = take_ranges(&written, i, &write.found);
+        taken = take_ranges(result, i, &write.found);
         write.found.since_ns = write.launches[0].entry->time_ns;
         changed += write.found.changed;
         finding_of_slack(&finding, &write, &origin);
