@@ -151,8 +151,9 @@ char *bundle_readme(const struct bundle *bundle)
                  "## Buffers\n\n| buffer | address | bytes | file | label |\n|---|---|---|---|---|\n");
     list(out, bundle->buffers, bundle->buffer_count);
     list(out, bundle->pinned, bundle->pinned_count);
-    fprintf(out, "\nThe files are NumPy arrays: `numpy.load(\"buffer-1.npy\").view(\"float32\")`. Buffers that were left out "
-                 "hold\nzeros in a replay.\n");
+    fprintf(out,
+            "\nThe files are NumPy arrays, of bytes where no type is known: `numpy.load(FILE).view(\"float32\")`. Buffers that "
+            "were\nleft out hold zeros in a replay.\n");
     if (fclose(out) == 0)
         return text;
     free(text);
