@@ -27,7 +27,7 @@ static const struct {
     {GONE_OPTION, "at_exit", USE},
     {GONE_OPTION, "quiet", "write say=quiet"},
     {GONE_OPTION, "verbose", "write say=verbose"},
-    {GONE_OPTION, "record", "write keep=FOLDER, or keep=dump=FOLDER without the memory"},
+    {GONE_OPTION, "record", "write keep=FOLDER"},
     {GONE_OPTION, "save", "write keep=FOLDER"},
     {GONE_OPTION, "trace", COMPARE},
     {GONE_OPTION, "trace_filter", COMPARE},

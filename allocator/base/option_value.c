@@ -247,19 +247,15 @@ int set_on_fault(const struct option_row *row, const char *value, size_t length,
                                            : option_set_parts(row, value, length, options);
 }
 
-static const char only_dump[] = "dump=", only_replay[] = "replay=";
+/* What keep= had before; its message says what serves. */
+static int is_old_keep(const char *value, size_t length)
+{
+    return begins_with(value, length, "dump=") || begins_with(value, length, "replay=");
+}
 
 int set_keep(const struct option_row *row, const char *value, size_t length, struct options *options)
 {
-    size_t dump = begins_with(value, length, only_dump), replay = begins_with(value, length, only_replay);
-    const char *folder = value + dump + replay;
-    size_t left = length - dump - replay;
-    const char *limit = memchr(folder, ';', left);
-    size_t of_name = limit ? (size_t)(limit - folder) : left;
-    if (of_name == 0 && length > 0)
-        return 0;
-    return option_set_field(row, folder, replay ? 0 : of_name, options) && option_set(row->rest, folder, left, options) &&
-           (!dump || option_set_field(row->rest, "", 0, options));
+    return !is_old_keep(value, length) && (!length || *value != *row->joint) && option_set_parts(row, value, length, options);
 }
 
 int set_save_values(const struct option_row *row, const char *value, size_t length, struct options *options)
@@ -270,7 +266,7 @@ int set_save_values(const struct option_row *row, const char *value, size_t leng
 const char *option_path_in(const struct option_row *row, const char *value)
 {
     const char *equals = strchr(value, '=');
-    if (row->set == set_keep)
-        return value + begins_with(value, strlen(value), only_dump) + begins_with(value, strlen(value), only_replay);
+    if (row->set == set_keep && is_old_keep(value, strlen(value)))
+        return NULL;
     return row->type == OPTION_PATH ? value : row->type == OPTION_FILTER && equals ? equals + 1 : NULL;
 }

@@ -20,7 +20,7 @@ int option_choice(const char *allowed, const char *value, size_t length);
 
 option_setter set_guard;       /* MIN, which raises the maximum if need be, or MIN..MAX */
 option_setter set_on_fault;    /* VALUE or VALUE/STATUS; /STATUS leaves the value as it is */
-option_setter set_keep;        /* FOLDER, dump=FOLDER or replay=FOLDER: the row's field and that of row->rest */
+option_setter set_keep;        /* FOLDER, but not dump=FOLDER or replay=FOLDER, which were before */
 option_setter set_save_values; /* LAUNCHES=FOLDER, neither without the other */
 option_setter set_skip;        /* rules (rules.h), of which one may be smaller:BYTES, for row->rest */
 

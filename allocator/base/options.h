@@ -52,8 +52,7 @@ struct options {
     enum option_say say;     /* normal (default) | quiet: no summary line at exit | verbose: print the setup, and statistics at
                                 exit, to stderr */
     char log[256];           /* file for reports besides stderr, "" = stderr only; %p pid, %r rank, %h host */
-    char record[256];        /* folder for the core dump and the snapshot of each fault, "" = none; %p, %r, %h */
-    char save[256];          /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
+    char save[256];          /* keep: folder for a bundle of each fault, "" = none; %p, %r, %h */
     uint64_t save_max;       /* bytes of buffers in a bundle of a fault, default 4G */
     char known[256];         /* file of findings that are not reported (known_findings.h), "" = none */
     char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */

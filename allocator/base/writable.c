@@ -28,8 +28,8 @@ static const struct named {
     size_t offset; /* of the name in struct options */
     enum kind kind;
 } all_named[] = {
-    NAMED("log", log, KIND_FILE),     NAMED("json", json, KIND_FILE),           NAMED("keep", record, KIND_FOLDER),
-    NAMED("keep", save, KIND_FOLDER), NAMED("save_values", saved, KIND_FOLDER), NAMED("values", values_out, KIND_FILE),
+    NAMED("log", log, KIND_FILE),     NAMED("json", json, KIND_FILE),           NAMED("values", values_out, KIND_FILE),
+    NAMED("keep", save, KIND_FOLDER), NAMED("save_values", saved, KIND_FOLDER),
 };
 
 /* Cuts the last name off; "." is in front of a single one. Returns 0 if there is nothing in front. */
@@ -105,8 +105,7 @@ int writable_check(const struct options *options, int is_here, writable_complain
     int count = 0;
     for (size_t i = 0; i < sizeof all_named / sizeof *all_named; i++) {
         const char *value = (const char *)options + all_named[i].offset;
-        int is_twice = value == options->save && !strcmp(value, options->record); /* keep=FOLDER */
-        if (*value && !is_twice)
+        if (*value)
             count += check(&all_named[i], value, is_here, complain);
     }
     return count;

@@ -1,11 +1,9 @@
 /* `cufence explain`: explains GPU core dumps, also of programs that ran without cufence. Needs neither a GPU nor CUDA. */
 #include "command_line.h"
 #include "cli.h"
-#include "loaded.h"
+#include "bundle_reader.h"
 
 #include "analysis/dump/standing.h"
-#include "analysis/snapshot/bundle.h"
-#include "analysis/snapshot/keep.h"
 #include "analysis/verdict/launches.h"
 #include "analysis/verdict/cause.h"
 #include "base/text.h"
@@ -32,34 +30,14 @@ struct wishes {
     struct standing_wishes standing;
 };
 
-static int open_file(const char *path)
-{
-    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: it may be a pipe that triggers a dump */
-}
-
 /* ---- what is said ---- */
 
 #define NO_MEMORY "cufence: the host has no memory for the report\n"
-#define AGAIN ".rerun.core" /* the name of a dump of a second launch ends so */
 
-/* `known` is the snapshot that the program kept, NULL if there is none. */
-static const struct fault_memory *memory_of(const struct snapshot *known)
-{
-    static const struct fault_memory unknown = {.is_unknown = 1};
-    return known ? &known->memory : &unknown;
-}
-
+/* `known`: what the program knew, NULL if there is nothing of that. */
 static const struct rerun_result *rerun_of(const struct snapshot *known)
 {
     return known ? &known->rerun : NULL;
-}
-
-static struct finding_origin origin_of(const struct snapshot *known, const struct evidence *evidence)
-{
-    if (!known)
-        return (struct finding_origin){.rank = -1, .device = (int)evidence->device};
-    const struct snapshot_origin *from = &known->origin;
-    return (struct finding_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL, NULL};
 }
 
 static const char *last_line(const char *text)
@@ -72,7 +50,7 @@ static const char *last_line(const char *text)
 static void diagnose(const struct coredump *dump, const struct evidence *evidence, const struct snapshot *known,
                      struct diagnosis *diagnosis, struct origin *cause)
 {
-    fault_diagnose_rerun(evidence, rerun_of(known), memory_of(known), diagnosis);
+    fault_diagnose_rerun(evidence, rerun_of(known), facts_memory(known), diagnosis);
     if (!diagnosis->cause)
         cause_in_dump(dump, diagnosis, cause);
 }
@@ -81,7 +59,7 @@ static void diagnose(const struct coredump *dump, const struct evidence *evidenc
 static void say_text(const char *path, const struct coredump *dump, const struct evidence *evidence,
                      const struct standing *standing, const struct snapshot *known, const struct wishes *wishes)
 {
-    const struct finding_origin origin = origin_of(known, evidence);
+    const struct finding_origin origin = facts_origin(known, (int)evidence->device);
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
     struct origin cause;
@@ -113,7 +91,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
 /* The report of a fault that has happened somewhere else. */
 static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct snapshot *known)
 {
-    const struct finding_origin origin = origin_of(known, evidence);
+    const struct finding_origin origin = facts_origin(known, (int)evidence->device);
     if (!evidence->site_count)
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
     struct finding finding;
@@ -140,48 +118,18 @@ static void say_json(const char *path, const struct coredump *dump, const struct
         fprintf(stderr, "cufence explain: %s: the host has no memory for the report\n", path);
 }
 
-/* Returns the length of a dump's name without its ending. */
-static size_t stem_of(const char *path)
-{
-    static const char *const endings[] = {".gz", ".core", ".nvcudmp"};
-    size_t length = strlen(path);
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        size_t size = strlen(endings[i]);
-        if (length > size && strncmp(path + length - size, endings[i], size) == 0)
-            length -= size;
-    }
-    return length;
-}
-
-/* Reads a file beside a dump, NAME.snapshot.json for NAME.core.gz: into the snapshot, or if that is NULL into the evidence.
- * Leaves both as they are if there is none; says so if it cannot be read. */
-static void read_beside(const char *path, const char *ending, struct snapshot **snapshot, struct evidence **evidence)
-{
-    char name[PATH_MAX];
-    struct problem problem;
-    struct loaded bytes = {0};
-    if (snprintf(name, sizeof name, "%.*s%s", (int)stem_of(path), path, ending) >= PATH_MAX || access(name, F_OK) != 0)
-        return;
-    if (!loaded_open(open_file(name), LOADED_MOST, &bytes, &problem) ||
-        (snapshot ? snapshot_read(bytes.at, bytes.size, snapshot, &problem)
-                  : evidence_from_coredump(bytes.at, bytes.size, evidence, &problem)) != CUFENCE_OK)
-        fprintf(stderr, "cufence explain: %s: %s\n", name, problem.text);
-    loaded_forget(&bytes);
-}
-
-static cufence_status explain_bytes(const char *path, const struct loaded *bytes, const struct wishes *wishes,
-                                    struct problem *problem)
+/* reader: the bundle that the dump is of; NULL: none. */
+static cufence_status explain_bytes(const char *path, const struct file_bytes *bytes, const struct bundle_reader *reader,
+                                    const struct wishes *wishes, struct problem *problem)
 {
     struct evidence *evidence = NULL, *again = NULL;
     struct standing *standing = NULL;
     struct coredump dump;
-    struct wishes all = *wishes;
-    struct snapshot *known = NULL;
-    read_beside(path, ".snapshot.json", &known, NULL);
-    if (known && known->rerun.outcome == RERUN_FAULTED)
-        read_beside(path, AGAIN ".gz", NULL, &again);
-    if (known && known->rerun.outcome == RERUN_FAULTED && !again)
-        read_beside(path, AGAIN, NULL, &again);
+    struct snapshot *known = reader ? reader->facts : NULL;
+    struct problem why;
+    if (known && known->rerun.outcome == RERUN_FAULTED && reader->second.at &&
+        evidence_from_coredump(reader->second.at, reader->second.size, &again, &why) != CUFENCE_OK)
+        fprintf(stderr, "cufence explain: %s: of the second launch: %s\n", path, why.text);
     if (known)
         known->rerun.evidence = again;
     cufence_status status = coredump_open(bytes->at, bytes->size, &dump, problem);
@@ -192,8 +140,7 @@ static cufence_status explain_bytes(const char *path, const struct loaded *bytes
     if (status == CUFENCE_OK)
         status = standing_read(&dump, &standing, problem);
     if (status == CUFENCE_OK)
-        (all.is_json ? say_json : say_text)(path, &dump, evidence, standing, known, &all);
-    snapshot_free(known);
+        (wishes->is_json ? say_json : say_text)(path, &dump, evidence, standing, known, wishes);
     evidence_free(again);
     standing_free(standing);
     coredump_close(&dump);
@@ -201,67 +148,89 @@ static cufence_status explain_bytes(const char *path, const struct loaded *bytes
     return status;
 }
 
-/* Returns 0 if the file is no dump or could not be read, with a message unless `is_silent`. */
+/* The functions that explain something return 0 if it is no dump or could not be read, with a message unless `is_silent`. */
+
 static int explain_file(const char *path, const struct wishes *wishes, int is_silent)
 {
     struct problem problem;
-    struct loaded bytes;
-    int is_ok = loaded_open(open_file(path), LOADED_MOST, &bytes, &problem) &&
-                explain_bytes(path, &bytes, wishes, &problem) == CUFENCE_OK;
+    struct file_bytes bytes;
+    int is_ok = file_load(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), SIZE_MAX, &bytes, &problem) && /* it may be a pipe */
+                explain_bytes(path, &bytes, NULL, wishes, &problem) == CUFENCE_OK;
     if (!is_ok && !is_silent)
         fprintf(stderr, "cufence explain: %s: %s\n", path, problem.text);
-    loaded_forget(&bytes);
+    file_forget(&bytes);
     return is_ok;
 }
 
-/* The dump of a second launch belongs to that of the first. */
+static int explain_bundle(const char *path, const struct wishes *wishes)
+{
+    struct problem problem;
+    struct bundle_reader reader;
+    cufence_status status = bundle_open(path, &reader, &problem);
+    if (status == CUFENCE_OK && reader.unread.text[0])
+        fprintf(stderr, "cufence explain: %s: %s\n", path, reader.unread.text);
+    if (status == CUFENCE_OK && !reader.dump.at)
+        status = problem_set(&problem, CUFENCE_ERROR_SYSTEM, "it has no core dump: the launch did not fault");
+    char *dump = NULL;
+    if (status == CUFENCE_OK && asprintf(&dump, "%s/%s", path, reader.dump_name) >= 0)
+        status = explain_bytes(dump, &reader.dump, &reader, wishes, &problem);
+    free(dump);
+    if (status != CUFENCE_OK)
+        fprintf(stderr, "cufence explain: %s: %s\n", path, problem.text);
+    bundle_close(&reader);
+    return status == CUFENCE_OK;
+}
+
 static int is_visible(const struct dirent *entry)
 {
-    return entry->d_name[0] != '.' && !strstr(entry->d_name, AGAIN);
+    return entry->d_name[0] != '.';
 }
 
-static int is_folder(const char *path)
-{
-    struct stat status;
-    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-static int is_bundle(const char *path)
-{
-    char input[PATH_MAX];
-    return snprintf(input, sizeof input, "%s/" BUNDLE_INPUT, path) < (int)sizeof input && access(input, R_OK) == 0;
-}
-
-/* Explains every dump in a folder, ordered by name, and those of the saved launches in it. Skips other files. Returns how many
- * there were; -1 after a message. */
-static int explain_folder(const char *path, const struct wishes *wishes, int is_top)
+/* Explains every dump and every bundle in a folder, ordered by name. Skips other files. */
+static int explain_folder(const char *path, const struct wishes *wishes)
 {
     struct dirent **entries;
     int explained = 0, count = scandir(path, &entries, is_visible, alphasort);
     if (count < 0) {
         fprintf(stderr, "cufence explain: %s: %s\n", path, strerror(errno));
-        return -1;
+        return 0;
     }
     for (int i = 0; i < count; i++) {
         char *file = NULL;
         if (asprintf(&file, "%s/%s", path, entries[i]->d_name) >= 0) {
-            if (is_top && is_bundle(file))
-                explained += explain_folder(file, wishes, 0) > 0;
-            else
-                explained += explain_file(file, wishes, 1);
+            explained += bundle_is(file, 0) ? explain_bundle(file, wishes) : explain_file(file, wishes, 1);
             free(file);
         }
         free(entries[i]);
     }
     free(entries);
-    if (!explained && is_top)
+    if (!explained)
         fprintf(stderr, "cufence explain: %s: it has no GPU core dump, plain or gzipped\n", path);
-    return explained;
+    return explained > 0;
+}
+
+/* Returns the folder of a bundle that the path names, or the dump of; NULL if it is none. The caller frees it. */
+static char *bundle_of(const char *path)
+{
+    char *folder = strdup(path), *name = folder ? strrchr(folder, '/') : NULL;
+    const char *last = name ? name + 1 : path;
+    if (folder && (!strcmp(last, BUNDLE_DUMP ".gz") || !strcmp(last, BUNDLE_DUMP)))
+        strcpy(name ? name + (name == folder) : folder, name ? "" : ".");
+    if (folder && bundle_is(folder, 0))
+        return folder;
+    free(folder);
+    return NULL;
 }
 
 static int explain(const char *path, const struct wishes *wishes)
 {
-    return is_folder(path) ? explain_folder(path, wishes, 1) > 0 : explain_file(path, wishes, 0);
+    struct stat status;
+    char *bundle = bundle_of(path);
+    int is_ok = bundle                                                ? explain_bundle(bundle, wishes)
+                : stat(path, &status) == 0 && S_ISDIR(status.st_mode) ? explain_folder(path, wishes)
+                                                                      : explain_file(path, wishes, 0);
+    free(bundle);
+    return is_ok;
 }
 
 /* ---- the command ---- */

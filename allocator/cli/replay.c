@@ -39,19 +39,19 @@ static int use_device(struct replay *replay, int number, CUdevice device)
     memcpy(replay->input.device, uuid.bytes, sizeof replay->input.device);
     replay->device = number;
     driver->cuDeviceTotalMem(&total, device);
-    if (replay->opened.mapped <= total)
+    if (replay->reader.mapped <= total)
         return 1;
     return complain("%s: its buffers need %" PRIu64 " MiB, but the GPU has %zu MiB", replay->folder,
-                    replay->opened.mapped >> 20, total >> 20);
+                    replay->reader.mapped >> 20, total >> 20);
 }
 
 /* Takes the first GPU that fits. Returns 0 after a message. */
 static int find_device(struct replay *replay)
 {
-    uint32_t wanted = replay->opened.bundle->compute, seen = 0;
+    uint32_t wanted = replay->reader.bundle->compute, seen = 0;
     int count = 0;
     const char *named = env_get("CUFENCE_DRIVER");
-    if (!strcmp(replay->opened.bundle->device_name, SIMULATED) && (!named || !*named))
+    if (!strcmp(replay->reader.bundle->device_name, SIMULATED) && (!named || !*named))
         setenv("CUFENCE_DRIVER", "sim", 1); /* no GPU has its kernels */
     if (driver_load() != CUFENCE_OK)
         return complain("%s: %s", replay->folder, error_detail());
@@ -65,7 +65,7 @@ static int find_device(struct replay *replay)
             return use_device(replay, i, device);
     }
     return complain("%s: the kernel is compiled for compute capability %u.%u (%.128s), but the GPU here has %u.%u",
-                    replay->folder, wanted / 10, wanted % 10, replay->opened.bundle->device_name, seen / 10, seen % 10);
+                    replay->folder, wanted / 10, wanted % 10, replay->reader.bundle->device_name, seen / 10, seen % 10);
 }
 
 /* ---- the input ---- */
@@ -113,7 +113,7 @@ static int find_cubin(struct span file, const struct replay *replay, struct fatb
 /* Takes the module, or its cubin for this GPU, in which barriers can be put. */
 static void take_image(struct replay *replay)
 {
-    struct span file = {replay->opened.image.at, replay->opened.image.size};
+    struct span file = {replay->reader.image.at, replay->reader.image.size};
     struct fatbin_image cubin;
     replay->input.image = file.bytes;
     replay->input.image_bytes = file.size;
@@ -128,26 +128,26 @@ static void take_image(struct replay *replay)
 
 static int make_input(struct replay *replay)
 {
-    const struct opened *opened = &replay->opened;
+    const struct bundle_reader *reader = &replay->reader;
     if (!installed_program(replay->program))
         return complain("%s: /proc is not mounted", replay->folder);
     take_image(replay);
-    replay->input.symbol = opened->bundle->symbol;
-    if (opened->snapshot)
-        rerun_input_describe(&replay->input, opened->launches, &opened->snapshot->memory);
-    replay->input.variables = opened->bundle->variables;
-    replay->input.variable_count = opened->bundle->variable_count;
-    set_arena(&replay->input, opened->bundle);
-    take_pinned(&replay->input, opened->bundle);
-    replay->input.launches = opened->launches;
-    replay->input.is_compared = (uint32_t)opened->bundle->has_outputs;
-    replay->input.launch_count = opened->bundle->launch_count;
+    replay->input.symbol = reader->bundle->symbol;
+    if (reader->facts)
+        rerun_input_describe(&replay->input, reader->launches, &reader->facts->memory);
+    replay->input.variables = reader->bundle->variables;
+    replay->input.variable_count = reader->bundle->variable_count;
+    set_arena(&replay->input, reader->bundle);
+    take_pinned(&replay->input, reader->bundle);
+    replay->input.launches = reader->launches;
+    replay->input.is_compared = (uint32_t)reader->bundle->has_outputs;
+    replay->input.launch_count = reader->bundle->launch_count;
     return 1;
 }
 
 static void tell_left_out(const struct replay *replay)
 {
-    const struct bundle *bundle = replay->opened.bundle;
+    const struct bundle *bundle = replay->reader.bundle;
     for (size_t i = 0; i < bundle->pinned_count; i++)
         if (!bundle->pinned[i].file[0])
             complain("pinned host memory at 0x%" PRIx64 " (%" PRIu64 " bytes) is not in the bundle: it holds zeros",
@@ -167,7 +167,7 @@ static int apply(struct replay *replay)
     struct problem problem;
     for (size_t i = 0; i < changes->count; i++) {
         cufence_status status =
-            (changes->is_buffer[i] ? opened_set_buffer : opened_set_argument)(&replay->opened, changes->text[i], &problem);
+            (changes->is_buffer[i] ? change_buffer : change_argument)(&replay->reader, changes->text[i], &problem);
         if (status != CUFENCE_OK)
             return complain("--%s %s: %s", changes->is_buffer[i] ? "buffer" : "set-arg", changes->text[i], problem.text);
     }
@@ -186,7 +186,7 @@ static int fault_status(void)
 static void print_runs(const struct replay *replay, uint64_t faulted, uint64_t different)
 {
     const uint64_t times = replay->times;
-    int has_outputs = replay->opened.bundle->has_outputs;
+    int has_outputs = replay->reader.bundle->has_outputs;
     if (replay->is_json)
         return;
     if (times > 1)
@@ -245,7 +245,8 @@ static const struct argument arguments[] = {
 static int play(struct replay *replay)
 {
     struct problem problem;
-    if (opened_open(replay->folder, &replay->opened, &problem) != CUFENCE_OK)
+    if (bundle_open(replay->folder, &replay->reader, &problem) != CUFENCE_OK ||
+        bundle_open_launch(&replay->reader, &problem) != CUFENCE_OK)
         return arguments_complain("replay", 1, "%s: %s", replay->folder, problem.text);
     if (!apply(replay))
         return STATUS_USAGE;
@@ -258,13 +259,13 @@ static int play(struct replay *replay)
 
 static int run(int argc, char **argv)
 {
-    static struct replay replay = {.opened = {.folder = -1, .buffers = -1}, .times = 1, .seconds = 60};
+    static struct replay replay = {.reader = {.folder = -1}, .times = 1, .seconds = 60};
     int status;
     if (!arguments_read(&replay_command, argc, argv, &replay, &status))
         return status;
     status = replay_choose(argv[optind], replay.folder) ?: play(&replay);
     free(replay.image);
-    opened_close(&replay.opened);
+    bundle_close(&replay.reader);
     return status;
 }
 

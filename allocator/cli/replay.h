@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "opened.h"
+#include "bundle_reader.h"
 
 #include "finding/finding.h"
 
@@ -34,7 +34,7 @@ struct replay {
     int is_json, is_verbose;
     struct changes changes;
 
-    struct opened opened;
+    struct bundle_reader reader;
     struct rerun_input input; /* of the bundle, on the GPU that was chosen */
     int device;               /* the driver's ordinal */
     uint32_t compute;         /* its compute capability, 90 for 9.0 */
@@ -58,7 +58,12 @@ int replay_choose(const char *given, char path[PATH_MAX]);
 /* Launches the kernel once, and prints the report if it did something wrong and is_shown. REPLAY_FAILED: after a message. */
 enum replay_outcome replay_once(struct replay *replay, int is_shown);
 
-/* Answers a MESSAGE_RESULT, as opened_answer() does a MESSAGE_NEED: with a file for the bytes of the buffer, which are compared
+/* Change an argument as "K=VALUE" says, or the bytes of the buffer that it points to as "K=FILE.npy" does. Errors:
+ * INVALID_ARGUMENT, or those of reading the file. */
+cufence_status change_argument(struct bundle_reader *reader, const char *text, struct problem *problem);
+cufence_status change_buffer(struct bundle_reader *reader, const char *text, struct problem *problem);
+
+/* Answers a MESSAGE_RESULT, as bundle_answer() does a MESSAGE_NEED: with a file for the bytes of the buffer, which are compared
  * when the next one is asked for. */
 int compare_answer(struct replay *replay, const struct rerun_message *question, struct rerun_message *answer);
 void compare_begin(struct replay *replay);

@@ -35,7 +35,7 @@ static void compare(struct replay *replay, const struct bundle_buffer *buffer, i
 {
     struct comparison *comparison = &replay->comparison;
     uint64_t offset = 0;
-    int saved = opened_expected(&replay->opened, buffer, &offset);
+    int saved = bundle_expected(&replay->reader, buffer, &offset);
     int is = saved >= 0 ? is_equal(saved, offset, now, buffer->size) : -1;
     if (saved >= 0)
         close(saved);
@@ -65,7 +65,7 @@ void compare_end(struct replay *replay)
 int compare_answer(struct replay *replay, const struct rerun_message *question, struct rerun_message *answer)
 {
     struct comparison *comparison = &replay->comparison;
-    const struct bundle_buffer *buffer = bundle_find(replay->opened.bundle, question->address);
+    const struct bundle_buffer *buffer = bundle_find(replay->reader.bundle, question->address);
     compare_end(replay);
     if (!buffer || !buffer->file[0])
         return -1;
@@ -117,7 +117,7 @@ static void print_text(const struct comparison *comparison)
 static void print_json(const struct replay *replay)
 {
     const struct comparison *comparison = &replay->comparison;
-    json_t *root = json_pack("{sssssbsIsIsI}", "kind", "replay", "kernel", replay->opened.bundle->symbol, "is_equal",
+    json_t *root = json_pack("{sssssbsIsIsI}", "kind", "replay", "kernel", replay->reader.bundle->symbol, "is_equal",
                              !comparison->different, "compared", (json_int_t)comparison->compared, "different",
                              (json_int_t)comparison->different, "unread", (json_int_t)comparison->unread);
     if (!text_put_json(stdout, root, JSON_COMPACT) && !ferror(stdout))
@@ -126,7 +126,7 @@ static void print_json(const struct replay *replay)
 
 void compare_tell(const struct replay *replay)
 {
-    if (!replay->opened.bundle->has_outputs)
+    if (!replay->reader.bundle->has_outputs)
         return;
     if (replay->is_json)
         print_json(replay);

@@ -18,22 +18,16 @@ static int replay_answer(void *user, const struct rerun_message *question, struc
 {
     struct replay *replay = user;
     return question->type == MESSAGE_RESULT ? compare_answer(replay, question, to)
-                                            : opened_answer(&replay->opened, question, to);
-}
-
-static const struct fault_memory *memory_of(const struct replay *replay)
-{
-    static const struct fault_memory unknown = {.is_unknown = 1};
-    return replay->opened.snapshot ? &replay->opened.snapshot->memory : &unknown;
+                                            : bundle_answer(&replay->reader, question, to);
 }
 
 static struct finding_origin replay_origin(const struct replay *replay)
 {
-    const struct snapshot *snapshot = replay->opened.snapshot;
-    return (struct finding_origin){.pid = snapshot ? snapshot->origin.pid : (int)getpid(),
-                                   .rank = snapshot ? snapshot->origin.rank : -1,
-                                   .device = replay->device,
-                                   .device_name = replay->device_name};
+    struct finding_origin origin = facts_origin(replay->reader.facts, replay->device);
+    origin.pid = replay->reader.facts ? origin.pid : (int)getpid();
+    origin.device = replay->device;
+    origin.device_name = replay->device_name;
+    return origin;
 }
 
 static void replay_print(const struct replay *replay, struct finding *finding)
@@ -49,12 +43,12 @@ static void replay_print(const struct replay *replay, struct finding *finding)
 static void print_fault(const struct replay *replay, struct rerun *rerun, const struct evidence *first)
 {
     const struct finding_origin origin = replay_origin(replay);
-    const struct fault_memory *memory = memory_of(replay);
+    const struct fault_memory *memory = facts_memory(replay->reader.facts);
     struct diagnosis diagnosis;
     struct finding finding;
     fault_diagnose(first ? first : rerun->evidence, memory, &diagnosis);
     rerun_follow(rerun, &diagnosis);
-    rerun->result.launch = opened_record(&replay->opened, rerun->number);
+    rerun->result.launch = bundle_record(&replay->reader, rerun->number);
     fault_diagnose_rerun(first ? first : rerun->evidence, &rerun->result, memory, &diagnosis);
     rerun_trace(rerun, &diagnosis);
     cause_take(&diagnosis, &rerun->result.cause);
@@ -82,7 +76,7 @@ static void print_written(const struct replay *replay, struct rerun *rerun)
 {
     struct evidence *evidence = NULL;
     struct problem ignored;
-    const struct loaded *dump = &replay->opened.dump;
+    const struct file_bytes *dump = &replay->reader.dump;
     if (dump->at && evidence_from_coredump(dump->at, dump->size, &evidence, &ignored) == CUFENCE_OK && evidence->site_count)
         print_fault(replay, rerun, evidence);
     else if (!replay->is_json)
@@ -96,11 +90,12 @@ static void print_written(const struct replay *replay, struct rerun *rerun)
 static struct fault_launch launch_of(const struct replay *replay, uint32_t number, const struct launch_function *function,
                                      struct launch_entry *entry)
 {
-    const struct rerun_launch *launch = &replay->opened.launches[number];
-    const struct fault_launch *found = opened_record(&replay->opened, number);
+    const struct rerun_launch *launch = &replay->reader.launches[number];
+    const struct fault_launch *found = bundle_record(&replay->reader, number);
     if (found)
         return *found;
-    *entry = (struct launch_entry){.function = function, .time_ns = memory_of(replay)->now_ns, .device = replay->device};
+    *entry = (struct launch_entry){
+        .function = function, .time_ns = facts_memory(replay->reader.facts)->now_ns, .device = replay->device};
     entry->shape = launch->shape;
     return (struct fault_launch){.entry = entry};
 }
@@ -109,7 +104,7 @@ static struct fault_launch launch_of(const struct replay *replay, uint32_t numbe
 static cufence_buffer buffer_at(const struct replay *replay, uint64_t address)
 {
     static const struct bundle_buffer none;
-    const struct bundle_buffer *found = bundle_find(replay->opened.bundle, address) ?: &none;
+    const struct bundle_buffer *found = bundle_find(replay->reader.bundle, address) ?: &none;
     return (cufence_buffer){.id = found->id,
                             .address = found->address,
                             .size = found->size,
@@ -120,32 +115,24 @@ static cufence_buffer buffer_at(const struct replay *replay, uint64_t address)
 
 enum { MOST_WRITES = sizeof((struct rerun_result *)0)->writes / sizeof *((struct rerun_result *)0)->writes };
 
-/* What was written, each with a buffer. */
-struct written {
-    struct rerun_write writes[MOST_WRITES];
-    cufence_buffer listed[MOST_WRITES]; /* of those that the snapshot does not name */
-    size_t count;
-};
-
-static void name_listed(const struct replay *replay, const struct rerun_result *rerun, struct written *out)
+/* Gives each write a buffer: one that the snapshot does not name is in `listed`. */
+static void name_listed(const struct replay *replay, struct rerun_result *rerun, cufence_buffer listed[MOST_WRITES])
 {
-    out->count = rerun->write_count;
-    memcpy(out->writes, rerun->writes, sizeof out->writes);
-    for (size_t i = 0; i < out->count; i++) {
-        struct rerun_write *write = &out->writes[i];
+    for (size_t i = 0; i < rerun->write_count; i++) {
+        struct rerun_write *write = &rerun->writes[i];
         if (write->buffer)
             continue;
-        out->listed[i] = buffer_at(replay, write->address);
-        write->buffer = &out->listed[i];
+        listed[i] = buffer_at(replay, write->address);
+        write->buffer = &listed[i];
         write->is_before = write->address < write->buffer->address;
     }
 }
 
 /* Ranges on one side of a buffer follow each other. The values shown are those of the first. Returns the number of ranges that
  * were taken. */
-static size_t take_ranges(const struct written *written, size_t first, struct slack_found *all)
+static size_t take_ranges(const struct rerun_result *rerun, size_t first, struct slack_found *all)
 {
-    const struct rerun_write *write = &written->writes[first];
+    const struct rerun_write *write = &rerun->writes[first];
     size_t i = first + 1;
     *all = (struct slack_found){.is_before = write->is_before,
                                 .address = write->address,
@@ -155,8 +142,8 @@ static size_t take_ranges(const struct written *written, size_t first, struct sl
                                 .buffers = 1,
                                 .first_id = write->buffer->id};
     memcpy(all->bytes, write->values, write->value_bytes);
-    for (; i < written->count; i++) {
-        const struct rerun_write *next = &written->writes[i];
+    for (; i < rerun->write_count; i++) {
+        const struct rerun_write *next = &rerun->writes[i];
         if (!write->buffer->id || next->buffer->id != write->buffer->id || next->is_before != write->is_before)
             break;
         all->span = next->address + next->bytes - all->address;
@@ -166,24 +153,24 @@ static size_t take_ranges(const struct written *written, size_t first, struct sl
 }
 
 /* The launch wrote outside of buffers, but where no access faults. */
-static void print_slack(const struct replay *replay, const struct rerun *rerun)
+static void print_slack(const struct replay *replay, struct rerun *rerun)
 {
-    const struct rerun_result *result = &rerun->result;
-    const struct launch_function function = {.name = replay->opened.bundle->symbol};
+    struct rerun_result *result = &rerun->result;
+    const struct launch_function function = {.name = replay->reader.bundle->symbol};
     const struct finding_origin origin = replay_origin(replay);
     struct launch_entry entry;
-    struct written written;
+    cufence_buffer listed[MOST_WRITES];
     uint64_t changed = 0;
-    name_listed(replay, result, &written);
-    for (size_t i = 0, taken; i < written.count; i += taken) {
+    name_listed(replay, result, listed);
+    for (size_t i = 0, taken; i < result->write_count; i += taken) {
         struct finding finding;
-        struct slack_write write = {.buffer = written.writes[i].buffer,
+        struct slack_write write = {.buffer = result->writes[i].buffer,
                                     .launches = {launch_of(replay, rerun->number, &function, &entry)},
                                     .launch_count = 1,
                                     .launch_total = 1,
-                                    .now_ns = memory_of(replay)->now_ns,
-                                    .buffer_frames = memory_of(replay)->frames};
-        taken = take_ranges(&written, i, &write.found);
+                                    .now_ns = facts_memory(replay->reader.facts)->now_ns,
+                                    .buffer_frames = facts_memory(replay->reader.facts)->frames};
+        taken = take_ranges(result, i, &write.found);
         write.found.since_ns = write.launches[0].entry->time_ns;
         changed += write.found.changed;
         finding_of_slack(&finding, &write, &origin);
@@ -199,7 +186,7 @@ static void print_slack(const struct replay *replay, const struct rerun *rerun)
 static enum replay_outcome tell(const struct replay *replay, struct rerun *rerun, int is_shown)
 {
     struct rerun_result *result = &rerun->result;
-    rerun_result_name_buffers(result, memory_of(replay));
+    rerun_result_name_buffers(result, facts_memory(replay->reader.facts));
     switch (result->outcome) {
     case RERUN_FAULTED:
         if (is_shown)

@@ -1,7 +1,7 @@
 #include "saving.h"
 
+#include "base/files.h"
 #include "base/reader.h"
-#include "record.h"
 #include "launch/pinned_memory.h"
 
 #include <errno.h>

@@ -1,13 +1,13 @@
 /*
- * keep=DIR, keep=replay=DIR: keeps a faulted kernel with all that a second launch needs as a bundle, a folder of its own in
- * DIR, for `cufence replay` (docs/replay.md). The rerun process writes the bytes of the buffers while it has them mapped; the
- * rest is written once the fault has been reported. Files are open to their owner alone.
+ * keep=DIR: keeps each reported fault as a bundle (analysis/bundle/bundle.h), a folder of its own in DIR, with all that a
+ * second launch needs where the kernel can be launched again. The rerun process writes the bytes of the buffers while it has
+ * them mapped; the rest is written once the fault has been reported.
  *
  * Thread safety: called by the monitor's thread only, after saving_open().
  */
 #pragma once
 
-#include "analysis/snapshot/bundle.h"
+#include "analysis/bundle/bundle.h"
 #include "base/options.h"
 #include "rerun/dump.h"
 #include "rerun/input.h"
@@ -46,15 +46,17 @@ struct bundle *saving_bundle(struct saving *saving);
 struct saving_rest {
     const struct dump *dump, *second; /* second: of the second launch, NULL if there is none */
     const struct fault_memory *memory;
-    const struct rerun_result *rerun;
-    const char *report, *finding; /* the report as text and as JSON; NULL if the host has no memory for one */
+    const struct rerun_result *rerun; /* NULL if there was no second launch */
+    const char *report;
+    char *finding;         /* the report as JSON, which is freed; NULL if the host has no memory for it */
+    const char *no_launch; /* why the launch cannot be done again; NULL: it can, and saving_bundle() says how */
 };
 
 /* Completes the bundle, and prints a line with its name or with the error. Frees `saving`. */
 void saving_finish(struct saving *saving, const struct saving_rest *rest);
 
-/* Removes the bundle, and prints why, unless that is NULL. Frees `saving`, which may be NULL. */
-void saving_drop(struct saving *saving, const char *why);
+/* Removes the bundle: the fault is not reported. Frees `saving`. */
+void saving_drop(struct saving *saving);
 
 /* ---- copies.c: pinned host memory that the arguments of a launch name, for its second launch. It is copied before the
  * program goes on, which may free it then, and is handed over as files. Units: bytes, host addresses. Thread safety: one

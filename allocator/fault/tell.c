@@ -13,7 +13,6 @@
 #include "finding/finding.h"
 #include "finding/json.h"
 #include "finding/report.h"
-#include "record.h"
 #include "rerun_source.h"
 #include "saving.h"
 
@@ -71,7 +70,7 @@ cufence_status tell_open(const struct options *options)
     /* So that the file is there, and says that it is cufence's, although nothing may ever be found. */
     if (status == CUFENCE_OK && delivery_needs_head())
         add_json(json_of_guarded(ORIGIN(-1), NULL));
-    return status ?: record_open(options) ?: saving_open(options);
+    return status ?: saving_open(options);
 }
 
 void tell_guarded(const struct guarded *guarded)
@@ -211,28 +210,30 @@ static const struct rerun_result *second_launch(struct telling *telling)
     return rerun;
 }
 
-/* Completes the bundle of a fault that was printed, if the kernel could be launched again. Returns whether there is one. */
-static int save(struct telling *telling, const struct rerun_result *rerun, const struct finding *finding,
-                const struct report *report)
+/* Completes the bundle of a fault that was printed. */
+static void save(struct telling *telling, const struct rerun_result *rerun, const struct finding *finding,
+                 const struct report *report)
 {
     if (!telling->saving)
-        return 0;
-    if (!report->is_printed || !rerun || !rerun->launches_tried) {
-        const char *why = rerun ? rerun->reason : "the fault is not one of a memory access, or explain=dump";
-        saving_drop(telling->saving, report->is_printed ? why : NULL);
-        return 0;
+        return;
+    if (!report->is_printed || !report->text) {
+        saving_drop(telling->saving);
+        return;
     }
-    char *json = finding_json(finding);
+    int is_launched = rerun && rerun->launches_tried;
     const struct saving_rest rest = {.dump = telling->fault->dump,
                                      .second = rerun_source_dump(telling->source),
                                      .memory = &telling->around->memory,
                                      .rerun = rerun,
                                      .report = report->text,
-                                     .finding = json};
-    rerun_source_describe(telling->source, saving_bundle(telling->saving));
+                                     .finding = finding_json(finding),
+                                     .no_launch = is_launched ? NULL
+                                                  : rerun && rerun->reason[0]
+                                                      ? rerun->reason
+                                                      : "the fault is not one of a memory access, or explain=dump"};
+    if (is_launched)
+        rerun_source_describe(telling->source, saving_bundle(telling->saving));
     saving_finish(telling->saving, &rest);
-    free(json);
-    return 1;
 }
 
 /* Diagnoses the fault, and finds what its address is made of; *cause is for that, as the dump alone tells it. */
@@ -262,14 +263,11 @@ uint64_t tell_fault(struct telling *telling)
     if (!telling)
         return publish(NULL).made_ns;
     const struct rerun_result *rerun = second_launch(telling);
-    const struct fault_memory *memory = &telling->around->memory;
     diagnose(telling, rerun, &diagnosis, &cause);
     finding_of_fault(&finding, &diagnosis, rerun, setting_of(&setting, telling->fault->device));
     finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
     struct report report = publish(&finding);
-    int is_saved = save(telling, rerun, &finding, &report); /* with the dump and the snapshot */
-    if (report.is_printed && report.text && record_is_wanted() && !is_saved)
-        record_keep(telling->fault->dump, rerun_source_dump(telling->source), memory, rerun, setting.name);
+    save(telling, rerun, &finding, &report);
     uint64_t made_ns = finish(&finding, report);
     rerun_source_free(telling->source);
     variables_free(telling->variables);

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "analysis/snapshot/snapshot.h"
+#include "analysis/bundle/snapshot.h"
 #include "analysis/verdict/rerun_result.h"
 #include "base/files.h"
 #include "launch_finding.h"

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "analysis/snapshot/snapshot.h"
+#include "analysis/bundle/snapshot.h"
 
 /* Fills in `shown` (1 or 0 for each frame) and returns how many are 1: at most `lines`, or all if there are no more. The
  * innermost frame is always shown. Plumbing is not, unless there is nothing else. Requires lines > 0, count <= STACK_READ. */

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "analysis/snapshot/snapshot.h"
+#include "analysis/bundle/snapshot.h"
 #include "contexts/contexts.h"
 #include "stacks/stack.h"
 

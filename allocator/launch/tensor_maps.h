@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "analysis/snapshot/snapshot.h"
+#include "analysis/bundle/snapshot.h"
 
 #include <cuda.h>
 

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "analysis/snapshot/snapshot.h"
+#include "analysis/bundle/snapshot.h"
 
 #include <stddef.h>
 #include <stdint.h>

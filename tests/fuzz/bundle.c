@@ -1,7 +1,7 @@
 /* The list of a bundle, and the header of an array, from an untrusted source. */
 #include "fuzz.h"
 
-#include "analysis/snapshot/bundle.h"
+#include "analysis/bundle/bundle.h"
 
 /* What `cufence replay` relies on. */
 static void check(const struct bundle *bundle)

@@ -1,7 +1,7 @@
 /* A snapshot from an untrusted source, and the report made with it. */
 #include "fuzz.h"
 
-#include "analysis/snapshot/keep.h"
+#include "analysis/bundle/snapshot_json.h"
 #include "support/told.h"
 
 /* A fault that uses everything in a snapshot. */

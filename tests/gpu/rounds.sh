@@ -45,7 +45,7 @@ save_bundles() {
     local kind folder
     for kind in store_4 pinned graph; do
         folder=$(mktemp -d)
-        build/bin/cufence run --set "keep=replay=$folder" -- build/bin/programs/rerun.static "$kind" || true
+        build/bin/cufence run --set "keep=$folder" -- build/bin/programs/rerun.static "$kind" || true
         (cd "$folder" && tar czf - .) >"$out/bundle_$kind.tgz"
     done
 }

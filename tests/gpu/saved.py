@@ -50,7 +50,7 @@ def play(program: list[str], launches: str, replays: list[tuple[list[str], int, 
     """Returns what went wrong, or nothing."""
     with tempfile.TemporaryDirectory() as name:
         status, out = run(COMMAND, "run", "--save-values", f"{launches}={name}/s", "--", *program)
-        bundles = sorted(path.parent for path in Path(name, "s").glob("*/scene.json"))
+        bundles = sorted(path.parent for path in Path(name, "s").glob("*/launch.json"))
         if status not in (0, 86) or not bundles:
             return f"status {status}, {len(bundles)} bundles\n{out}"
         for arguments, wanted, says in replays:

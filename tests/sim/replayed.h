@@ -13,7 +13,7 @@ static char bundle[128]; /* of this test, in its folder */
 static inline const char *saving(const char *more)
 {
     static char options[192];
-    snprintf(options, sizeof options, "keep=replay=%s%s", folder, more);
+    snprintf(options, sizeof options, "keep=%s%s", folder, more);
     return options;
 }
 

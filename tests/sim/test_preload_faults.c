@@ -110,9 +110,9 @@ TEST_WITH(a_recorded_fault_can_be_explained, NULL, finish)
 {
     static char text[16384];
     char folder[] = "/tmp/cufence-record-XXXXXX", settings[128], path[128];
-    const char *const endings[] = {"core.gz", "snapshot.json"};
+    const char *const files[] = {"dump.gz", "facts.json", "report.txt", "finding.json"};
     assert_non_null(mkdtemp(folder));
-    snprintf(settings, sizeof settings, "keep=dump=%s/a/%%p", folder);
+    snprintf(settings, sizeof settings, "explain=dump,keep=%s/a/%%p", folder);
     run(&by_dlsym, "overrun plain context", PRELOAD, settings, NULL);
     expect_overrun_report();
     const char *kept = strstr(last.err, "cufence: kept for `cufence explain`: ");
@@ -126,26 +126,28 @@ TEST_WITH(a_recorded_fault_can_be_explained, NULL, finish)
         char copy[512];
         end = strchr(line, '\n');
         snprintf(copy, sizeof copy, "%.*s\n", (int)(end - line), line);
-        if (!strstr(copy, "kept for")) {
+        if (!strstr(copy, "cufence: ke")) {
             expect_in(text, copy);
             compared++;
         }
     }
     assert_true(compared > 10);
     expect_in(text, "  threads    1 in 1 warp had not exited; by place:\n");
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct stat status;
-        snprintf(path, sizeof path, "%s/a/%d/fault-%d-1.%s", folder, pid, pid, endings[i]);
+        snprintf(path, sizeof path, "%s/a/%d/fault-%d-1/%s", folder, pid, pid, files[i]);
         assert_int_equal(stat(path, &status), 0);
         assert_int_equal(status.st_mode & 0777, 0600);
         unlink(path);
     }
+    snprintf(path, sizeof path, "%s/a/%d/fault-%d-1", folder, pid, pid);
+    rmdir(path);
     snprintf(path, sizeof path, "%s/a/%d", folder, pid);
     rmdir(path);
     snprintf(path, sizeof path, "%s/a", folder);
     rmdir(path);
     assert_int_equal(rmdir(folder), 0);
-    run(&by_dlsym, "overrun plain context", PRELOAD, "keep=dump=/proc/nowhere", NULL);
+    run(&by_dlsym, "overrun plain context", PRELOAD, "keep=/proc/nowhere", NULL);
     expect_overrun_report();
     expect_err("cufence: keep: cannot write /proc/nowhere: ");
 }
@@ -169,10 +171,10 @@ TEST_WITH(a_launch_is_on_record_as_it_was, NULL, finish)
         char folder[] = "/tmp/cufence-launches-XXXXXX", settings[128], command[160];
         int pid = 0;
         assert_non_null(mkdtemp(folder));
-        snprintf(settings, sizeof settings, "keep=dump=%s", folder);
+        snprintf(settings, sizeof settings, "explain=dump,keep=%s", folder);
         run(&ways[i], "ways_to_launch", PRELOAD, settings, NULL);
         assert_int_equal(sscanf(last.err, "==%d==", &pid), 1);
-        snprintf(command, sizeof command, "%s/fault-%d-1.snapshot.json", folder, pid);
+        snprintf(command, sizeof command, "%s/fault-%d-1/facts.json", folder, pid);
         json_t *snapshot = json_load_file(command, 0, NULL), *launches = json_object_get(snapshot, "launches");
         assert_int_equal(json_array_size(launches), 3);
         expect_launch(&ways[i], launches, 0, "{\"grid\":[1,1,1],\"block\":[1,1,1],\"cluster\":[0,0,0]}");

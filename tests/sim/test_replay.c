@@ -1,7 +1,7 @@
-/* keep=replay=DIR, and `cufence replay` of what it saved, on the simulated device. */
+/* keep=DIR, and `cufence replay` of what it saved, on the simulated device. */
 #include "replayed.h"
 
-#include "analysis/snapshot/bundle.h"
+#include "analysis/bundle/bundle.h"
 
 #define HANG_MS "6000" /* by when the rerun process has come to its launch, on a busy machine too */
 
@@ -29,27 +29,27 @@ static void save_table(void)
 /* Edits the list of the bundle. */
 static void edit(const char *program)
 {
-    SUCCEEDS("sed -i '%s' %s/scene.json", program, bundle);
+    SUCCEEDS("sed -i '%s' %s/launch.json", program, bundle);
 }
 
 /* ---- what is saved ---- */
 
 TEST(test_files)
 {
-    static const char *const files[] = {"scene.json",    "fault.snapshot.json", "fault.core.gz", "fault.rerun.core.gz",
-                                        "README.md",     "report.txt",          "finding.json",  "kernel.cubin",
-                                        "buffers/1.npy", "buffers/2.npy",       "buffers/",      "."};
+    static const char *const files[] = {
+        "launch.json",  "facts.json",   "dump.gz",      "second-dump.gz", "README.md", "report.txt",
+        "finding.json", "kernel.cubin", "buffer-1.npy", "buffer-2.npy",   "."};
     char path[256];
     make_bundle(save_last, "saved for `cufence replay`: .*/fault-[0-9]+-1 \\(2 buffers, 4064 bytes\\)", THREAD_PAST_THE_END);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", strrchr(bundle, '/'), files[i]);
-        assert_int_equal(mode_of(path), strchr("./", files[i][strlen(files[i]) - 1]) ? 0700 : 0600);
+        assert_int_equal(mode_of(path), !strcmp(files[i], ".") ? 0700 : 0600);
     }
 
     uint8_t bytes[NPY_HEADER + COUNT * 4 + 1];
     uint64_t offset, size;
     struct problem problem;
-    snprintf(path, sizeof path, "%s/buffers/2.npy", bundle);
+    snprintf(path, sizeof path, "%s/buffer-2.npy", bundle);
     FILE *file = fopen(path, "re");
     assert_non_null(file);
     assert_int_equal(fread(bytes, 1, sizeof bytes, file), NPY_HEADER + COUNT * 4);
@@ -60,7 +60,7 @@ TEST(test_files)
     float first;
     memcpy(&first, bytes + offset, sizeof first);
     assert_true(first == 2.5f || bytes[offset] == 7);
-    SUCCEEDS("grep -q 'buffers/2.npy' %s/README.md && grep -q 'SUMMARY' %s/report.txt", bundle, bundle);
+    SUCCEEDS("grep -q 'buffer-2.npy' %s/README.md && grep -q 'SUMMARY' %s/report.txt", bundle, bundle);
     SUCCEEDS("%s explain %s | grep -q 'address .* re-run$'", CUFENCE_CLI, bundle);
     SUCCEEDS("%s explain %s | grep -q 'written .*2.5 .*re-run'", CUFENCE_CLI, bundle);
     SUCCEEDS("! %s explain %s | grep 'kernel.cubin'", CUFENCE_CLI, bundle); /* a cubin is no dump */
@@ -72,9 +72,9 @@ TEST(test_most)
     make_bundle(save_last, "saved .*\\(1 buffer, 64 bytes\\)", "1 buffer was left out");
     more_options = "";
     SUCCEEDS(
-        "grep -q '\"left_out\": \"over the BYTES of keep=\"' %s/scene.json && grep -q 'left out: over the BYTES' %s/README.md",
+        "grep -q '\"left_out\": \"over the BYTES of keep=\"' %s/launch.json && grep -q 'left out: over the BYTES' %s/README.md",
         bundle, bundle);
-    SUCCEEDS("test ! -e %s/buffers/2.npy", bundle);
+    SUCCEEDS("test ! -e %s/buffer-2.npy", bundle);
     expect_replay("", 86, "buffer #2 \\(4000 bytes\\) is not in the bundle: it holds zeros",
                   "0 bytes past the end of buffer #2");
 }
@@ -97,11 +97,19 @@ TEST(test_hang)
     expect_replay("--seconds 1", 1, "cannot be launched: it took longer than --seconds 1");
 }
 
-/* Nothing is left of a bundle that could not be filled. */
+/* What could not be launched again can be explained, by its folder's name and by the dump's. */
 TEST(test_nothing)
 {
-    expect_said(save_nothing, PATTERNS("keep: nothing to replay: .*explain=dump"));
-    assert_int_equal(run_shell("ls -A | grep ."), 1);
+    make_bundle(save_nothing, "keep: nothing to replay: .*explain=dump", "kept for `cufence explain`: .*/fault-[0-9]+-1$");
+    SUCCEEDS("test \"$(cd %s && echo *)\" = 'dump.gz facts.json finding.json report.txt' || { ls -l %s; false; }", bundle,
+             bundle);
+    SUCCEEDS("%s explain %s | grep -q 'launched at .*second_launch.h'", CUFENCE_CLI, bundle);
+    SUCCEEDS("cd %s; %s explain dump.gz | grep -q 'launched at .*second_launch.h'", bundle, CUFENCE_CLI);
+    SUCCEEDS("cp %s/dump.gz other.gz; %s explain other.gz | grep -q 'SUMMARY: cufence: illegal'", bundle, CUFENCE_CLI);
+    expect_replay("", 1, "launch.json: No such file or directory; the kernel could not be launched again");
+    SUCCEEDS("echo x > %s/facts.json; %s explain %s 2>&1 | grep -q 'facts.json: not JSON'", bundle, CUFENCE_CLI, bundle);
+    SUCCEEDS("mv %s/facts.json %s/scene.json; ! %s explain %s 2>&1 | grep -v 'written by an earlier cufence'", bundle, bundle,
+             CUFENCE_CLI, bundle);
 }
 
 /* ---- replay ---- */
@@ -200,19 +208,19 @@ TEST(test_pinned)
 {
     SKIP_WITHOUT_HOST_MEMORY;
     make_bundle(save_pinned, "saved .*\\(2 buffers, 4016 bytes\\)");
-    SUCCEEDS("test $(stat -c %%a-%%s %s/buffers/pinned-*.npy) = 600-%d", bundle, NPY_HEADER + 16);
-    SUCCEEDS("grep -q '| buffers/pinned-.* | pinned host memory |' %s/README.md", bundle);
+    SUCCEEDS("test $(stat -c %%a-%%s %s/memory-*.npy) = 600-%d", bundle, NPY_HEADER + 16);
+    SUCCEEDS("grep -q '| memory-.* | pinned host memory |' %s/README.md", bundle);
     expect_replay("--times 2", 86, "faulted in 2 of 2 runs", PAST_THE_END);
     write_array("<i4", 4, 16, 0);
     expect_replay("--buffer 1=array.npy", 0, "did not fault"); /* with 0 elements, one is written */
-    SUCCEEDS("cp %s/scene.json input", bundle);
+    SUCCEEDS("cp %s/launch.json input", bundle);
     edit("/\"pinned\"/,$s/\"size\": 16/\"size\": 8/");
     expect_replay("", 1, "pinned host memory is damaged");
-    SUCCEEDS("cp input %s/scene.json", bundle);
+    SUCCEEDS("cp input %s/launch.json", bundle);
     edit("/\"pinned\"/,$s/\"\\(address\\|mapping_start\\)\": \"0x[0-9a-f]*\"/\"\\1\": \"0x900000000000\"/; "
          "/\"pinned\"/,$s/\"mapping_end\": \"0x[0-9a-f]*\"/\"mapping_end\": \"0x900000000010\"/");
     expect_replay("", 1, "pinned host memory at 0x900000000000 cannot be mapped in the new process");
-    SUCCEEDS("cp input %s/scene.json; truncate -s -1 %s/buffers/pinned-*.npy", bundle, bundle);
+    SUCCEEDS("cp input %s/launch.json; truncate -s -1 %s/memory-*.npy", bundle, bundle);
     expect_replay("", 1, "it is truncated");
     more_options = ";4005";
     make_bundle(save_pinned, "");
@@ -231,32 +239,32 @@ TEST(test_damaged)
     static const struct {
         const char *change, *pattern; /* %s is the bundle */
     } cases[] = {
-        {"rm $B/scene.json", "scene.json: No such file"},
+        {"rm $B/launch.json", "launch.json: No such file"},
         {"rm $B/kernel.cubin", "kernel.cubin: No such file"},
-        {"rm $B/buffers/2.npy", "buffers/2.npy: No such file"},
-        {"truncate -s -1 $B/buffers/2.npy", "buffers/2.npy: it is truncated"},
-        {"truncate -s 100 $B/buffers/2.npy", "buffers/2.npy: it is not a .npy file"},
-        {"mv $B/buffers/2.npy $B/x; ln -s ../x $B/buffers/2.npy", "buffers/2.npy: Too many levels of symbolic links"},
-        {"mv $B/buffers $B/x; ln -s x $B/buffers", "buffers: "},
-        {"rm $B/buffers/2.npy; mkfifo $B/buffers/2.npy", "not a regular file"},
-        {"cp $B/buffers/1.npy $B/buffers/2.npy", "it has 64 bytes, but the buffer 4000"},
-        {"sed -i s,2.npy,../../x, $B/scene.json", "not a plain name"},
-        {"sed -i s,2.npy,/etc/passwd, $B/scene.json", "not a plain name"},
-        {"sed -i 's/\"bundle\": 1/\"bundle\": 9/' $B/scene.json", "has version 9"},
-        {"sed -i 's/\"compute\": 90/\"compute\": 80/' $B/scene.json", "capability 8.0 .*, but the GPU here has 9.0"},
-        {"sed -i 's/\"id\": 2/\"id\": -2/' $B/scene.json", "is damaged: \"id\""},
-        {"sed -i 's/\"size\": 4000/\"size\": 4001/' $B/scene.json", "a buffer lies outside of its mapping"},
-        {"sed -i 's/\"size\": 4000/\"size\": 9223372036854775807/' $B/scene.json", "is damaged: \"size\""},
-        {"sed -i s/0x200008400000/0x200fff000000/ $B/scene.json", "its buffers need [0-9]+ MiB, but the GPU has"},
-        {"sed -i s/0x200004000000/0x1000/ $B/scene.json", "outside of cufence's address space"},
-        {"sed -i 's/\"mapping_end\": \"0x200004200000\"/\"mapping_end\": \"0x200008300000\"/' $B/scene.json",
+        {"rm $B/buffer-2.npy", "buffer-2.npy: No such file"},
+        {"truncate -s -1 $B/buffer-2.npy", "buffer-2.npy: it is truncated"},
+        {"truncate -s 100 $B/buffer-2.npy", "buffer-2.npy: it is not a .npy file"},
+        {"mv $B/buffer-2.npy $B/x; ln -s x $B/buffer-2.npy", "buffer-2.npy: Too many levels of symbolic links"},
+        {"mv $B/launch.json $B/scene.json", "written by an earlier cufence"},
+        {"rm $B/buffer-2.npy; mkfifo $B/buffer-2.npy", "not a regular file"},
+        {"cp $B/buffer-1.npy $B/buffer-2.npy", "it has 64 bytes, but the buffer 4000"},
+        {"sed -i s,buffer-2.npy,../../x, $B/launch.json", "not a plain name"},
+        {"sed -i s,buffer-2.npy,/etc/passwd, $B/launch.json", "not a plain name"},
+        {"sed -i 's/\"bundle\": 1/\"bundle\": 9/' $B/launch.json", "has version 9"},
+        {"sed -i 's/\"compute\": 90/\"compute\": 80/' $B/launch.json", "capability 8.0 .*, but the GPU here has 9.0"},
+        {"sed -i 's/\"id\": 2/\"id\": -2/' $B/launch.json", "is damaged: \"id\""},
+        {"sed -i 's/\"size\": 4000/\"size\": 4001/' $B/launch.json", "a buffer lies outside of its mapping"},
+        {"sed -i 's/\"size\": 4000/\"size\": 9223372036854775807/' $B/launch.json", "is damaged: \"size\""},
+        {"sed -i s/0x200008400000/0x200fff000000/ $B/launch.json", "its buffers need [0-9]+ MiB, but the GPU has"},
+        {"sed -i s/0x200004000000/0x1000/ $B/launch.json", "outside of cufence's address space"},
+        {"sed -i 's/\"mapping_end\": \"0x200004200000\"/\"mapping_end\": \"0x200008300000\"/' $B/launch.json",
          "two buffers overlap"},
-        {"sed -i 's/60f03f/60f03/' $B/scene.json", "is damaged: \"arguments\""},
-        {"sed -i 's/\"shared_bytes\": 0/\"shared_bytes\": 99999999/' $B/scene.json", "is damaged: \"shared_bytes\""},
-        {"sed -i 's/\"offset\": 8/\"offset\": 9/' $B/scene.json", "outside of a launch's arguments"},
-        {"sed -i s/write_last/absent/ $B/scene.json", "cannot be launched: cuModuleGetFunction"},
-        {"sed -i 's/simulated/\\\\u001b/' $B/scene.json", "the kernel or the device is missing"},
-        {"echo x > $B/scene.json", "is not a JSON object"},
+        {"sed -i 's/60f03f/60f03/' $B/launch.json", "is damaged: \"arguments\""},
+        {"sed -i 's/\"shared_bytes\": 0/\"shared_bytes\": 99999999/' $B/launch.json", "is damaged: \"shared_bytes\""},
+        {"sed -i 's/\"offset\": 8/\"offset\": 9/' $B/launch.json", "outside of a launch's arguments"},
+        {"sed -i s/write_last/absent/ $B/launch.json", "cannot be launched: cuModuleGetFunction"},
+        {"sed -i 's/simulated/\\\\u001b/' $B/launch.json", "the kernel or the device is missing"},
+        {"echo x > $B/launch.json", "is not a JSON object"},
         {": > $B/kernel.cubin", "kernel.cubin: it is empty"},
     };
     char saved[128];
@@ -283,7 +291,7 @@ TEST(test_around)
 TEST(test_bare)
 {
     make_bundle(save_last, "");
-    SUCCEEDS("rm %s/fault.* %s/report.txt %s/finding.json %s/README.md", bundle, bundle, bundle, bundle);
+    SUCCEEDS("cd %s; rm facts.json dump.gz second-dump.gz report.txt finding.json README.md", bundle);
     expect_replay("", 86, "model.cu:20 in write_last, block \\(7,0,0\\) thread \\(104,0,0\\)");
 }
 
@@ -292,7 +300,7 @@ TEST(test_usage)
     snprintf(bundle, sizeof bundle, "%s", "");
     expect_replay("", 2, "no folder given");
     expect_replay("/nowhere", 1, "/nowhere: No such file");
-    expect_replay("/usr", 1, "/usr: buffers: No such file or directory; a saved launch is a folder in that of keep=");
+    expect_replay("/usr", 1, "/usr: launch.json: No such file or directory; a saved launch is a folder in that of keep=");
     expect_replay("--times 0 x", 2, "--times '0' is not allowed; use 1..1000000");
     expect_replay("a b", 2, "b");
     expect_replay("--help", 0, "usage: cufence replay");

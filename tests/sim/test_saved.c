@@ -21,8 +21,8 @@ static void save(const char *options, const char *stories)
 
 TEST(the_first_of_each_kernel_are_bundles)
 {
-    static const char *const files[] = {"scene.json",  "kernel.cubin",  "README.md",           "fault.snapshot.json",
-                                        "launch.json", "buffers/1.npy", "buffers/2.after.npy", "0.before.npy"};
+    static const char *const files[] = {"launch.json", "kernel.cubin", "README.md",  "facts.json",
+                                        "values.json", "0.before.npy", "1.after.npy"};
     save("", "scale");
     SAYS("save_values: 6 launches saved in .*", "save_values: 4 of them for `cufence replay`, at most 4 of a kernel");
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
@@ -30,17 +30,13 @@ TEST(the_first_of_each_kernel_are_bundles)
         snprintf(path, sizeof path, "s/000001-scale/%s", files[i]);
         assert_int_equal(mode_of(path), 0600);
     }
-    assert_int_equal(mode_of("s/000001-scale/buffers"), 0700);
-    SUCCEEDS("ls s/*/scene.json | wc -l | grep -x 4 && ls s/*/launch.json | wc -l | grep -x 6");
-    SUCCEEDS("cmp s/000001-scale/0.before.npy s/000001-scale/buffers/1.npy && "
-             "cmp s/000001-scale/1.after.npy s/000001-scale/buffers/2.after.npy");
-    SUCCEEDS("grep 'buffers/2.npy, after the launch buffers/2.after.npy' s/000001-scale/README.md");
+    SUCCEEDS("ls s/*/launch.json | wc -l | grep -x 4 && ls s/*/values.json | wc -l | grep -x 6");
+    SUCCEEDS("grep '1.before.npy, after the launch 1.after.npy' s/000001-scale/README.md");
     SUCCEEDS("stat -c %%h s/000001-scale/kernel.cubin | grep -x 4"); /* one file */
     save_within(";4G/1", "", "scale waver");
-    SUCCEEDS("echo s/*/scene.json | grep -x 's/000001-scale/scene.json s/000007-waver/scene.json'");
+    SUCCEEDS("echo s/*/launch.json | grep -x 's/000001-scale/launch.json s/000007-waver/launch.json'");
     save_within(";4G/0", "", "scale");
-    assert_int_equal(run_shell("ls s/*/scene.json"), 2);
-    assert_false(mode_of("s/000001-scale/buffers"));
+    assert_int_equal(run_shell("ls s/*/launch.json"), 2);
 }
 
 /* One kernel in three shapes: another grid, another buffer. */
@@ -106,7 +102,7 @@ TEST(writes_into_slack_are_reported)
                   "out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #1",
                   "written +4 bytes, beginning 12 bytes past the end: 2\\.5",
                   "12 bytes past the end \\(mapped: no fault\\): 2\\.5 2\\.5 2\\.5$");
-    SUCCEEDS("rm s/*/fault.snapshot.json"); /* only the report needs it */
+    SUCCEEDS("rm s/*/facts.json"); /* only the report needs it */
     expect_replay("--set-arg 1=1001 s/000001-write_last", 86, "4 bytes changed, 0 bytes past the end of buffer #1$");
 }
 
@@ -129,7 +125,7 @@ TEST(writes_before_a_buffer_are_reported)
                       "4 bytes changed, 0 bytes past the end of buffer #1$");
         run_shell("%s replay --json --buffer 0=i.npy s/000001-write_indexed >lines", CUFENCE_CLI);
         SUCCEEDS("grep -c '' lines | grep -x 2 && grep -c '^{.*}$' lines | grep -x 2");
-        SUCCEEDS("rm -f s/*/fault.snapshot.json"); /* only the report needs it */
+        SUCCEEDS("rm -f s/*/facts.json"); /* only the report needs it */
     }
 }
 
@@ -138,9 +134,9 @@ TEST(memory_is_followed)
 {
     save("", "table");
     expect_replay("s/000001-add_by_table", 0, "outputs equal \\(3 buffers, 4080 bytes\\)");
-    SUCCEEDS("ls s/*/buffers | tr '\\n' ' ' | grep -x '1.after.npy 1.npy 2.npy 3.npy '");
-    SUCCEEDS("od -An -tf4 -j128 -N8 s/*/buffers/1.npy | grep -x ' *1 *2'");
-    SUCCEEDS("od -An -tf4 -j128 -N8 s/*/buffers/1.after.npy | grep -x ' *2 *3'");
+    SUCCEEDS("cd s/*; echo *.npy | grep -x '0.before.npy buffer-1.after.npy buffer-1.npy buffer-2.npy'");
+    SUCCEEDS("od -An -tf4 -j128 -N8 s/*/buffer-1.npy | grep -x ' *1 *2'");
+    SUCCEEDS("od -An -tf4 -j128 -N8 s/*/buffer-1.after.npy | grep -x ' *2 *3'");
 }
 
 TEST(pinned_memory_is_there)
@@ -150,8 +146,8 @@ TEST(pinned_memory_is_there)
 #endif
     save("", "pinned");
     expect_replay("s/000001-count_hosted", 0, "outputs equal \\(2 buffers, 4008 bytes\\)");
-    SUCCEEDS("od -An -td4 -j128 s/*/buffers/pinned-*0.npy | grep -x ' *1000 *7'");
-    SUCCEEDS("od -An -td4 -j128 s/*/buffers/pinned-*.after.npy | grep -x ' *1000 *1007'");
+    SUCCEEDS("od -An -td4 -j128 s/*/memory-*0.npy | grep -x ' *1000 *7'");
+    SUCCEEDS("od -An -td4 -j128 s/*/memory-*.after.npy | grep -x ' *1000 *1007'");
     expect_replay("--set-arg 1=0 s/000001-count_hosted", 86, "null pointer|illegal");
 }
 
@@ -199,8 +195,8 @@ TEST(what_cannot_be_kept_is_said_once)
     SAYS("no bundle of write_last for `cufence replay`: an argument points to managed memory, which is not saved");
     assert_null(strstr(strstr(text, "no bundle of") + 1, "no bundle of"));
     SAYS("4 of them for");
-    assert_false(mode_of("s/000001-write_last/scene.json"));
-    assert_int_equal(mode_of("s/000001-write_last/launch.json"), 0600);
+    assert_false(mode_of("s/000001-write_last/launch.json"));
+    assert_int_equal(mode_of("s/000001-write_last/values.json"), 0600);
 }
 
 /* A replay maps each buffer's own pages. */
@@ -209,9 +205,9 @@ TEST(shared_pages_are_refused)
     save("--small pack", "packed");
     SAYS("no bundle of scale for `cufence replay`: it reaches buffers that share a page \\(small=map",
          "no bundle of add_by_table for `cufence replay`: it reaches buffers that share a page");
-    assert_false(mode_of("s/000001-scale/scene.json"));
-    assert_int_equal(mode_of("s/000001-scale/launch.json"), 0600);
-    assert_int_equal(run_shell("ls s/*/scene.json"), 2);
+    assert_false(mode_of("s/000001-scale/launch.json"));
+    assert_int_equal(mode_of("s/000001-scale/values.json"), 0600);
+    assert_int_equal(run_shell("ls s/*/launch.json"), 2);
 }
 
 /* 8000 bytes before and after, and some for the list of buffers. */
@@ -250,11 +246,11 @@ TEST(damaged_ones_are_refused)
     static const struct {
         const char *change, *pattern;
     } cases[] = {
-        {"rm x/buffers/2.after.npy", "buffers/2.after.npy: No such file"},
-        {"truncate -s -1 x/buffers/2.after.npy", "buffers/2.after.npy: it is truncated"},
-        {"rm x/buffers/2.after.npy; ln -s ../1.after.npy x/buffers/2.after.npy", "buffers/2.after.npy: Too many levels"},
-        {"sed -i s,2.after.npy,../1.after.npy, x/scene.json", "not a plain name"},
-        {"sed -i s,float32,float32x3456789012, x/scene.json", "a buffer is damaged"},
+        {"rm x/1.after.npy", "1.after.npy: No such file"},
+        {"truncate -s -1 x/1.after.npy", "1.after.npy: it is truncated"},
+        {"rm x/1.after.npy; ln -s ../s/000001-scale/1.after.npy x/1.after.npy", "1.after.npy: Too many levels"},
+        {"sed -i s,1.after.npy,../1.after.npy, x/launch.json", "not a plain name"},
+        {"sed -i s,float32,float32x3456789012, x/launch.json", "a buffer is damaged"},
         {"printf any >x/kernel.cubin", "kernel.cubin: it is not a cubin, a fat binary or complete PTX"},
         {"printf '\\177ELF' >x/kernel.cubin", "kernel.cubin: it is not a cubin"},
     };
@@ -263,8 +259,8 @@ TEST(damaged_ones_are_refused)
         SUCCEEDS("rm -rf x; cp -r s/000001-scale x; %s", cases[i].change);
         expect_replay("x", 1, cases[i].pattern);
     }
-    SUCCEEDS("rm -rf x; cp -r s/000001-scale x; sed -i s,float32,unknown, x/scene.json; "
-             "cp x/buffers/1.npy x/buffers/2.after.npy");
+    SUCCEEDS("rm -rf x; cp -r s/000001-scale x; sed -i s,float32,unknown, x/launch.json; "
+             "cp x/0.before.npy x/1.after.npy");
     expect_replay("x", 3, "buffers differ .*: buffer #2$");
 }
 

@@ -143,7 +143,7 @@ TEST(another_file_gets_no_word)
 
 static void starts_with_a_folder_that_cannot_be(void)
 {
-    CHECK_OK(cufence_init("keep=replay=/dev/null/saves,log=/dev/null"));
+    CHECK_OK(cufence_init("keep=/dev/null/saves,log=/dev/null"));
 }
 
 /* Not at the fault, when it is too late. */

@@ -66,7 +66,7 @@ FAULT_TELLS(exception, "end_illegally", "explain=rerun", "exception: illegal ins
 static void tell_kept(void)
 {
     char options[128];
-    snprintf(options, sizeof options, "explain=rerun,keep=dump=%s", folder);
+    snprintf(options, sizeof options, "explain=rerun,keep=%s", folder);
     fault_in("write_last", options);
 }
 

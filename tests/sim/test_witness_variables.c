@@ -21,7 +21,7 @@ static void keep_variable(void)
 TEST(test_replayed)
 {
     make_bundle(keep_variable, "");
-    SUCCEEDS("grep -q '\"name\": *\"target\"' %s/scene.json", bundle);
+    SUCCEEDS("grep -q '\"name\": *\"target\"' %s/launch.json", bundle);
     setenv("SIM_TEST_VARIABLE", "target", 1);
     expect_replay("", 86, "0 bytes past the end of buffer #1");
 }

@@ -8,7 +8,7 @@
 
 #include "support/schema.h"
 
-#include "analysis/snapshot/keep.h"
+#include "analysis/bundle/snapshot_json.h"
 #include "finding/finding.h"
 
 /* ---- faults ---- */

@@ -52,7 +52,7 @@ static const struct {
     /* each option has a name of its own, and files are named whole */
     {{0}, {"--uaf", "strict", "--set", "uaf=off", "--wait-ms=7", "--on_fault", "abort", "--uaf=strict", "--stack", "off",
      "env"}, 0, {"CUFENCE_OPTIONS=uaf=strict,uaf=off,wait_ms=7,on_fault=abort,uaf=strict,stacks=off"}, {0}},
-    {{0}, {"--log", "a.txt", "--keep=dump=dumps", "env"}, 0, {"CUFENCE_OPTIONS=log=/tmp/a.txt,keep=dump=/tmp/dumps"}, {0}},
+    {{0}, {"--log", "a.txt", "--keep=dumps", "env"}, 0, {"CUFENCE_OPTIONS=log=/tmp/a.txt,keep=/tmp/dumps"}, {0}},
     {{0}, {"--json", "report.%r.json", "env"}, 0, {"CUFENCE_OPTIONS=json=/tmp/report.%r.json"}, {0}},
     {{0}, {"--json=./-", "env"}, 0, {0}, {0}},
     {{0}, {"--json=/nonexistent/%p/report.json", "env"}, 0, {0}, {0}}, /* may be there when the program starts */

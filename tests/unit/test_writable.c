@@ -39,10 +39,10 @@ TEST(what_can_be_written_is_accepted)
         "log=./new",
         "log=there/new.%p.txt",
         "log=/dev/null",
-        "keep=dump=there",
-        "keep=dump=new",
-        "keep=dump=new/within/another",
-        "keep=replay=there/%p/%r",
+        "keep=there",
+        "keep=new",
+        "keep=new/within/another",
+        "keep=there/%p/%r",
         "save_values=*gemm*=new",
         "save_values=*gemm*=there/a",
     };
@@ -67,10 +67,10 @@ TEST(what_cannot_is_named)
         {"log=missing/%p", "log=missing/%p: nothing can be written there: missing: No such file or directory; name a file", 0},
         {"log=later/%r/x", "log=later/%r/x: nothing can be written there: later/0: No such file or directory; name a file", 1},
         {"values=*=file/x", "values=file/x: nothing can be written there: file/x: Not a directory; name a file", 0},
-        {"keep=dump=file", "keep=file: nothing can be written there: file: Not a directory; name a folder", 0},
-        {"keep=replay=file/%p/x", "keep=file/%p/x: nothing can be written there: file: Not a directory; name a folder", 0},
-        {"keep=replay=/proc/kept",
-         "keep=/proc/kept: nothing can be written there: /proc: No such file or directory; name a folder", 1},
+        {"keep=file", "keep=file: nothing can be written there: file: Not a directory; name a folder", 0},
+        {"keep=file/%p/x", "keep=file/%p/x: nothing can be written there: file: Not a directory; name a folder", 0},
+        {"keep=/proc/kept", "keep=/proc/kept: nothing can be written there: /proc: No such file or directory; name a folder",
+         1},
         {"log=/proc/kept", "log=/proc/kept: nothing can be written there: /proc: No such file or directory; name a file", 1},
         {"save_values=*=file/a", "save_values=file/a: nothing can be written there: file/a: Not a directory; name a folder", 1},
     };
@@ -89,7 +89,7 @@ TEST(a_folder_without_the_right_is_named)
     if (getuid() == 0)
         skip();
     assert_int_equal(chmod("there", 0500), 0);
-    assert_int_equal(check("keep=replay=there/a/b", 1), 1);
+    assert_int_equal(check("keep=there/a/b", 1), 1);
     assert_non_null(strstr(said, ": there: Permission denied; "));
     assert_int_equal(chmod("there", 0700), 0);
 }

@@ -1,7 +1,7 @@
 #include "emulate.h"
 #include "emulate_state.h"
 #include "analysis/lines/cubin.h"
-#include "analysis/snapshot/snapshot.h"
+#include "analysis/bundle/snapshot.h"
 #include "slice.h"
 #include "ways.h"
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "analysis/dump/evidence.h"
-#include "analysis/snapshot/snapshot.h"
+#include "analysis/bundle/snapshot.h"
 
 enum fault_kind {
     FAULT_OVERRUN,        /* past the end of a live buffer */

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "heap/heap.h"
-#include "analysis/snapshot/snapshot.h"
+#include "analysis/bundle/snapshot.h"
 
 enum passed_reason {
     PASSED_NOT,       /* it is guarded */

@@ -1,128 +1,62 @@
-/* The files of a bundle of a launch that ended well. Its list is written last: a bundle that has it is whole. */
-#include "bundling.h"
+/* The files of a bundle of a launch that ended well. */
+#include "bundles.h"
 
-#include "analysis/snapshot/bundle.h"
-#include "base/text.h"
 #include "inspect/values/types.h"
 #include "vmm/arena.h"
-#include "fault/record.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#define PATH_ROOM 1500
 
 struct writing {
     const struct bundling *bundling;
     const struct visit *visit;
-    const char *folder;
-    struct bundle bundle;
-    struct bundle_buffer *buffers, pinned[RERUN_PINNED];
-    cufence_buffer *near; /* the same buffers as buffers[], for the report of a replay */
-    uint64_t bytes;
-    int has_failed;
+    struct bundle_writer *writer;
+    struct launch_entry entry; /* the launch */
+    cufence_buffer *near;      /* the same buffers as the bundle's, for the report of a replay */
 };
-
-static void path_of(const struct writing *writing, const char *name, char path[PATH_ROOM])
-{
-    snprintf(path, PATH_ROOM, "%s/%s", writing->folder, name);
-}
-
-static void put(struct writing *writing, const char *name, const void *bytes, size_t size)
-{
-    char path[PATH_ROOM];
-    path_of(writing, name, path);
-    if (!writing->has_failed && !saved_put(path, bytes, size))
-        writing->has_failed = 1;
-    writing->bytes += size;
-}
-
-static void put_text(struct writing *writing, const char *name, char *text)
-{
-    put(writing, name, text, text ? strlen(text) : 0);
-    free(text);
-}
-
-static void put_array(struct writing *writing, const char *name, const uint8_t *bytes, uint64_t size)
-{
-    char path[PATH_ROOM], inner[64];
-    snprintf(inner, sizeof inner, BUNDLE_FOLDER "/%s", name);
-    path_of(writing, inner, path);
-    if (!writing->has_failed && !saved_put_array(path, VALUE_TYPES, bytes, size))
-        writing->has_failed = 1;
-    writing->bytes += size;
-}
 
 /* ---- buffers ---- */
 
 static struct bundle_buffer *add_buffer(struct writing *writing, const cufence_buffer *from)
 {
-    struct bundle *bundle = &writing->bundle;
-    if (bundle->buffer_count == BUNDLE_BUFFERS)
-        return NULL;
-    writing->near[bundle->buffer_count] = *from;
-    struct bundle_buffer *buffer = &writing->buffers[bundle->buffer_count++];
-    *buffer = bundle_buffer_of(from);
-    buffer->is_bounded = 1;
+    size_t number = writing->writer->bundle.buffer_count;
+    struct bundle_buffer *buffer = writer_add(writing->writer, from);
+    if (buffer) {
+        buffer->is_bounded = 1;
+        writing->near[number] = *from;
+    }
     return buffer;
 }
 
-static void name_files(struct bundle_buffer *buffer, int has_after)
+/* One of the buffers whose arrays are there for the user already. */
+static void take_saved(struct writing *writing, struct bundle_buffer *buffer, const struct saved_buffer *saved)
 {
-    snprintf(buffer->file, sizeof buffer->file, "%" PRIu64 ".npy", buffer->id);
-    if (has_after)
-        snprintf(buffer->after, sizeof buffer->after, "%" PRIu64 ".after.npy", buffer->id);
-}
-
-/* The file lies there under another name already: it gets a second one, where the file system can do that. */
-static int link_file(const struct writing *writing, size_t number, const char *when, const char *name)
-{
-    char old[64], path[PATH_ROOM], new[PATH_ROOM];
-    snprintf(old, sizeof old, "%zu.%s.npy", number, when);
-    path_of(writing, old, path);
-    snprintf(old, sizeof old, BUNDLE_FOLDER "/%s", name);
-    path_of(writing, old, new);
-    return link(path, new) == 0;
-}
-
-static void name_type(const struct writing *writing, struct bundle_buffer *buffer, const struct reached *reached)
-{
+    const struct reached *reached = &writing->visit->reached[saved->reached];
+    snprintf(buffer->file, sizeof buffer->file, SAVED_BEFORE, saved->reached);
+    if (saved->has_changed)
+        snprintf(buffer->after, sizeof buffer->after, SAVED_AFTER, saved->reached);
     snprintf(buffer->type, sizeof buffer->type, "%s", value_names[types_of(writing->visit->function, reached).type]);
 }
 
-/* One of the buffers that are written to the launch's folder for the user. */
-static void take_saved(struct writing *writing, struct bundle_buffer *buffer, const struct bundles_saved *saved)
-{
-    uint64_t step = visit_rounded(buffer->size); /* what it held after the launch follows in memory */
-    name_files(buffer, saved->has_changed);
-    name_type(writing, buffer, &writing->visit->reached[saved->reached]);
-    if (!link_file(writing, saved->reached, "before", buffer->file))
-        put_array(writing, buffer->file, saved->before, buffer->size);
-    if (saved->has_changed && !link_file(writing, saved->reached, "after", buffer->after))
-        put_array(writing, buffer->after, saved->before + step, buffer->size);
-}
-
-static void leave_out(struct bundle_buffer *buffer, const char *why)
-{
-    snprintf(buffer->reason, sizeof buffer->reason, "%s", why);
-}
-
-static void take_direct(struct writing *writing, const cufence_buffer *from, const struct bundles_saved *saved, size_t count)
+static void take_direct(struct writing *writing, const cufence_buffer *from, const struct saved_buffer *saved, size_t count)
 {
     struct bundle_buffer *buffer = add_buffer(writing, from);
-    for (size_t i = 0; buffer && i < count; i++) {
-        if (writing->visit->reached[saved[i].reached].range.id != from->id)
-            continue;
+    size_t i = 0;
+    while (i < count && writing->visit->reached[saved[i].reached].range.id != from->id)
+        i++;
+    if (buffer && i < count)
         take_saved(writing, buffer, &saved[i]);
-        return;
-    }
-    if (buffer)
-        leave_out(buffer, "more than save_values keeps of a launch");
+    else if (buffer)
+        writer_leave_out(buffer, "more than save_values keeps of a launch");
+}
+
+static void put_bytes(struct writing *writing, struct bundle_buffer *buffer, const uint8_t *before, const uint8_t *after)
+{
+    writer_put_bytes(writing->writer, buffer, 0, before);
+    if (memcmp(before, after, buffer->size) != 0)
+        writer_put_bytes(writing->writer, buffer, 1, after);
 }
 
 static void take_found(struct writing *writing, const cufence_buffer *from, uint64_t at, const uint8_t *area)
@@ -131,20 +65,15 @@ static void take_found(struct writing *writing, const cufence_buffer *from, uint
     struct bundle_buffer *buffer = add_buffer(writing, from);
     if (!buffer)
         return;
-    if (at == REACH_NONE) {
-        leave_out(buffer, "no room for what is reached through memory");
-        bundling_lacks_room(writing->visit->function);
+    if (at != REACH_NONE) {
+        put_bytes(writing, buffer, area + offsets.before + at, area + offsets.after + at);
         return;
     }
-    const uint8_t *before = area + offsets.before + at, *after = area + offsets.after + at;
-    int has_changed = memcmp(before, after, buffer->size) != 0;
-    name_files(buffer, has_changed);
-    put_array(writing, buffer->file, before, buffer->size);
-    if (has_changed)
-        put_array(writing, buffer->after, after, buffer->size);
+    writer_leave_out(buffer, "no room for what is reached through memory");
+    bundling_lacks_room(writing->visit->function);
 }
 
-static void take_buffers(struct writing *writing, const struct bundles_saved *saved, size_t count, const uint8_t *area)
+static void take_buffers(struct writing *writing, const struct saved_buffer *saved, size_t count, const uint8_t *area)
 {
     const struct bundling *bundling = writing->bundling;
     struct bundling_area offsets = bundling_area(bundling);
@@ -154,7 +83,6 @@ static void take_buffers(struct writing *writing, const struct bundles_saved *sa
         take_direct(writing, &bundling->buffers[bundling->direct[i]], saved, count);
     for (uint32_t i = bundling->first; i < queue->count; i++)
         take_found(writing, &bundling->buffers[queue->at[i]], table[queue->at[i]].at, area);
-    writing->bundle.buffers = writing->buffers;
 }
 
 static void take_pinned(struct writing *writing, const uint8_t *area)
@@ -163,20 +91,10 @@ static void take_pinned(struct writing *writing, const uint8_t *area)
     struct bundling_area offsets = bundling_area(bundling);
     const uint8_t *before = area + offsets.pinned_before, *after = area + offsets.pinned_after;
     for (size_t i = 0; i < bundling->pinned_count; i++) {
-        uint64_t address = bundling->pinned[i].address, size = bundling->pinned[i].bytes;
-        struct bundle_buffer *buffer = &writing->pinned[i];
-        *buffer = bundle_pinned_of(&bundling->pinned[i]);
-        snprintf(buffer->file, sizeof buffer->file, "pinned-%" PRIx64 ".npy", address);
-        put_array(writing, buffer->file, before, size);
-        if (memcmp(before, after, size) != 0) {
-            snprintf(buffer->after, sizeof buffer->after, "pinned-%" PRIx64 ".after.npy", address);
-            put_array(writing, buffer->after, after, size);
-        }
-        before += size;
-        after += size;
+        put_bytes(writing, writer_add_pinned(writing->writer, &bundling->pinned[i]), before, after);
+        before += bundling->pinned[i].bytes;
+        after += bundling->pinned[i].bytes;
     }
-    writing->bundle.pinned = writing->pinned;
-    writing->bundle.pinned_count = bundling->pinned_count;
 }
 
 /* ---- the code ---- */
@@ -186,29 +104,25 @@ static void take_pinned(struct writing *writing, const uint8_t *area)
 /* Images that have been written lately, the newest first. The visits' thread's. */
 static struct {
     const struct code *code; /* a reference; NULL: none */
-    char path[PATH_ROOM];
+    char path[sizeof((struct bundle_writer *)0)->folder + 32];
 } images[IMAGES];
-
-static void remember_image(const struct code *code, const char *path)
-{
-    code_give_back(images[IMAGES - 1].code);
-    memmove(images + 1, images, (IMAGES - 1) * sizeof *images);
-    images[0].code = code_hold(code);
-    snprintf(images[0].path, sizeof images[0].path, "%s", path);
-}
 
 /* The code of a library may be large: bundles of its kernels share one file, where the file system can do that. */
 static void put_image(struct writing *writing)
 {
     const struct code *code = writing->bundling->code;
-    char path[PATH_ROOM];
-    path_of(writing, BUNDLE_IMAGE, path);
+    char path[sizeof images->path];
+    snprintf(path, sizeof path, "%s/" BUNDLE_IMAGE, writing->writer->folder);
     for (size_t i = 0; i < IMAGES && images[i].code; i++)
         if (images[i].code == code && link(images[i].path, path) == 0)
             return;
-    put(writing, BUNDLE_IMAGE, code->bytes, code->size);
-    if (!writing->has_failed)
-        remember_image(code, path);
+    writer_put(writing->writer, BUNDLE_IMAGE, NULL, 0, code->bytes, code->size);
+    if (writing->writer->has_failed)
+        return;
+    code_give_back(images[IMAGES - 1].code);
+    memmove(images + 1, images, (IMAGES - 1) * sizeof *images);
+    images[0].code = code_hold(code);
+    memcpy(images[0].path, path, sizeof path);
 }
 
 /* ---- the rest ---- */
@@ -216,7 +130,7 @@ static void put_image(struct writing *writing)
 static void take_head(struct writing *writing)
 {
     const struct visit *visit = writing->visit;
-    struct bundle *bundle = &writing->bundle;
+    struct bundle *bundle = &writing->writer->bundle;
     bundle->compute = driver_describe(visit->device, bundle->device_name, sizeof bundle->device_name);
     bundle->symbol = visit->function->name;
     bundle->arena_start = arena_start();
@@ -224,12 +138,27 @@ static void take_head(struct writing *writing)
     bundle->has_outputs = 1;
     bundle->layout = visit->function->has_layout ? visit->function->arguments : NULL;
     bundle->argument_count = visit->function->has_layout ? visit->function->argument_count : 0;
-    struct rerun_launch *launch = &bundle->launches[bundle->launch_count++];
-    *launch = (struct rerun_launch){.shape = visit->shape,
-                                    .shared_bytes = visit->shared_bytes,
-                                    .is_cooperative = (uint32_t)visit->is_cooperative,
-                                    .argument_bytes = (uint32_t)visit->argument_bytes,
-                                    .arguments = visit->arguments};
+    bundle->launches[bundle->launch_count++] = rerun_launch_of(&writing->entry, visit->arguments);
+}
+
+/* What a report of a replay says of the buffers and of the launch, if it faults there. */
+static void put_facts(struct writing *writing)
+{
+    const struct visit *visit = writing->visit;
+    struct stack_frame frames[STACK_READ];
+    const struct fault_launch launch = {
+        .entry = &writing->entry, .frames = frames, .frame_count = stack_frames(&visit->stack, frames, STACK_READ), .place = 1};
+    const struct fault_memory memory = {.near = writing->near,
+                                        .near_count = writing->writer->bundle.buffer_count,
+                                        .live_total = writing->writer->bundle.buffer_count,
+                                        .device = visit->device,
+                                        .arena_start = writing->writer->bundle.arena_start,
+                                        .arena_end = writing->writer->bundle.arena_end,
+                                        .now_ns = visit->time_ns,
+                                        .launches = &launch,
+                                        .launch_count = 1,
+                                        .frames = {stack_buffer_frames, NULL}};
+    writer_put_facts(writing->writer, &memory, NULL);
 }
 
 static struct launch_entry entry_of(const struct visit *visit)
@@ -251,69 +180,17 @@ static struct launch_entry entry_of(const struct visit *visit)
     return entry;
 }
 
-/* What a report of a replay says of the buffers and of the launch, if it faults there. */
-static void put_snapshot(struct writing *writing)
+void bundling_write(const struct bundling *bundling, const struct visit *visit, struct bundle_writer *writer,
+                    const struct saved_buffer *saved, size_t count, const uint8_t *area)
 {
-    const struct visit *visit = writing->visit;
-    struct stack_frame frames[STACK_READ];
-    struct launch_entry entry = entry_of(visit);
-    const struct fault_launch launch = {
-        .entry = &entry, .frames = frames, .frame_count = stack_frames(&visit->stack, frames, STACK_READ), .place = 1};
-    const struct fault_memory memory = {.near = writing->near,
-                                        .near_count = writing->bundle.buffer_count,
-                                        .live_total = writing->bundle.buffer_count,
-                                        .device = visit->device,
-                                        .arena_start = writing->bundle.arena_start,
-                                        .arena_end = writing->bundle.arena_end,
-                                        .now_ns = visit->time_ns,
-                                        .launches = &launch,
-                                        .launch_count = 1,
-                                        .frames = {stack_buffer_frames, NULL}};
-    put_text(writing, BUNDLE_SNAPSHOT, files_snapshot(&memory, writing->bundle.device_name, NULL));
-}
-
-static void put_readme(struct writing *writing)
-{
-    const struct bundle *bundle = &writing->bundle;
-    char *text = bundle_readme(
-        bundle,
-        "# A launch of a GPU kernel\n\n"
-        "cufence %s saved here what it takes to launch the kernel `%s` again as it was\nlaunched: its code, its arguments, "
-        "and the memory that they reach, before the launch and after it. It ended well.\nIt ran on %s.\n\n"
-        "```\ncufence replay .                             # launch it again, and compare what it writes\n"
-        "cufence replay . --times 20                  # does it write the same every time?\n"
-        "cufence replay . --set-arg 1=999             # with another value of argument 1\n"
-        "cufence replay . --buffer 0=other.npy        # with other bytes in the buffer of argument 0\n```\n\n"
-        "Any GPU of compute capability %u.%u will do, on any machine with cufence. launch.json says where it was\n"
-        "launched. kernel.cubin is the module as the driver was given it: a cubin, a fat binary or PTX.",
-        VERSION_TEXT, bundle->symbol, bundle->device_name, bundle->compute / 10, bundle->compute % 10);
-    put_text(writing, BUNDLE_README, text);
-}
-
-uint64_t bundling_write(const struct bundling *bundling, const struct visit *visit, const char *folder,
-                        const struct bundles_saved *saved, size_t count, const uint8_t *area)
-{
-    char path[PATH_ROOM];
-    struct writing writing = {.bundling = bundling,
-                              .visit = visit,
-                              .folder = folder,
-                              .buffers = calloc(BUNDLE_BUFFERS, sizeof *writing.buffers),
-                              .near = calloc(BUNDLE_BUFFERS, sizeof *writing.near)};
-    path_of(&writing, BUNDLE_FOLDER, path);
-    errno = ENOMEM;
-    if (!writing.buffers || !writing.near || mkdir(path, 0700) != 0) {
-        saved_fail(path);
-        writing.has_failed = 1;
-    } else {
-        take_head(&writing);
-        take_buffers(&writing, saved, count, area);
-        take_pinned(&writing, area);
-        put_image(&writing);
-        put_snapshot(&writing);
-        put_readme(&writing);
-        put_text(&writing, BUNDLE_INPUT, bundle_write(&writing.bundle));
-    }
-    free(writing.buffers);
+    struct writing writing = {bundling, visit, writer, entry_of(visit), calloc(BUNDLE_BUFFERS, sizeof *writing.near)};
+    if (!writing.near)
+        return;
+    take_head(&writing);
+    take_buffers(&writing, saved, count, area);
+    take_pinned(&writing, area);
+    put_image(&writing);
+    put_facts(&writing);
+    writer_finish_launch(writer);
     free(writing.near);
-    return writing.has_failed ? 0 : writing.bytes;
 }

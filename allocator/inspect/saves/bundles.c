@@ -1,4 +1,4 @@
-#include "bundling.h"
+#include "bundles.h"
 
 #include "base/lock.h"
 #include "base/output.h"
@@ -232,7 +232,7 @@ static const char *take_buffers(struct bundling *bundling, const struct visit *v
 
 /* ---- a launch ---- */
 
-static void discard(struct bundling *bundling)
+void bundling_free(struct bundling *bundling)
 {
     if (!bundling)
         return;
@@ -287,7 +287,7 @@ void bundles_begin(const struct visit *visit, uint64_t most)
     if (!why)
         why = limit(bundling, most);
     if (why) {
-        discard(bundling);
+        bundling_free(bundling);
         refuse(visit->function, why);
         return;
     }
@@ -383,20 +383,12 @@ static int can_be_written(const struct bundling *bundling, const uint8_t *area)
     return 1;
 }
 
-uint64_t bundles_finish(const struct visit *visit, const char *folder, const struct bundles_saved *saved, size_t count_of_them,
-                        const uint8_t *area)
+struct bundling *bundles_take(const struct visit *visit, const uint8_t *area)
 {
     struct bundling *bundling = find_begun(visit, 1);
-    uint64_t bytes = 0;
-    if (bundling && can_be_written(bundling, area))
-        bytes = bundling_write(bundling, visit, folder, saved, count_of_them, area);
-    else if (bundling)
-        refuse(visit->function, shared_page);
-    discard(bundling);
-    return bytes;
-}
-
-void bundles_drop(const struct visit *visit)
-{
-    discard(find_begun(visit, 1));
+    if (!bundling || !area || can_be_written(bundling, area))
+        return bundling;
+    refuse(visit->function, shared_page);
+    bundling_free(bundling);
+    return NULL;
 }

@@ -1,38 +1,17 @@
 /*
- * Bundles of launches that did not fault, for `cufence replay` (docs/replay.md): what save_values= keeps of a launch, and with
- * it the kernel's code, its arguments, where the buffers lie, and the buffers that are only reached through memory. Those are
- * found and copied by a kernel of ours (kernels/reach.h), because only the memory itself has their addresses.
+ * What else a launch that is saved needs to be launched again by `cufence replay` (docs/replay.md): the kernel's code, its
+ * arguments, where the buffers lie, pinned host memory, and the buffers that are only reached through memory. Those are found
+ * and copied by a kernel of ours (kernels/reach.h), because only the memory itself has their addresses.
  *
  * Thread safety: as the functions of struct visit_user that call them.
  */
 #pragma once
 
 #include "base/options.h"
-#include "analysis/values/value.h"
+#include "fault/bundle_writer.h"
+#include "inspect/code/code.h"
+#include "inspect/kernels/reach.h"
 #include "inspect/visits/visits.h"
-
-#include <stdio.h>
-
-/* ---- saved.c: a launch's buffers as .npy, and the README.txt beside them. Elements have the type that the kernel's signature
- * says; where it does not, or two pointers into a buffer disagree, the files are bytes. The visits' thread
- * alone. ---- */
-
-/* Write a file, or say why not; then nothing more is saved (saved_has_failed()). Return 0 on failure.
- * saved_put_array(): as .npy. type: of its elements; VALUE_TYPES: bytes. saved_put(): NULL means out of host memory. */
-int saved_put_array(const char *path, enum value_type type, const void *bytes, uint64_t size);
-int saved_put(const char *path, const void *bytes, size_t size);
-
-void saved_fail(const char *path);
-int saved_has_failed(void);
-
-/* Returns the type of a buffer's elements, VALUE_TYPES if it is unknown. index: of a pointer into it, in visit->reached. */
-enum value_type saved_type(const struct visit *visit, size_t index);
-
-/* Write README.txt: the first lines, and what the files "INDEX.before.npy" and "INDEX.after.npy" hold. */
-void saved_begin(FILE *file, const struct visit *visit);
-void saved_describe(FILE *file, const struct visit *visit, size_t index, enum value_type type, int has_changed);
-
-/* ---- bundles.c ---- */
 
 #define BUNDLES_KERNELS                                                                                                        \
     {                                                                                                                          \
@@ -54,16 +33,49 @@ size_t bundles_size(const struct visit *visit);
 void bundles_before(struct visit_part *part, uint8_t *area);
 void bundles_after(struct visit_part *part, uint8_t *area);
 
-/* A buffer of the launch that has been written to `folder`. */
-struct bundles_saved {
-    size_t reached; /* index in visit->reached, also of the files "N.before.npy" and "N.after.npy" */
-    const uint8_t *before;
+/* What is known of the launch when it is launched. */
+struct bundling {
+    struct bundling *next;
+    uint64_t number; /* of the launch */
+    const struct code *code;
+    cufence_buffer *buffers; /* the live ones of the device, by mapping */
+    uint32_t count;
+    uint32_t first;                          /* of `direct` */
+    uint32_t *direct;                        /* indices of the buffers that the arguments point to, each once */
+    uint64_t room;                           /* for the buffers that are found */
+    struct rerun_range pinned[RERUN_PINNED]; /* host memory that the arguments name, by address */
+    size_t pinned_count;
+    uint64_t pinned_bytes;
+};
+
+/* The memory of a bundle, as offsets: the table, the queue, what was found before the launch and after it, the pinned host
+ * memory before and after. */
+struct bundling_area {
+    uint64_t table, queue, before, after, pinned_before, pinned_after, end;
+};
+
+struct bundling_area bundling_area(const struct bundling *bundling);
+
+/* Takes what was begun. Returns NULL if there is none, or it cannot be written, as the memory shows; that is not
+ * looked at if it is NULL. The caller frees the result. */
+struct bundling *bundles_take(const struct visit *visit, const uint8_t *area);
+void bundling_free(struct bundling *bundling); /* NULL is allowed */
+
+/* Some of what a launch of the kernel reaches had no room: the next one gets more. */
+void bundling_lacks_room(const struct launch_function *function);
+
+/* ---- bundle_files.c ---- */
+
+/* A buffer of the launch whose bytes have been written as arrays. */
+struct saved_buffer {
+    size_t reached; /* index in visit->reached; the name of its files begins with it */
     int has_changed;
 };
 
-/* Completes the bundle in the launch's folder. Returns the number of bytes written, 0: there is none. */
-uint64_t bundles_finish(const struct visit *visit, const char *folder, const struct bundles_saved *saved, size_t count,
-                        const uint8_t *area);
+/* The names of those files. */
+#define SAVED_BEFORE "%zu.before.npy"
+#define SAVED_AFTER "%zu.after.npy"
 
-/* Forgets the launch's bundle, if there is one: it could not be saved. */
-void bundles_drop(const struct visit *visit);
+/* Completes the bundle. */
+void bundling_write(const struct bundling *bundling, const struct visit *visit, struct bundle_writer *writer,
+                    const struct saved_buffer *saved, size_t count, const uint8_t *area);

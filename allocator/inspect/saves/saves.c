@@ -1,17 +1,16 @@
 #include "inspect/inspect.h"
 
-#include "base/files.h"
 #include "base/output.h"
 #include "bundles.h"
+#include "inspect/values/declared.h"
 #include "inspect/values/tell_values.h"
 #include "inspect/values/types.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define PINNED (UINT64_C(512) << 20) /* most bytes of one launch, before and after together */
 
@@ -24,11 +23,10 @@ static struct {
     uint64_t saved;      /* this and the rest: launches; used by the visits' thread alone */
     uint64_t bytes;      /* written */
     uint64_t incomplete; /* buffers left out */
+    int has_failed;      /* nothing more is saved */
     uint64_t bundled;
     uint64_t most_bundles; /* of a kernel; constant after the start */
 } saves;
-
-/* ---- the option ---- */
 
 /* ---- the buffers of a launch: each once, in order, as long as there is room ---- */
 
@@ -118,30 +116,19 @@ static void after(struct visit_part *part)
 
 /* ---- the files ---- */
 
-/* Makes a folder for the launch: "000012-softmax". */
-static int make_folder(const struct visit *visit, char *path, size_t room)
+/* Names the launch's folder: "000012-softmax". */
+static void name_folder(const struct visit *visit, char name[80])
 {
     const struct kernel_names *names = types_names(visit->function);
-    char kernel[49];
-    int failed, copy_number = 1;
-    snprintf(kernel, sizeof kernel, "%.48s", names ? names->plain : "kernel");
-    for (char *at = kernel; *at; at++)
+    int number = snprintf(name, 80, "%06" PRIu64 "-", visit->number);
+    snprintf(name + number, (size_t)(80 - number), "%.48s", names ? names->plain : "kernel");
+    for (char *at = name + number; *at; at++)
         *at = isalnum((unsigned char)*at) ? *at : '_';
-    failed = !files_make_folder(saves.folder);
-    snprintf(path, room, "%s/%06" PRIu64 "-%s", saves.folder, visit->number, kernel);
-    while (!failed && (failed = mkdir(path, 0700)) != 0 && errno == EEXIST) {
-        snprintf(path, room, "%.1023s/%06" PRIu64 "-%s.%d", saves.folder, visit->number, kernel, ++copy_number);
-        failed = 0;
-    }
-    if (failed)
-        saved_fail(saves.folder);
-    return !failed;
 }
 
 /* A line of JSON, as values= writes it, without figures. */
-static void put_launch(const struct visit *visit, const char *folder)
+static void put_launch(const struct visit *visit, struct bundle_writer *writer)
 {
-    char path[1400];
     struct stack_frame frames[STACK_READ];
     struct shown_pointer *pointers = calloc(visit->reached_count + 1, sizeof *pointers);
     const struct shown_launch launch = {.visit = visit,
@@ -154,83 +141,133 @@ static void put_launch(const struct visit *visit, const char *folder)
         pointers[i].reached = &visit->reached[i];
         arguments_describe(&visit->reached[i].range, &pointers[i].buffer);
     }
-    snprintf(path, sizeof path, "%s/launch.json", folder);
-    char *text = pointers ? values_json(&launch) : NULL;
-    saved_put(path, text, text ? strlen(text) : 0);
-    free(text);
+    writer_put_text(writer, "values.json", pointers ? values_json(&launch) : NULL);
     free(pointers);
 }
 
+/* Returns the type of a buffer's elements as the kernel's signature says it; VALUE_TYPES where it does not, or two pointers
+ * into the buffer disagree. index: of a pointer into it, in visit->reached. */
+static enum value_type saved_type(const struct visit *visit, size_t index)
+{
+    const struct heap_range *range = &visit->reached[index].range;
+    enum value_type found = VALUE_TYPES;
+    for (size_t i = 0; i < visit->reached_count; i++) {
+        const struct reached *reached = &visit->reached[i];
+        struct known_type known = {VALUE_WORD, TYPE_UNKNOWN};
+        if (reached->range.id != range->id)
+            continue;
+        if (reached->function)
+            known = types_of(reached->function, reached);
+        size_t width = known.from == TYPE_SIGNATURE ? value_width(known.type) : 0;
+        int fits = width && range->size % width == 0 && (reached->pointer - range->address) % width == 0;
+        if (!fits || (found != VALUE_TYPES && found != known.type))
+            return VALUE_TYPES;
+        found = known.type;
+    }
+    return found;
+}
+
+/* Says what the files of a buffer hold. */
+static void describe(FILE *file, const struct visit *visit, size_t index, enum value_type type, int has_changed)
+{
+    const struct reached *reached = &visit->reached[index];
+    const char *name = declared_name(reached->handle, reached->function, reached->argument);
+    fprintf(file, "%zu.before.npy%s: ", index, has_changed ? " and .after.npy" : " (the launch did not change it)");
+    if (reached->argument >= 0)
+        fprintf(file, "argument %d%s%s, ", reached->argument, name ? " " : "", name ? name : "");
+    fprintf(file, "buffer #%" PRIu64 ", ", reached->range.id);
+    if (type == VALUE_TYPES) {
+        fprintf(file, "%" PRIu64 " bytes: their type is not known. .view(\"float32\") makes an array of it\n",
+                reached->range.size);
+        return;
+    }
+    uint64_t count = reached->range.size / value_width(type);
+    fprintf(file, "%s[%" PRIu64 "]", value_names[type], count);
+    if (npy_has(type))
+        fprintf(file, "\n");
+    else
+        fprintf(file, ", as uint%zu, for NumPy has no such type: torch.from_numpy(array.view(\"int%zu\")).view(torch.%s)\n",
+                8 * value_width(type), 8 * value_width(type), value_names[type]);
+}
+
 /* Puts the files of one buffer. Returns 1 if the launch has changed it. */
-static int put_buffer(const struct visit *visit, const char *folder, const uint8_t *results, const struct walk *walk,
+static int put_buffer(struct bundle_writer *writer, const uint8_t *results, const struct walk *walk, uint64_t bytes,
                       enum value_type type)
 {
-    char path[1400];
-    uint64_t bytes = visit->reached[walk->index].range.size;
-    snprintf(path, sizeof path, "%s/%zu.before.npy", folder, walk->index);
-    saves.bytes += saved_put_array(path, type, results + walk->at, bytes) ? bytes : 0;
+    char name[40];
+    snprintf(name, sizeof name, SAVED_BEFORE, walk->index);
+    writer_put_array(writer, name, type, results + walk->at, bytes);
     if (!memcmp(results + walk->at, results + walk->after, bytes))
         return 0;
-    snprintf(path, sizeof path, "%s/%zu.after.npy", folder, walk->index);
-    saves.bytes += saved_put_array(path, type, results + walk->after, bytes) ? bytes : 0;
+    snprintf(name, sizeof name, SAVED_AFTER, walk->index);
+    writer_put_array(writer, name, type, results + walk->after, bytes);
     return 1;
 }
 
-/* Writes the buffers, and notes each in `saved`. Returns their number. */
-static size_t put_buffers(const struct visit *visit, const char *folder, const uint8_t *results, struct bundles_saved *saved)
+/* Writes the buffers and README.txt, and notes each in `saved`. Returns their number. */
+static size_t put_buffers(const struct visit *visit, struct bundle_writer *writer, const uint8_t *results,
+                          struct saved_buffer *saved)
 {
-    char path[1400];
+    const struct kernel_names *names = types_names(visit->function);
     struct walk walk = {0};
-    size_t count = 0, different = 0;
-    snprintf(path, sizeof path, "%s/README.txt", folder);
-    int fd = files_create(path);
-    FILE *readme = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (readme)
-        saved_begin(readme, visit);
-    while (next_buffer(visit, &walk) && !saved_has_failed()) {
+    size_t count = 0, different = 0, size;
+    char *text = NULL;
+    FILE *readme = open_memstream(&text, &size);
+    if (!readme)
+        return 0;
+    fprintf(readme, "Launch #%" PRIu64 " of %s: its buffers before and after, for numpy.load(). values.json has the rest.\n\n",
+            visit->number, names ? names->demangled : "a kernel");
+    while (next_buffer(visit, &walk)) {
         enum value_type type = saved_type(visit, walk.index);
-        int has_changed = put_buffer(visit, folder, results, &walk, type);
-        if (readme)
-            saved_describe(readme, visit, walk.index, type, has_changed);
-        saved[count++] = (struct bundles_saved){walk.index, results + walk.at, has_changed};
+        int has_changed = put_buffer(writer, results, &walk, visit->reached[walk.index].range.size, type);
+        describe(readme, visit, walk.index, type, has_changed);
+        saved[count++] = (struct saved_buffer){walk.index, has_changed};
     }
-    if (!readme || fclose(readme) != 0)
-        saved_fail(path);
+    writer_put_text(writer, "README.txt", fclose(readme) == 0 ? text : NULL);
     for (size_t i = 0; i < visit->reached_count; i++)
         different += visit_first_of_buffer(visit, i) == i;
     saves.incomplete += different - count;
     return count;
 }
 
-static void save(const struct visit *visit, const uint8_t *results, struct bundles_saved *saved)
+static void save(const struct visit *visit, const uint8_t *results)
 {
-    char folder[1300];
-    if (!make_folder(visit, folder, sizeof folder))
-        return;
-    size_t count = put_buffers(visit, folder, results, saved);
+    char name[80];
+    struct bundle_writer writer;
+    const uint8_t *area = results + size_of_buffers(visit);
     uint64_t room = bundles_size(visit);
-    uint64_t bytes = saved_has_failed() ? 0 : bundles_finish(visit, folder, saved, count, results + size_of_buffers(visit));
-    saves.bytes += bytes;
-    saves.bundled += bytes != 0;
-    give_room(bytes < room ? room - bytes : 0); /* most of it was for what might have been found */
-    if (!saved_has_failed())
-        put_launch(visit, folder); /* last: a folder that has it is whole */
-    saves.saved += !saved_has_failed();
+    struct bundling *bundling = bundles_take(visit, area);
+    struct saved_buffer *saved = calloc(visit->reached_count + 1, sizeof *saved);
+    name_folder(visit, name);
+    if (saved && writer_begin(&writer, "save_values", saves.folder, name)) {
+        size_t count = put_buffers(visit, &writer, results, saved);
+        uint64_t own = writer.bytes;
+        if (bundling)
+            bundling_write(bundling, visit, &writer, saved, count, area);
+        put_launch(visit, &writer); /* last: a folder that has it is whole */
+        saves.bytes += writer.bytes;
+        saves.bundled += bundling && !writer.has_failed;
+        saves.saved += !writer.has_failed;
+        give_room(writer.bytes - own < room ? room - (writer.bytes - own) : 0); /* most was for what might have been found */
+        saves.has_failed = writer.has_failed;
+    } else {
+        saves.has_failed = 1;
+    }
+    if (saved)
+        writer_end(&writer);
+    free(saved);
+    bundling_free(bundling);
 }
 
 static void finished(const struct visit *visit, uint8_t *results, size_t bytes, enum visit_end how)
 {
     (void)bytes;
-    if (!saved_has_failed() && visit->result == CUDA_SUCCESS && how == VISIT_DONE) {
-        struct bundles_saved *saved = calloc(visit->reached_count + 1, sizeof *saved);
-        if (saved)
-            save(visit, results, saved);
-        free(saved);
-    } else if (!saved_has_failed() && visit->result == CUDA_SUCCESS) {
+    if (!saves.has_failed && visit->result == CUDA_SUCCESS && how == VISIT_DONE)
+        save(visit, results);
+    else if (!saves.has_failed && visit->result == CUDA_SUCCESS)
         output_note("save_values: launch %" PRIu64 " could not be saved: %s", visit->number,
                     how == VISIT_NO_ROOM ? "there is no pinned memory left" : "a kernel has faulted, or the program ended");
-    }
-    bundles_drop(visit);
+    bundling_free(bundles_take(visit, NULL));
 }
 
 static void closed(void)

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "keep.h"
+#include "snapshot_json.h"
 #include "json/json_table.h"
 
 /* Frames, by the number that buffers and maps have for them. */

@@ -1,4 +1,4 @@
-#include "fields.h"
+#include "snapshot_table.h"
 
 #include "base/text.h"
 

@@ -1,11 +1,10 @@
 #include "bundle.h"
 
 #include "base/text.h"
-#include "fields.h"
+#include "snapshot_table.h"
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +94,16 @@ struct bundle_buffer bundle_pinned_of(const struct rerun_range *from)
                                   .label = "pinned host memory"};
 }
 
+void bundle_name_file(struct bundle_buffer *buffer, int is_after)
+{
+    char *name = is_after ? buffer->after : buffer->file;
+    const char *end = is_after ? ".after" : "";
+    if (buffer->id)
+        snprintf(name, sizeof buffer->file, "buffer-%" PRIu64 "%s.npy", buffer->id, end);
+    else
+        snprintf(name, sizeof buffer->file, "memory-%" PRIx64 "%s.npy", buffer->address, end);
+}
+
 char *bundle_write(const struct bundle *bundle)
 {
     return text_of_json(json_table_write(&kept_bundle, bundle), JSON_INDENT(1));
@@ -105,30 +114,46 @@ static void list(FILE *out, const struct bundle_buffer *buffers, size_t count)
     for (size_t i = 0; i < count; i++) {
         const struct bundle_buffer *buffer = &buffers[i];
         fprintf(out, "| #%" PRIu64 " | 0x%" PRIx64 " | %" PRIu64 " | %s%s%s%s | %s |\n", buffer->id, buffer->address,
-                buffer->size,
-                buffer->file[0] ? BUNDLE_FOLDER "/" : "left out: ", buffer->file[0] ? buffer->file : buffer->reason,
-                buffer->after[0] ? ", after the launch " BUNDLE_FOLDER "/" : "", buffer->after, buffer->label);
+                buffer->size, buffer->file[0] ? "" : "left out: ", buffer->file[0] ? buffer->file : buffer->reason,
+                buffer->after[0] ? ", after the launch " : "", buffer->after, buffer->label);
     }
 }
 
-char *bundle_readme(const struct bundle *bundle, const char *format, ...)
+char *bundle_readme(const struct bundle *bundle)
 {
     char *text = NULL;
     size_t size = 0;
-    va_list arguments;
+    int is_well = bundle->has_outputs;
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return NULL;
-    va_start(arguments, format);
-    vfprintf(out, format, arguments);
-    va_end(arguments);
-    fprintf(out, "\n\n**These files contain the data of the program.** Look at them before you pass them on.\n\n"
+    fprintf(out,
+            "# %s of a GPU kernel\n\n"
+            "cufence %s saved here what it takes to launch the kernel `%s` again as it %s: its code,\nits arguments, and the "
+            "memory that they reach%s.%s%s%s\n\n",
+            is_well ? "A launch" : "A fault", VERSION_TEXT, bundle->symbol, is_well ? "was launched" : "faulted",
+            is_well ? ", before the launch and after it. It ended well" : "", *bundle->device_name ? " It ran on " : "",
+            bundle->device_name, *bundle->device_name ? "." : "");
+    fprintf(out,
+            "```\ncufence replay .                             # launch it again, and %s\n"
+            "cufence replay . --times 20                  # does it %s every time?\n"
+            "cufence replay . --set-arg 1=999             # with another value of argument 1\n"
+            "cufence replay . --buffer 0=other.npy        # with other bytes in the buffer of argument 0\n%s```\n\n"
+            "Any GPU of compute capability %u.%u will do, on any machine with cufence. %s\n",
+            is_well ? "compare what it writes" : "report", is_well ? "write the same" : "fault",
+            is_well ? "" : "cufence explain .                            # the core dump of the fault, without a GPU\n",
+            bundle->compute / 10, bundle->compute % 10,
+            is_well
+                ? "values.json says where it was\nlaunched. kernel.cubin is the module as the driver was given it: a cubin, "
+                  "a fat binary or PTX."
+                : "The report of the fault is in\nreport.txt and finding.json.");
+    fprintf(out, "\n**These files contain the data of the program.** Look at them before you pass them on.\n\n"
                  "## Buffers\n\n| buffer | address | bytes | file | label |\n|---|---|---|---|---|\n");
     list(out, bundle->buffers, bundle->buffer_count);
     list(out, bundle->pinned, bundle->pinned_count);
     fprintf(out,
-            "\nThe files are NumPy arrays of bytes: `numpy.load(\"" BUNDLE_FOLDER "/1.npy\").view(\"float32\")`. Buffers that\n"
-            "were left out hold zeros in a replay.\n");
+            "\nThe files are NumPy arrays, of bytes where no type is known: `numpy.load(FILE).view(\"float32\")`. Buffers that "
+            "were\nleft out hold zeros in a replay.\n");
     if (fclose(out) == 0)
         return text;
     free(text);

@@ -1,8 +1,8 @@
-/* In a file of its own, so that a library that only writes needs no parser. */
+/* In a file of its own, so that libcufence.so, which only writes, needs no parser. */
 #include "bundle.h"
 
-#include "fields.h"
 #include "base/list.h"
+#include "snapshot_table.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 static int bad(struct problem *problem, const char *what)
 {
-    problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s: %s", BUNDLE_INPUT, what);
+    problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s: %s", BUNDLE_LAUNCH, what);
     return 0;
 }
 
@@ -135,12 +135,14 @@ cufence_status bundle_read(const char *text, size_t size, struct bundle **out, s
     struct json_memory memory = {.json = json_loadb(text, size, 0, &error)};
     json_int_t version = json_integer_value(json_object_get(memory.json, "bundle"));
     if (!json_is_object(memory.json))
-        problem_set(problem, status, "%s is not a JSON object", BUNDLE_INPUT);
+        problem_set(problem, status, "%s is not a JSON object", BUNDLE_LAUNCH);
+    else if (!version)
+        status = problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "%s was written by an earlier cufence", BUNDLE_LAUNCH);
     else if (version != BUNDLE_VERSION)
         status = problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "%s has version %lld, but this cufence reads version %d",
-                             BUNDLE_INPUT, (long long)version, BUNDLE_VERSION);
+                             BUNDLE_LAUNCH, (long long)version, BUNDLE_VERSION);
     else if ((status = json_table_read(&kept_bundle, memory.json, bundle, &memory, &why)) != CUFENCE_OK)
-        problem_set(problem, status, "%s is damaged: %s", BUNDLE_INPUT, why.text);
+        problem_set(problem, status, "%s is damaged: %s", BUNDLE_LAUNCH, why.text);
     else if (!is_whole(bundle, problem))
         status = CUFENCE_ERROR_CORRUPT;
     bundle->memory = memory;

@@ -1,7 +1,7 @@
-/* In a file of its own, so that a library that only writes needs no parser. */
-#include "keep.h"
+/* In a file of its own, so that libcufence.so, which only writes, needs no parser. */
+#include "snapshot_json.h"
 
-#include "fields.h"
+#include "snapshot_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,14 @@
 /*
- * The list of what is in a bundle: a folder with all that a second launch of a kernel needs, which save=DIR makes of one that
- * faulted, save_values=FILTER=DIR of others, and `cufence replay` launches again (docs/replay.md). The list is its file
- * scene.json. A bundle may come from a stranger, so every number in it is checked here, and the names of files lead nowhere
- * else.
+ * A bundle: what is on disk of a fault (keep=FOLDER) or of a launch that was saved (save_values=LAUNCHES=FOLDER), a folder of
+ * its own for each (docs/replay.md). Its files:
+ *
+ *     facts.json       what cufence knew (snapshot_json.h)
+ *     dump.gz          the core dump of a fault; second-dump.gz: that of its second launch
+ *     launch.json      if the launch can be done again: the kernel, its arguments and its buffers, a struct bundle
+ *     kernel.cubin     and the code for that; the arrays that launch.json names, *.npy, have the bytes of the buffers
+ *
+ * and for people README.md, report.txt, finding.json. A bundle may come from a stranger, so every number in launch.json is
+ * checked here, and the names of files lead nowhere else.
  *
  * Units: bytes, device addresses. Ownership: bundle_read() makes a bundle that bundle_free() frees; one that is written borrows
  * what it points to. Pure; any thread.
@@ -18,22 +24,23 @@
 #define BUNDLE_BUFFERS 4096
 #define BUNDLE_THREADS 1024u /* of a block */
 
-#define BUNDLE_INPUT "scene.json"
+#define BUNDLE_LAUNCH "launch.json"
+#define BUNDLE_FACTS "facts.json"
+#define BUNDLE_DUMP "dump" /* this and the next one with .gz, or without where it could not be packed */
+#define BUNDLE_SECOND "second-dump"
 #define BUNDLE_IMAGE "kernel.cubin"
-#define BUNDLE_FOLDER "buffers"
 #define BUNDLE_README "README.md"
-#define BUNDLE_STEM "fault" /* of core dump and snapshot, so that `cufence explain` finds both */
-#define BUNDLE_SNAPSHOT BUNDLE_STEM ".snapshot.json"
+#define BUNDLE_EARLIER "scene.json" /* what earlier versions had instead of launch.json */
 
 struct bundle_buffer {
     uint64_t mapping_start, mapping_end;
     uint64_t id;            /* 0: none is known, and address and size are those of the mapping */
     uint64_t address, size; /* the bytes in the file */
     int is_bounded;         /* the rest of the mapping was slack at the launch: no other buffer's */
-    char file[32];          /* in the folder BUNDLE_FOLDER; "" if the bytes were left out */
+    char file[48];          /* with the bytes before the launch; "" if they were left out */
     char reason[64];        /* why they were left out; "" if they were not */
     char label[64];
-    char after[32]; /* of a launch that ended well: the file with the bytes after it; "" if it did not change them */
+    char after[48]; /* of a launch that ended well: the file with the bytes after it; "" if it did not change them */
     char type[16];  /* "float32": what its elements are taken for; "" if unknown */
 };
 
@@ -60,12 +67,13 @@ struct bundle {
 struct bundle_buffer bundle_buffer_of(const cufence_buffer *from);
 struct bundle_buffer bundle_pinned_of(const struct rerun_range *from); /* the same for pinned host memory */
 
-/* Returns malloc'ed text that ends with a newline, or NULL if out of host memory. */
-char *bundle_write(const struct bundle *bundle);
+/* Names the file with the buffer's bytes, before the launch or after it. */
+void bundle_name_file(struct bundle_buffer *buffer, int is_after);
 
-/* Returns the text of BUNDLE_README, Markdown: what the format says, a warning, and the list of the buffers. NULL if out of
- * host memory. */
-__attribute__((format(printf, 2, 3))) char *bundle_readme(const struct bundle *bundle, const char *format, ...);
+/* Return malloc'ed text that ends with a newline, or NULL if out of host memory. bundle_readme(): the text of BUNDLE_README,
+ * Markdown, with the list of the buffers. */
+char *bundle_write(const struct bundle *bundle);
+char *bundle_readme(const struct bundle *bundle);
 
 /* Reads the output of bundle_write(). Errors: CORRUPT, UNSUPPORTED (another version), OUT_OF_MEMORY; *out is then NULL. */
 cufence_status bundle_read(const char *text, size_t size, struct bundle **out, struct problem *problem);

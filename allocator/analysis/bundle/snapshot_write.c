@@ -1,7 +1,7 @@
-#include "keep.h"
+#include "snapshot_json.h"
 
 #include "base/text.h"
-#include "fields.h"
+#include "snapshot_table.h"
 
 #include <stdio.h>
 #include <string.h>
