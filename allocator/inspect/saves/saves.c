@@ -2,7 +2,7 @@
 
 #include "base/output.h"
 #include "bundles.h"
-#include "inspect/values/declared.h"
+#include "inspect/values/types.h"
 #include "inspect/values/tell_values.h"
 #include "inspect/values/types.h"
 
