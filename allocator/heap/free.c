@@ -9,9 +9,9 @@
 
 #define RECORDED_MOST 1024u
 
-/* No live buffer starts at `address`: sets an error that says what is there instead. */
-static cufence_status refuse(uint64_t address, cufence_description *description)
+cufence_status heap_refuse_free(const void *pointer, cufence_description *description)
 {
+    const uint64_t address = (uint64_t)(uintptr_t)pointer;
     heap_describe_free(address, description);
     const cufence_buffer *buffer = &description->buffer;
     if (description->place == CUFENCE_PLACE_FREED && buffer->address == address) {
@@ -32,10 +32,8 @@ cufence_status heap_claim(void *pointer, struct heap_claim *claim)
 {
     struct block *block = index_claim((uint64_t)(uintptr_t)pointer);
     claim->block = block;
-    if (__builtin_expect(!block, 0)) {
-        claim->context = NULL;
-        return refuse((uint64_t)(uintptr_t)pointer, &claim->where);
-    }
+    if (__builtin_expect(!block, 0))
+        return heap_refuse_free(pointer, &claim->where);
     claim->context = block->books->context;
     claim->owner = block->owner;
     claim->node = block->node;
@@ -51,7 +49,8 @@ void heap_unclaim(const struct heap_claim *claim)
 void heap_claimed(const struct heap_claim *claim, struct heap_range *out)
 {
     const struct block *block = claim->block;
-    *out = (struct heap_range){.address = block->facts.address,
+    *out = (struct heap_range){.id = block->facts.id,
+                               .address = block->facts.address,
                                .size = block->facts.size,
                                .context = claim->context,
                                .device = block->slot.device,
@@ -62,13 +61,13 @@ void heap_claimed(const struct heap_claim *claim, struct heap_range *out)
 /* The next buffer in the block is another one. A block that retires has none. */
 static void end_synchronous(struct block *block)
 {
-    if (__builtin_expect(block_links(block) & LINKED_SYNCHRONOUS, 0))
-        block_unlink(block, LINKED_SYNCHRONOUS);
+    if (block_rare(block) & RARE_SYNCHRONOUS)
+        block_unmark(block, RARE_SYNCHRONOUS);
 }
 
 static int has_recorded(const struct block *block)
 {
-    return (block_links(block) & LINKED_TO_STREAMS) != 0;
+    return (block_rare(block) & RARE_RECORDED) != 0;
 }
 
 /* Returns the time of the free. The facts must not be read once the block is in a list: another buffer may have it by then.
@@ -118,7 +117,7 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
 static void free_in_pool(struct block *block, struct stream *stream, struct pool *pool, int is_ordered)
 {
     int is_unwatched = slack_forget(block);
-    int is_reusable = is_ordered && is_unwatched && !block->is_elsewhere && !has_recorded(block) &&
+    int is_reusable = is_ordered && is_unwatched && !block_is_elsewhere(block) && !has_recorded(block) &&
                       (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
     recorded_drop(block);
     uint64_t now = write_freed(block, stream, heap_options->uaf == UAF_STRICT);
@@ -146,7 +145,7 @@ static struct freelist *own_list(const struct block *block, struct stream *strea
 /* Its memory must not serve another buffer, which launches of the graph would change. */
 static int is_of_graph(const struct block *block)
 {
-    return (block_links(block) & LINKED_TO_GRAPH) != 0;
+    return (block_rare(block) & RARE_GRAPH) != 0;
 }
 
 /* The twin that is to go on with the block's memory, if the place of its allocation is due to have a buffer retired. */
@@ -189,7 +188,7 @@ static int release_contents(struct block *block, struct stream *stream, enum hea
     int is_used = 0, is_recorded = has_recorded(block);
     if (block->slack)
         slack_release(block, stream, users, is_recorded);
-    if (heap_options->poison != FILL_OFF && !is_recorded && !block->is_elsewhere) {
+    if (heap_options->poison != FILL_OFF && !is_recorded && !block_is_elsewhere(block)) {
         if (users == HEAP_STREAM && stream->context == block->books->context)
             fill_freed(block, stream);
         else if (users == HEAP_NONE)
@@ -205,7 +204,7 @@ static void leave(struct block *block, uint64_t now)
 {
     if (is_of_graph(block)) {
         __atomic_add_fetch(&blocks_leaving, 1, __ATOMIC_RELAXED);
-        block_link(block, LINKED_LEAVING);
+        block_mark(block, RARE_LEAVING);
     }
     freelist_put(&block->books->shared, block, BLOCK_RETIRING, now);
     wake_worker();
@@ -239,7 +238,7 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
 {
     end_synchronous(block);
     int is_strict = (heap_options->uaf == UAF_STRICT && !block_is_cell(block)) || is_of_graph(block);
-    int is_retired = is_strict || block->is_elsewhere;
+    int is_retired = is_strict || block_is_elsewhere(block);
     struct freelist *shared = &block->books->shared;
     uint64_t now = write_freed(block, stream, is_strict);
     int is_used = release_contents(block, stream, users, NULL), is_idle = users == HEAP_NONE && !is_used;
@@ -274,7 +273,7 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
     if (!pool && !capture) {
         if (!block->pool)
             return 0;
-        if (__atomic_load_n(&block->returned, __ATOMIC_RELAXED))
+        if (block_is_returned_now(block))
             capture_forget(block);
         block_join(block, NULL);
         return 0;
@@ -283,7 +282,7 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
         return_to_graph(block, stream, users, capture);
         return 1;
     }
-    if (__atomic_load_n(&block->returned, __ATOMIC_RELAXED))
+    if (block_is_returned_now(block))
         capture_forget(block);
     int is_own_stream = stream && stream->context == books->context;
     free_in_pool(block, is_own_stream ? stream : &books->context->legacy, pool ? pool : capture,
@@ -304,7 +303,7 @@ static __attribute__((noinline)) int free_outside(struct block *block, struct st
             return 0;
     }
     struct books *books = block->books;
-    struct block *twin = block_links(block) & LINKED_TO_TWIN ? take_turn(block) : NULL;
+    struct block *twin = block_rare(block) & RARE_TWIN ? take_turn(block) : NULL;
     if (twin)
         free_for_twin(block, twin, stream, users);
     else
@@ -313,47 +312,56 @@ static __attribute__((noinline)) int free_outside(struct block *block, struct st
     return 1;
 }
 
-void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_users users, struct heap_freed *freed)
+/* Into the list of the stream, to be used again in its order. rare: of the block and the heap. */
+static inline void free_in_order(struct block *block, struct freelist *list, struct stream *stream, unsigned rare)
 {
-    struct block *block = claim->block;
-    struct books *books = block->books;
-    struct freelist *list;
-    poison_freed(block->facts.address, block->facts.size, stream, users);
-    if (freed)
-        *freed = what_was_freed(block);
-    int is_cell = block_is_cell(block), is_outside = users != HEAP_STREAM || stream->context != books->context;
-    if (is_cell)
-        pack_count(block, -1);
-    if (__builtin_expect(is_outside, 0) && block_outlives_context(block)) {
-        if (free_outside(block, stream, users))
-            return;
-        books = block->books;
-        is_outside = 0;
-    }
-    int may_be_captured = users == HEAP_STREAM && stream->handle && pools_may_be_captured();
-    if (__builtin_expect(block->pool || may_be_captured || __atomic_load_n(&books->active_pools, __ATOMIC_RELAXED), 0) &&
-        free_of_graph(block, stream, users))
-        return;
-    unsigned links = block_links(block);
-    struct block *twin = __builtin_expect(links & LINKED_TO_TWIN, 0) ? take_turn(block) : NULL;
-    if (__builtin_expect(twin != NULL, 0)) {
-        free_for_twin(block, twin, stream, users);
-        return;
-    }
-    if (is_outside || links & (LINKED_TO_STREAMS | LINKED_TO_GRAPH | LINKED_SYNCHRONOUS) ||
-        (heap_options->uaf == UAF_STRICT && !is_cell) || block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
-        free_with_waits(block, stream, users);
-        return;
-    }
     uint64_t now = write_freed(block, stream, 0);
-    if (__builtin_expect(heap_options->slack | is_cell, 0) && block->slack && !slack_freed(list, block)) {
-        free_with_waits(block, stream, users);
+    if ((heap_options->slack || rare & RARE_CELL) && block->slack && !slack_freed(list, block)) {
+        free_with_waits(block, stream, HEAP_STREAM);
         return;
     }
-    if (__builtin_expect(heap_options->poison != FILL_OFF, 0))
+    if (rare & RARE_FILL_FREED)
         fill_freed(block, stream);
     if (freelist_put(list, block, BLOCK_IDLE, now))
         freelist_mark(list);
+}
+
+/* Any free. */
+static __attribute__((noinline)) void free_rarely(struct block *block, struct stream *stream, enum heap_users users)
+{
+    unsigned rare = block_rare(block) | heap_rare_now();
+    if (rare & RARE_POISON)
+        poison_freed(block->facts.address, block->facts.size, stream, users);
+    if (rare & RARE_CELL)
+        pack_count(block, -1);
+    if ((users != HEAP_STREAM || stream->context != block->books->context) && block_outlives_context(block) &&
+        free_outside(block, stream, users))
+        return;
+    if ((rare & (RARE_POOL | RARE_CAPTURES) || rare >= RARE_POOL_BEGUN) && free_of_graph(block, stream, users))
+        return;
+    rare = block_rare(block) | heap_rare_now(); /* it may have changed its context or left its pool */
+    struct block *twin = rare & RARE_TWIN ? take_turn(block) : NULL;
+    struct freelist *list = own_list(block, stream, users);
+    if (twin)
+        free_for_twin(block, twin, stream, users);
+    else if (!list || rare & (RARE_GRAPH | RARE_SYNCHRONOUS | RARE_ELSEWHERE) || (rare & RARE_STRICT && !(rare & RARE_CELL)))
+        free_with_waits(block, stream, users);
+    else
+        free_in_order(block, list, stream, rare);
+}
+
+/* The way of nearly all: a buffer that only its own stream uses. */
+void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_users users, struct heap_freed *freed)
+{
+    struct block *block = claim->block;
+    const unsigned rare = block_rare(block) | (heap_rare_now() & ~(unsigned)RARE_ALLOCATIONS_ONLY);
+    struct freelist *list = users == HEAP_STREAM && stream->context == block->books->context ? freelist_of(stream) : NULL;
+    if (freed)
+        *freed = what_was_freed(block);
+    if (__builtin_expect(!rare && list, 1))
+        free_in_order(block, list, stream, 0);
+    else
+        free_rarely(block, stream, users);
 }
 
 /* ---- recorded streams ---- */
@@ -364,7 +372,7 @@ static cufence_status record(struct block *block, struct stream *stream)
     size_t before = block->recorded_count, count = stream_refs_add(&block->recorded, before, RECORDED_MOST, stream);
     if (count) {
         block->recorded_count = (uint16_t)count;
-        block_link(block, LINKED_TO_STREAMS);
+        block_mark(block, RARE_RECORDED);
     }
     recorded_unlock(block);
     return count ? CUFENCE_OK

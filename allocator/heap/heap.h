@@ -65,9 +65,11 @@ struct heap_claim {
     cufence_description where; /* after a failure: what is at the address */
 };
 
-/* Errors: DOUBLE_FREE, INVALID_FREE. Every claim must be passed to heap_free(), or to heap_unclaim(): it is not freed after
- * all. */
+/* pointer: one that heap_owns(). Errors: DOUBLE_FREE, INVALID_FREE. Every claim must be passed to heap_free(), or to
+ * heap_unclaim(): it is not freed after all. */
 cufence_status heap_claim(void *pointer, struct heap_claim *claim);
+/* No live buffer starts at the pointer: sets and returns an error that says what is there instead. */
+cufence_status heap_refuse_free(const void *pointer, cufence_description *where);
 void heap_unclaim(const struct heap_claim *claim);
 
 /* Like heap_record_stream(), for a claimed buffer. */

@@ -52,8 +52,7 @@ static int collect_live(struct slot *slot, void *user)
 {
     struct orphans *orphans = user;
     struct block *block = (struct block *)slot;
-    if (__atomic_load_n(&block->books, __ATOMIC_RELAXED) != orphans->books || !slot->is_mapped ||
-        index_find(block->facts.address) != block)
+    if (block_books_now(block) != orphans->books || !slot->is_mapped || index_find(block->facts.address) != block)
         return 0;
     if (block_outlives_context(block))
         return 0;
@@ -146,7 +145,8 @@ static void drop_live(struct books *books)
         blocks_each(collect_live, &orphans);
         for (size_t i = 0; i < orphans.count; i++) {
             struct block *block = orphans.blocks[i];
-            if (index_claim(block->facts.address) != block)
+            const uint64_t address = block_address_now(block); /* 0: a cell whose page has been cut anew meanwhile */
+            if (!address || index_claim(address) != block)
                 continue;
             if (block_is_cell(block))
                 pack_count(block, -1);

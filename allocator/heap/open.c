@@ -44,6 +44,10 @@ cufence_status heap_open(const struct options *options)
     heap_options = options;
     heap_policies = (struct heap_policies){
         .give_back = pack_give_back, .forget = slack_forget, .end = twins_end, .list_gone = slack_list_gone};
+    heap_unmark(RARE_OPTIONS);
+    heap_mark((options->uaf == UAF_STRICT ? RARE_STRICT : 0) | (options->poison != FILL_OFF ? RARE_FILL_FREED : 0) |
+              (options->fill != FILL_OFF ? RARE_FILL_FRESH : 0) | (options->side == SIDE_ALTERNATE ? RARE_ALTERNATES : 0) |
+              (options->small == SMALL_PACK ? RARE_PACKING : 0));
     passed_open();
     cufence_status status = space_open();
     if (status != CUFENCE_OK)

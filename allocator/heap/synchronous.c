@@ -16,10 +16,10 @@ int heap_set_synchronous(uint64_t address, int is_on)
     if (!block)
         return 0;
     if (is_on) {
-        block_link(block, LINKED_SYNCHRONOUS);
+        block_mark(block, RARE_SYNCHRONOUS);
         __atomic_store_n(&heap_has_synchronous, 1, __ATOMIC_RELAXED);
     } else {
-        block_unlink(block, LINKED_SYNCHRONOUS);
+        block_unmark(block, RARE_SYNCHRONOUS);
     }
     return 1;
 }
@@ -27,5 +27,5 @@ int heap_set_synchronous(uint64_t address, int is_on)
 int heap_asks_synchronous(uint64_t address)
 {
     const struct block *block = live_at(address);
-    return block && block_links(block) & LINKED_SYNCHRONOUS;
+    return block && block_rare(block) & RARE_SYNCHRONOUS;
 }

@@ -244,7 +244,7 @@ CUresult misuse(const struct host_call *call, struct misuse what);
 
 /* races.c: with streams=on. Call races_before_free() before a free on the stream, and races_copied() after a copy or set that
  * succeeded, with what it has accessed. They report a buffer that another stream may still use. */
-void races_before_free(const struct host_call *call, CUdeviceptr pointer, struct stream *stream);
+void races_before_free(const struct host_call *call, const struct heap_claim *claim, struct stream *stream);
 void races_tell(const char *call, const void *frame, const struct order_race *race); /* for order_tell_race */
 void races_copied(const struct host_call *call);
 /* With streams=on+host: before a copy, with its part in the host's memory; where the host has learned that work is done; and

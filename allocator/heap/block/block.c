@@ -12,6 +12,7 @@
 
 struct heap_policies heap_policies;
 unsigned blocks_leaving;
+unsigned heap_rare = RARE_CAPTURES; /* until heap_captures_are_seen() */
 
 #define TO(state) (1u << BLOCK_##state)
 
@@ -61,7 +62,7 @@ static struct block *cut(struct books *books, int device, const struct layout *l
         return NULL;
     }
     __atomic_store_n(&block->books, books, __ATOMIC_RELAXED);
-    block->is_elsewhere = device != books->context->device;
+    block->rare = device != books->context->device ? RARE_ELSEWHERE : 0;
     block->is_alone = is_alone != 0;
     block->pages = layout->pages & (CELL_PAGES - 1); /* up to 4 TiB, more than any device has */
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
@@ -148,7 +149,10 @@ void block_adopt(struct block *block, struct books *books)
     if (block->successor)
         block_adopt(block->successor, books);
     __atomic_store_n(&block->books, books, __ATOMIC_RELAXED); /* collect_live() looks at blocks that others hold */
-    block->is_elsewhere = block->slot.device != books->context->device;
+    if (block->slot.device != books->context->device)
+        block_mark(block, RARE_ELSEWHERE);
+    else
+        block_unmark(block, RARE_ELSEWHERE);
     if (block->slot.is_second || block_is_cell(block))
         return;
     __atomic_sub_fetch(&from->mapped_bytes, mapped, __ATOMIC_RELAXED);
@@ -165,7 +169,7 @@ void block_unmap(struct block *block)
 {
     block_expect(block, BLOCK_HELD);
     struct books *books = block->books;
-    int is_leaving = (block_links(block) & LINKED_LEAVING) != 0;
+    int is_leaving = (block_rare(block) & RARE_LEAVING) != 0;
     if (block_is_cell(block)) {
         heap_policies.give_back(block);
         return;
@@ -203,7 +207,7 @@ void blocks_unmap(struct block *first)
 
 void block_pool_id(const struct block *block, uint64_t id[2])
 {
-    const struct pool *pool = __atomic_load_n(&block->pool, __ATOMIC_RELAXED);
+    const struct pool *pool = block_pool_now(block);
     id[0] = pool && !pool->is_capture ? pool->id[0] : 0;
     id[1] = pool && !pool->is_capture ? pool->id[1] : 0;
 }
@@ -220,6 +224,10 @@ void block_join(struct block *block, struct pool *pool)
     if (pool)
         __atomic_add_fetch(&pool->blocks, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&block->pool, pool, __ATOMIC_RELAXED);
+    if (pool)
+        block_mark(block, RARE_POOL);
+    else
+        block_unmark(block, RARE_POOL);
     if (previous)
         __atomic_sub_fetch(&previous->blocks, 1, __ATOMIC_RELEASE);
 }

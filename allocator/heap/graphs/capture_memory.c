@@ -189,9 +189,9 @@ static int seek_node(struct slot *slot, void *user)
 {
     struct standing *standing = user;
     const struct block *block = (struct block *)slot;
-    if (!slot->is_mapped || block->node != standing->node || !__atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+    if (!slot->is_mapped || block->node != standing->node || !block_pool_now(block))
         return 0;
-    standing->address = __atomic_load_n(&block->facts.address, __ATOMIC_RELAXED);
+    standing->address = block_address_now(block);
     return 1;
 }
 
@@ -206,7 +206,7 @@ uint64_t heap_at_node(CUdeviceptr node)
 void heap_graph_frees(uint64_t address, CUgraph graph)
 {
     struct block *block = index_find(address);
-    struct pool *pool = block ? __atomic_load_n(&block->pool, __ATOMIC_RELAXED) : NULL;
+    struct pool *pool = block ? block_pool_now(block) : NULL;
     if (!pool)
         return;
     hold_by_graph(pool, graph);
@@ -344,7 +344,7 @@ static int release(struct pool *pool, struct block **gone)
         /* If the graph was launched since, the buffer is allocated again, and stays so although the graph is destroyed. The
          * program may be freeing it right now. */
         int is_live = !(block->returned & RETURNED_CAPTURED) && block->returned_launches != launches_of(pool);
-        if (!is_live && index_claim(__atomic_load_n(&block->facts.address, __ATOMIC_RELAXED)) != block)
+        if (!is_live && index_claim(block_address_now(block)) != block)
             continue; /* it is being freed by another thread, which will also unlist it */
         unlist(block);
         if (!is_live)

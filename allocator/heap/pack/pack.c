@@ -64,6 +64,7 @@ static void init_cell(struct page *page, uint32_t number)
                                .is_mapped = 1};
     cell->books = whole->books;
     cell->pages = (CELL_PAGES + cells->class) & (2 * CELL_PAGES - 1);
+    cell->rare = RARE_CELL;
     cell->is_blank = 1;
     cell->page = page;
     cell->tag = tag;
@@ -245,7 +246,7 @@ void pack_give_back(struct block *cell)
     if (cell->books != books) { /* block_adopt() */
         slack_forget(cell);
         cell->books = books;
-        cell->is_elsewhere = 0;
+        block_unmark(cell, RARE_ELSEWHERE);
     }
     list_lock(&books->shared); /* once the page is unmapped, nothing else knows what was in the cell */
     freelist_remember(&books->shared, &cell->facts);

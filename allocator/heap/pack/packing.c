@@ -72,8 +72,11 @@ int packing_is_due(struct books *books)
 int packing_begin_half(struct books *books)
 {
     enum packing none = PACKING_NONE;
-    return heap_options->small == SMALL_AUTO && heap_options->uaf != UAF_STRICT && !may_be_alone(books, CELLS_HALF, 0) &&
-           __atomic_compare_exchange_n(&books->packing, &none, PACKING_HALF, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    if (heap_options->small != SMALL_AUTO || heap_options->uaf == UAF_STRICT || may_be_alone(books, CELLS_HALF, 0) ||
+        !__atomic_compare_exchange_n(&books->packing, &none, PACKING_HALF, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return 0;
+    heap_mark(RARE_PACKING);
+    return 1;
 }
 
 void packing_begin(struct books *books, enum packing_why why)
@@ -81,6 +84,7 @@ void packing_begin(struct books *books, enum packing_why why)
     char reason[160];
     if (__atomic_exchange_n(&books->packing, PACKING_ALL, __ATOMIC_RELAXED) == PACKING_ALL)
         return;
+    heap_mark(RARE_PACKING);
     if (why == PACKING_SHARE)
         snprintf(reason, sizeof reason, "those for small buffers take more than %d per cent of its memory", MOST_SHARE);
     else

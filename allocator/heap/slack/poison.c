@@ -81,6 +81,7 @@ static int put(size_t at, size_t others, struct piece piece, uint64_t start, uin
             return 0;
         pieces = grown;
         __atomic_store_n(&room, 2 * room + 64, __ATOMIC_RELAXED);
+        heap_mark(RARE_POISON);
     }
     piece.start = start;
     piece.end = end;

@@ -103,9 +103,9 @@ static int look_at_slot(struct slot *slot, void *user)
     uint64_t latest = facts.freed_ns ? facts.freed_ns : facts.allocated_ns;
     if (!facts.id) /* a twin, which may be in another block's list with those that it will inherit */
         return 0;
-    if (facts.freed_ns && !__atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+    if (facts.freed_ns && !block_pool_now(block))
         place_see(&facts, look->now);
-    if (block_links(block) & LINKED_TO_TWIN && latest + STALE_NS < look->now)
+    if (block_rare(block) & RARE_TWIN && latest + STALE_NS < look->now)
         look->stale = block;
     return 0;
 }
@@ -166,9 +166,9 @@ static struct block *block_for(const struct place *place)
     lock_expect(RANK_TWIN);
     struct block *block = (struct block *)arena_slot_at(place->address);
     enum block_state state = block ? block_state_now(block) : BLOCK_PAST;
-    int is_usable = state != BLOCK_PAST && state != BLOCK_RETIRING && !block->is_elsewhere &&
-                    !__atomic_load_n(&block->page, __ATOMIC_RELAXED) && /* what was in a cell is not retired */
-                    !__atomic_load_n(&block->pool, __ATOMIC_RELAXED);   /* a graph may use the memory of a pool */
+    int is_usable = state != BLOCK_PAST && state != BLOCK_RETIRING && !block_is_elsewhere(block) &&
+                    !block_page_now(block) && /* what was in a cell is not retired */
+                    !block_pool_now(block);   /* a graph may use the memory of a pool */
     return is_usable ? block : NULL;
 }
 

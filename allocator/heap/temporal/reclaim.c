@@ -37,7 +37,7 @@ void heap_go_on(struct books *held)
  * physical memory would hold. */
 static int is_wanted_again(const struct books *books, const struct block *block)
 {
-    return heap_options->uaf == UAF_STRICT && !block->is_elsewhere && !block_is_cell(block) && !block->slot.is_second &&
+    return heap_options->uaf == UAF_STRICT && !block_is_elsewhere(block) && !block_is_cell(block) && !block->slot.is_second &&
            list_idle_bytes(&books->shared) + block->slot.mapped <= tunables.cache_max && arena_is_roomy(block->slot.span);
 }
 

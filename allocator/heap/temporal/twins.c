@@ -27,9 +27,9 @@ static void set_twins(struct block *block, struct block *first, uint32_t count)
     block->twin = first;
     __atomic_store_n(&block->twin_count, count, __ATOMIC_RELAXED);
     if (count)
-        block_link(block, LINKED_TO_TWIN);
+        block_mark(block, RARE_TWIN);
     else
-        block_unlink(block, LINKED_TO_TWIN);
+        block_unmark(block, RARE_TWIN);
 }
 
 /* Adds a mapped twin. Returns 0 if the block's memory is another's by now. */
@@ -50,8 +50,8 @@ uint32_t twin_add(struct block *block)
 {
     lock_expect(RANK_TWIN);
     enum block_state state = block_state_now(block);
-    if (state == BLOCK_PAST || state == BLOCK_RETIRING || block->is_elsewhere || block_is_cell(block) ||
-        __atomic_load_n(&block->page, __ATOMIC_RELAXED) || !arena_is_roomy(block->slot.span))
+    if (state == BLOCK_PAST || state == BLOCK_RETIRING || block_is_elsewhere(block) || block_is_cell(block) ||
+        block_page_now(block) || !arena_is_roomy(block->slot.span))
         return 0;
     struct block *twin = block_map_second(block);
     uint32_t count = twin ? attach(block, twin) : 0;

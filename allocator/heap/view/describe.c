@@ -86,7 +86,7 @@ static void look_at_cells(const struct page *page, uint64_t gap_start, struct ar
 
 static void look(struct slot *slot, uint64_t gap_start, void *user)
 {
-    struct page *page = __atomic_load_n(&((struct block *)slot)->page, __ATOMIC_ACQUIRE);
+    struct page *page = block_page_now((struct block *)slot);
     if (page)
         look_at_cells(page, gap_start, user);
     else
