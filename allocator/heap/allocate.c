@@ -191,6 +191,38 @@ int heap_wants_alignment(uint64_t address, uint32_t align)
     return facts.id && place_wants(&facts, align);
 }
 
+/* ---- buffers with CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, which the driver does not take for mapped memory: the hooks wait ---- */
+
+int heap_has_synchronous;
+
+static struct block *live_at(uint64_t address)
+{
+    struct heap_range range;
+    return heap_range_of(address, &range) ? index_holding(address) : NULL;
+}
+
+int heap_set_synchronous(uint64_t address, int is_on)
+{
+    struct block *block = live_at(address);
+    if (!block)
+        return 0;
+    if (is_on) {
+        block_mark(block, RARE_SYNCHRONOUS);
+        __atomic_store_n(&heap_has_synchronous, 1, __ATOMIC_RELAXED);
+    } else {
+        block_unmark(block, RARE_SYNCHRONOUS);
+    }
+    return 1;
+}
+
+int heap_asks_synchronous(uint64_t address)
+{
+    const struct block *block = live_at(address);
+    return block && block_rare(block) & RARE_SYNCHRONOUS;
+}
+
+/* ---- a buffer of a pool that lives again ---- */
+
 struct seeking {
     const cufence_buffer *was;
     struct block *block;
@@ -235,6 +267,8 @@ cufence_status heap_revive(int device, const uint64_t id[2], const cufence_buffe
     index_add(block);
     return CUFENCE_OK;
 }
+
+/* ---- or by the driver ---- */
 
 cufence_status passed_or_guarded(void **pointer, const struct heap_request *wanted, const void *frame)
 {

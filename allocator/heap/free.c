@@ -251,7 +251,7 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
     freelist_put(shared, block, state, now);
     if (state == BLOCK_PAST) {
         __atomic_add_fetch(&shared->retired, 1, __ATOMIC_RELAXED);
-        block_unmap(block);
+        block_release(block);
     }
 }
 

@@ -131,7 +131,7 @@ void heap_claimed(const struct heap_claim *claim, struct heap_range *out);
 
 /*
  * Buffers whose synchronous copies and sets the program wants to be awaited, also where they natively need not be
- * (synchronous.c). heap_set_synchronous() returns 0 if the address is in no live buffer; the free of the buffer ends it.
+ * (allocate.c). heap_set_synchronous() returns 0 if the address is in no live buffer; the free of the buffer ends it.
  * heap_is_synchronous() costs a load as long as there was none.
  */
 extern int heap_has_synchronous; /* atomic */

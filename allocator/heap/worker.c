@@ -50,7 +50,7 @@ static void visit(struct books *books, enum cause cause, int has_gone, struct ag
         RETURNS_MEMORY;
         events_fill(books);
         if (has_gone || cause != FOR_WORK)
-            captures_collect(books);
+            reclaim_graphs(books);
         if (heap_options->uaf == UAF_ADAPTIVE)
             agenda->is_active |= adaptive_work(books);
         else

@@ -144,7 +144,7 @@ CUresult texture_bound(CUresult (*function)(size_t *, CUtexref, CUdeviceptr, siz
                        CUdeviceptr pointer, size_t size);
 CUresult texture_bound_2d(CUresult (*function)(CUtexref, const CUDA_ARRAY_DESCRIPTOR *, CUdeviceptr, size_t), CUtexref texture,
                           const CUDA_ARRAY_DESCRIPTOR *shape, CUdeviceptr pointer, size_t pitch);
-/* nodes.c: around the addition of a node of any kind to a graph. node_begins() returns what node_ends() takes. */
+/* capture_hooks.c: around the addition of a node of any kind to a graph. node_begins() returns what node_ends() takes. */
 CUdeviceptr node_begins(CUgraphNodeParams *node);
 void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresult result);
 void node_allocates(size_t bytes);
@@ -235,7 +235,7 @@ struct host_call {
 };
 #define HOST_CALL(called) (&(const struct host_call){.name = called, .frame = __builtin_frame_address(0)}) /* in a hook */
 
-/* nodes.c: whether what a node will do stays within our buffers, as far as they are live. */
+/* capture_hooks.c: whether what a node will do stays within our buffers, as far as they are live. */
 int node_is_within(const struct host_call *call, const CUgraphNodeParams *node);
 
 /* refusals.c: reports an invalid call on one of our buffers. `what` holds its kind, address, access and what is there;

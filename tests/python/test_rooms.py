@@ -37,7 +37,7 @@ CIRCLES = {
     "api/lifecycle.c public.c": "the public functions start the process, and the start says the version",
     "contexts/contexts.c streams.c": "streams end with their context, and each belongs to one",
     "inspect/saves/bundle_files.c bundles.c": "what is kept of a launch, and its files",
-    "preload/bounds.c capture_hooks.c context_hooks.c coredumps.c event_hooks.c frees.c launch_hooks.c map_hooks.c memops.c memory_hooks.c nodes.c "
+    "preload/bounds.c capture_hooks.c context_hooks.c coredumps.c event_hooks.c frees.c launch_hooks.c map_hooks.c memops.c memory_hooks.c "
     "peers.c pointers.c pool_hooks.c start.c table.c textures.c watch_hooks.c":
         "the table names each hook, and each hook calls the driver by way of the table",
     "stacks/cfi.c cfi_entry.c": "rules are read for an architecture, which the unwinder knows",

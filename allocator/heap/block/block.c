@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct heap_policies heap_policies;
 unsigned blocks_leaving;
 unsigned heap_rare = RARE_CAPTURES; /* until heap_captures_are_seen() */
 
@@ -170,12 +169,6 @@ void block_unmap(struct block *block)
     block_expect(block, BLOCK_HELD);
     struct books *books = block->books;
     int is_leaving = (block_rare(block) & RARE_LEAVING) != 0;
-    if (block_is_cell(block)) {
-        heap_policies.give_back(block);
-        return;
-    }
-    if (block->slack)
-        heap_policies.forget(block);
     struct block *successor = block->successor;
     block->successor = NULL;
     if (successor) /* the context is gone */
@@ -184,7 +177,7 @@ void block_unmap(struct block *block)
     if (block->is_replaced)
         __atomic_sub_fetch(&books->replaced, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&books->retired, 1, __ATOMIC_RELAXED);
-    struct block *twin = heap_policies.end(block), *next;
+    struct block *twin = twins_end(block), *next;
     for (; twin; twin = next) {
         next = twin->twin;
         block_become(twin, BLOCK_PAST);
@@ -193,16 +186,6 @@ void block_unmap(struct block *block)
     unmap(block);
     if (is_leaving)
         __atomic_sub_fetch(&blocks_leaving, 1, __ATOMIC_RELEASE);
-}
-
-void blocks_unmap(struct block *first)
-{
-    struct block *block, *next;
-    DL_FOREACH_SAFE(first, block, next)
-    {
-        DL_DELETE(first, block);
-        block_unmap(block);
-    }
 }
 
 void block_pool_id(const struct block *block, uint64_t id[2])

@@ -290,20 +290,6 @@ _Static_assert(offsetof(struct block, owner) < CACHE_LINE && offsetof(struct blo
                    offsetof(struct block, recorded) == 3 * CACHE_LINE,
                "a free needs the second and the third line");
 
-struct freelist;
-
-/*
- * What the rooms above do when a block or a list of blocks ends. heap_open() sets it before there is a block; none of it is on
- * the way of an allocation or a free.
- */
-struct heap_policies {
-    void (*give_back)(struct block *cell);     /* a held one that nobody uses: instead of unmapping it */
-    int (*forget)(struct block *block);        /* its `slack`, before it is unmapped */
-    struct block *(*end)(struct block *block); /* makes a held one past; returns its second mappings, linked by `twin` */
-    void (*list_gone)(struct freelist *list);  /* its stream has ended, and the list is going to serve another one */
-};
-extern struct heap_policies heap_policies;
-
 /* Changes a block's state; no other function does. An invalid transition is reported as an internal error, and debug builds
  * abort. */
 void block_become(struct block *block, enum block_state state);
@@ -314,11 +300,28 @@ struct block *block_map(struct books *books, int device, const struct layout *la
 /* A held block in a slot of its own that maps the memory of `of`, which must stay mapped meanwhile. NULL: no memory, no address
  * space, or the driver failed. */
 struct block *block_map_second(const struct block *of);
-void block_unmap(struct block *block);                   /* a held one, with its twins; they become past slots */
-void blocks_unmap(struct block *first);                  /* a list of them */
+/* A held one, with its twins; they become past slots. Not a cell, nor one that is watched: see block_release() in pack.h. */
+void block_unmap(struct block *block);
 void block_forget(struct slot *slot);                    /* callback of the arena: frees a past one */
 void block_join(struct block *block, struct pool *pool); /* moves it to another pool; NULL: none */
 void *line_alloc(size_t size); /* zeroed and cache-line aligned; free() it; NULL if out of host memory */
+
+/* ---- twins.c ---- */
+
+/*
+ * A twin of a block is a second mapping of its memory, in a slot of its own, made ahead by the background thread. When a buffer
+ * is freed and its block is to be retired, a twin takes the block's place at once: the program goes on with the same memory at
+ * a new address, while the old address is unmapped as soon as the streams have passed. So retiring takes neither time nor
+ * memory from the program. The twins of a block are a list; the one that takes its place inherits the others.
+ */
+uint32_t
+twin_add(struct block *block); /* maps one more; returns how many it has then. 0: none, it is being unmapped or retired */
+struct block *twin_take(struct block *block);      /* by its holder: a held block that now owns the memory, or NULL */
+struct block *twins_take_all(struct block *block); /* its twins, linked by `twin`; they own nothing */
+struct block *twins_end(struct block *block);      /* makes a held block past, and takes all its twins; see block_unmap() */
+void twins_hold(void); /* until twins_go_on(), no block that is mapped is unmapped, and no other thread adds twins */
+void twins_go_on(void);
+uint64_t twins_mapped(void); /* in all */
 
 /* ---- the facts of a block ---- */
 

@@ -5,7 +5,7 @@
 
 #include "block.h"
 
-/* space.c: address space for blocks, and the index of its pages */
+/* address_space.c: address space for blocks, and the index of its pages */
 cufence_status space_open(void); /* with a limit, space_need() does it */
 void space_close(void);          /* undoes it, only while empty */
 cufence_status

@@ -5,7 +5,6 @@
  */
 #include "graphs.h"
 
-#include "base/aside.h"
 #include "base/hash.h"
 
 #include <stdlib.h>
@@ -376,9 +375,8 @@ static void take_lists(struct pool *pool, struct block **gone)
     pools_drop_lists(pool);
 }
 
-void captures_collect(struct books *books)
+void captures_collect(struct books *books, struct block **gone)
 {
-    struct block *gone = NULL;
     struct pool *pool;
     if (!has_gone_pools(books))
         return;
@@ -388,33 +386,13 @@ void captures_collect(struct books *books)
         LL_FOREACH(books->pools, pool)
         {
             if (is_gone(pool))
-                again |= release(pool, &gone);
+                again |= release(pool, gone);
         }
     }
     LL_FOREACH(books->pools, pool)
     {
         if (is_gone(pool))
-            take_lists(pool, &gone);
+            take_lists(pool, gone);
     }
     lock_release(&books->lock);
-    blocks_unmap(gone);
-}
-
-#define GRAPHS_PART 4 /* of the device's memory */
-
-static void collect_aside(void *books)
-{
-    SCOPE scope = scope_enter(((struct books *)books)->context);
-    captures_collect(books);
-}
-
-int heap_has_room_for_graph(const struct heap_request *wanted)
-{
-    size_t total = 0;
-    struct books *books = books_of(wanted->context);
-    if (!books || driver->cuDeviceTotalMem(&total, wanted->device) != CUDA_SUCCESS)
-        return 1;
-    if (__atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED) + wanted->size > total / GRAPHS_PART)
-        aside_call(collect_aside, books);
-    return __atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED) + wanted->size <= total / GRAPHS_PART;
 }

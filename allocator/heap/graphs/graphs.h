@@ -39,7 +39,8 @@ void capture_hold(struct block *block);
 void capture_return(struct block *block, struct pool *capture, int is_idle);
 void capture_forget(struct block *block);     /* it is no longer returned; called by its holder */
 void capture_forget_all(struct books *books); /* the context was destroyed */
-void captures_collect(struct books *books);   /* releases the memory of destroyed graphs. In a scope */
+/* Moves the memory of destroyed graphs that nobody uses to *gone. In a scope. */
+void captures_collect(struct books *books, struct block **gone);
 /* The stream, which has begun a capture, is about to be destroyed, and the capture with it. CUDA does not always tell that its
  * graph is gone (green contexts, driver 580.159). */
 void capture_lose(struct stream *stream);

@@ -117,6 +117,8 @@ struct block *freelist_borrow(struct books *books, struct freelist *list, uint64
 
 /* ---- creating and giving up lists ---- */
 
+void (*freelist_ends)(struct freelist *list);
+
 /* Caller holds books->lock. */
 static struct freelist *make(struct books *books, struct stream *stream, struct pool *pool)
 {
@@ -178,7 +180,7 @@ void freelist_recycle(struct freelist *list)
 {
     lock_expect(RANK_BOOKS);
     struct books *books = list->books;
-    heap_policies.list_gone(list);
+    freelist_ends(list);
     for (unsigned i = 0; i < list->marker_count; i++)
         event_give(books, list->markers[i].event);
     freelist_absorb(&books->shared, list);

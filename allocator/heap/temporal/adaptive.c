@@ -216,7 +216,7 @@ static int serve(struct books *books, struct place *place, uint64_t now)
         set_retry(place, is_idle, now);
     if (is_idle && count && freelists_replace(books, block, pages, id, 1)) {
         place_had_turn(place);
-        block_unmap(block);
+        block_release(block);
     }
     return 1;
 }

@@ -5,6 +5,7 @@
 #include "heap/pack/pack.h"
 #include "heap/slack/slack.h"
 
+#include "base/aside.h"
 #include "base/options.h"
 #include "base/peak.h"
 #include "vmm/physical.h"
@@ -92,7 +93,7 @@ static void unmap_retired(struct books *books, struct block *block)
         slack_forget(block); /* or a check of all might find the successor's bytes around the block */
         freelist_put(shared, successor, BLOCK_IDLE, now_ns());
     }
-    block_unmap(block);
+    block_release(block);
     freelist_retired(books, pages);
 }
 
@@ -119,11 +120,11 @@ static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t byte
     for (struct freelist *list = freelist_next(books, NULL); list && taken < bytes; list = freelist_next(books, list))
         taken += freelist_take_old(list, before_ns, bytes - taken, &gone);
     lock_release(&books->lock);
-    blocks_unmap(gone);
+    blocks_release(gone);
     return taken;
 }
 
-static uint64_t idle_bytes(struct books *books)
+uint64_t reclaim_idle_bytes(struct books *books)
 {
     uint64_t bytes = 0;
     HOLD(&books->lock);
@@ -136,7 +137,7 @@ uint64_t reclaim_pending_bytes(int device)
 {
     uint64_t bytes = 0;
     for (struct books *books = books_next(NULL, device); books; books = books_next(books, device))
-        bytes += idle_bytes(books);
+        bytes += reclaim_idle_bytes(books);
     return bytes;
 }
 
@@ -150,7 +151,7 @@ static void note_used(struct books *books, uint64_t idle)
 void reclaim_note_peak(struct books *books)
 {
     if (__atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) >= __atomic_load_n(&books->peak_mapped_bytes, __ATOMIC_RELAXED))
-        note_used(books, idle_bytes(books));
+        note_used(books, reclaim_idle_bytes(books));
 }
 
 /* A training step frees most of its memory and needs it again in the next one. */
@@ -256,6 +257,36 @@ int reclaim_is_pending(struct books *books, uint64_t *due_ns)
     return is_pending;
 }
 
+/* ---- memory of graphs ---- */
+
+void reclaim_graphs(struct books *books)
+{
+    struct block *gone = NULL;
+    captures_collect(books, &gone);
+    blocks_release(gone);
+}
+
+#define GRAPHS_PART 4 /* of the device's memory */
+
+static void collect_aside(void *books)
+{
+    SCOPE scope = scope_enter(((struct books *)books)->context);
+    reclaim_graphs(books);
+}
+
+int heap_has_room_for_graph(const struct heap_request *wanted)
+{
+    size_t total = 0;
+    struct books *books = books_of(wanted->context);
+    if (!books || driver->cuDeviceTotalMem(&total, wanted->device) != CUDA_SUCCESS)
+        return 1;
+    if (__atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED) + wanted->size > total / GRAPHS_PART)
+        aside_call(collect_aside, books);
+    return __atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED) + wanted->size <= total / GRAPHS_PART;
+}
+
+/* ---- what has passed ---- */
+
 static void advance(struct books *books)
 {
     freelist_advance(&books->shared);
@@ -285,7 +316,7 @@ void reclaim_old(struct books *books)
 {
     uint64_t now = now_ns(), age = tunables.idle_age * 1000000ull;
     reclaim_look(books, 1);
-    uint64_t idle = idle_bytes(books), limit = idle_limit(books);
+    uint64_t idle = reclaim_idle_bytes(books), limit = idle_limit(books);
     note_used(books, idle);
     if (idle && age && now > age)
         idle -= unmap_old(books, now - age, UINT64_MAX);
@@ -310,7 +341,7 @@ static void reclaim(struct books *books, void *user)
         synchronise(books);
     RETURNS_MEMORY;
     if (level >= 1) {
-        captures_collect(books);
+        reclaim_graphs(books);
         mark_all(books, 0, 1);
         advance(books);
         reclaim_retired(books);

@@ -71,13 +71,7 @@ struct shedding {
 
 static uint64_t idle_of(const struct shedding *shedding)
 {
-    uint64_t bytes = 0;
-    if (shedding->list)
-        return list_idle_bytes(shedding->list);
-    HOLD(&shedding->books->lock);
-    for (struct freelist *list = freelist_next(shedding->books, NULL); list; list = freelist_next(shedding->books, list))
-        bytes += list_idle_bytes(list);
-    return bytes;
+    return shedding->list ? list_idle_bytes(shedding->list) : reclaim_idle_bytes(shedding->books);
 }
 
 static struct block *take_large(const struct shedding *shedding, uint64_t bytes)
@@ -136,7 +130,7 @@ static void shed(void *argument)
     struct block *gone = scope.pushed && idle > most ? take_large(shedding, idle - most) : NULL;
     if (!gone)
         return;
-    blocks_unmap(gone);
+    blocks_release(gone);
     end_retired(books);
     physical_trim(books->context->device);
     const struct shedding all = {.books = books};

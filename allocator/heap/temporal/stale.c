@@ -61,7 +61,7 @@ static void advance(struct books *books, void *user)
 {
     const struct stale *stale = user;
     if (stale->state == BLOCK_IDLE && freelists_replace(books, stale->block, stale->pages, stale->id, 0))
-        block_unmap(stale->block);
+        block_release(stale->block);
     else if (stale->state == BLOCK_IDLE && stale->may_wait)
         worker_look(0);
     else if (stale->state == BLOCK_WAITING)

@@ -1,4 +1,4 @@
-#include "temporal.h"
+#include "block.h"
 
 /* Held while a twin is mapped, and shortly by every thread that is about to unmap a block. */
 static struct lock adding = LOCK(RANK_TWIN);
