@@ -224,7 +224,7 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
     if (list) {
         go_on_with(twin, list, now);
         block->is_replaced = 1;
-        __atomic_add_fetch(&books->replaced, 1, __ATOMIC_RELAXED);
+        figure_add(&books->replaced, 1);
     } else {
         facts_write_none(twin, now);
         block->successor = twin;
@@ -250,7 +250,7 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
     enum block_state state = is_retired ? BLOCK_PAST : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
     freelist_put(shared, block, state, now);
     if (state == BLOCK_PAST) {
-        __atomic_add_fetch(&shared->retired, 1, __ATOMIC_RELAXED);
+        figure_add(&shared->retired, 1);
         block_release(block);
     }
 }

@@ -136,7 +136,7 @@ struct block {
     uint64_t returned_launches; /* launches of its graph at its latest return */
     CUdeviceptr node;           /* heap_request.node of its buffer */
 
-    struct block *twin;      /* the next of its twins; see twins.c. Under RANK_TWINS, like the count */
+    struct block *twin;      /* the next of its twins; see twin_add(). Under RANK_TWINS, like the count */
     uint32_t twin_count;     /* how many it has */
     uint32_t claims;         /* places of allocation that count on one of them; used by the background thread only */
     struct block *successor; /* of a retiring block: the twin that becomes idle when its waits are over, or NULL */
@@ -306,7 +306,7 @@ void block_forget(struct slot *slot);                    /* callback of the aren
 void block_join(struct block *block, struct pool *pool); /* moves it to another pool; NULL: none */
 void *line_alloc(size_t size); /* zeroed and cache-line aligned; free() it; NULL if out of host memory */
 
-/* ---- twins.c ---- */
+/* ---- twins of a block ---- */
 
 /*
  * A twin of a block is a second mapping of its memory, in a slot of its own, made ahead by the background thread. When a buffer

@@ -107,7 +107,7 @@ static struct page *make_page(struct block *block, const struct cells *cells)
         init_cell(page, i);
     __atomic_store_n(&block->page, page, __ATOMIC_RELEASE);
     index_pack(page);
-    __atomic_add_fetch(&block->books->packed_mapped, block->slot.mapped, __ATOMIC_RELAXED);
+    figure_add(&block->books->packed_mapped, block->slot.mapped);
     return page;
 }
 
@@ -122,7 +122,7 @@ static void unmap_page(struct page *page)
     }
     index_unpack(page);
     __atomic_store_n(&block->page, NULL, __ATOMIC_RELEASE);
-    __atomic_sub_fetch(&books->packed_mapped, block->slot.mapped, __ATOMIC_RELAXED);
+    figure_sub(&books->packed_mapped, block->slot.mapped);
     block_unmap(block);
     page->cells_inside = NULL;
     page->inside = 0;
@@ -311,7 +311,7 @@ static struct page *take_page(struct books *books, int is_gone)
 void pack_trim(struct books *books)
 {
     struct page *page;
-    while (__atomic_load_n(&books->packed_mapped, __ATOMIC_RELAXED) && (page = take_page(books, 0)) != NULL)
+    while (figure(&books->packed_mapped) && (page = take_page(books, 0)) != NULL)
         unmap_page(page);
 }
 
@@ -326,10 +326,10 @@ void pack_count(struct block *cell, int change)
 {
     struct books *books = cell->books;
     uint64_t size = cell->facts.size;
-    __atomic_add_fetch(&books->packed_buffers, (uint64_t)(int64_t)change, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&books->packed_bytes, (uint64_t)(int64_t)change * size, __ATOMIC_RELAXED);
+    figure_add(&books->packed_buffers, (uint64_t)(int64_t)change);
+    figure_add(&books->packed_bytes, (uint64_t)(int64_t)change * size);
     if (change > 0)
-        __atomic_add_fetch(&books->packed_ever, 1, __ATOMIC_RELAXED);
+        figure_add(&books->packed_ever, 1);
 }
 
 /* ---- what is packed ---- */
@@ -356,7 +356,7 @@ static int has_idle_page(struct freelist *list)
 static int may_be_alone(const struct books *books, struct cells_turns turns, int is_first)
 {
     int is_half = turns.round == CELLS_HALF.round;
-    uint64_t alone = __atomic_load_n(&books->alone_bytes, __ATOMIC_RELAXED);
+    uint64_t alone = figure(&books->alone_bytes);
     return cells_may_be_alone(turns, heap_granularity, is_half && is_first ? alone / 2 : alone,
                               __atomic_load_n(is_half ? &books->mapped_bytes : &books->packed_mapped, __ATOMIC_RELAXED));
 }
@@ -381,17 +381,17 @@ int packing_wants(struct freelist *list, const struct heap_request *wanted, uint
 static uint64_t share_of(struct books *books)
 {
     size_t total = 0;
-    uint64_t most = __atomic_load_n(&books->alone_most, __ATOMIC_RELAXED);
+    uint64_t most = figure(&books->alone_most);
     if (!most && driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS) {
         most = total / 100 * MOST_SHARE + 1;
-        __atomic_store_n(&books->alone_most, most, __ATOMIC_RELAXED);
+        figure_set(&books->alone_most, most);
     }
     return most ? most : UINT64_MAX;
 }
 
 int packing_is_due(struct books *books)
 {
-    return __atomic_load_n(&books->alone_bytes, __ATOMIC_RELAXED) + heap_granularity > share_of(books);
+    return figure(&books->alone_bytes) + heap_granularity > share_of(books);
 }
 
 int packing_begin_half(struct books *books)

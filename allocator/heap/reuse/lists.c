@@ -15,8 +15,7 @@ static void pass_before(struct freelist *list, uint64_t since)
 
 int freelists_wait(const struct books *books)
 {
-    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
-           __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) || waits_foreign();
+    return figure(&books->shared.waiting_count) || figure(&books->shared.retiring_count) || waits_foreign();
 }
 
 void freelists_synchronised(struct books *books, uint64_t since)

@@ -262,6 +262,16 @@ static int check_last(struct piece *part, struct stream *stream, uint64_t last)
     return submit(part, stream, PATTERN_CHECK);
 }
 
+/* Instead of what is there. Returns 0 if the host is out of memory. */
+static int put_in_place(const struct piece *piece)
+{
+    struct piece next;
+    HOLD(&lock);
+    while (take(piece->start, piece->end, &next))
+        continue;
+    return put(find(piece->start, UINT64_MAX, &next), 0, *piece, piece->start, piece->end);
+}
+
 cufence_status poison_begin(const struct heap_range *range, uint64_t start, uint64_t bytes, CUstream handle, uint64_t last)
 {
     struct stream *stream;
@@ -287,12 +297,17 @@ cufence_status poison_begin(const struct heap_range *range, uint64_t start, uint
         return error_set(CUFENCE_ERROR_UNSUPPORTED,
                          "0x%" PRIx64 " is not poisoned: stream %p is capturing or has failed, or memory has run out", start,
                          (void *)handle);
-    HOLD(&lock);
+    if (!put_in_place(&piece))
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for poisoned bytes");
+    const struct block *block = index_find(range->address);
+    if (block && facts_read(block).id == range->id)
+        return CUFENCE_OK;
+    lock_take(&lock); /* another thread has freed the buffer, and may have looked for poison before */
     while (take(start, piece.end, &old))
         continue;
-    return put(find(start, UINT64_MAX, &old), 0, piece, start, piece.end)
-               ? CUFENCE_OK
-               : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for poisoned bytes");
+    lock_release(&lock);
+    return error_set(CUFENCE_ERROR_NOT_FOUND, "buffer #%" PRIu64 " was freed while 0x%" PRIx64 " was poisoned", range->id,
+                     start);
 }
 
 /* Checks these bytes, which are poisoned no more. */
@@ -324,7 +339,7 @@ cufence_status poison_end(const struct heap_range *range, uint64_t start, uint64
 void poison_freed(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users)
 {
     struct piece part;
-    if (!poison_bytes(address, address + size) || !look(address, address + size, &part))
+    if (!look(address, address + size, &part))
         return;
     if (users == HEAP_STREAM && (stream->context != part.context || !order(address, address + size, stream)))
         users = HEAP_UNKNOWN;

@@ -244,7 +244,7 @@ static int has_stalled(uint64_t now)
 /* Bounds address space and events, above all when the host is far ahead of the device. */
 static int has_room(const struct books *books)
 {
-    return twins_mapped() + __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) < MOST_TWINS;
+    return twins_mapped() + figure(&books->shared.retiring_count) < MOST_TWINS;
 }
 
 /* Returns whether there is more to do at once. */
@@ -282,7 +282,7 @@ static int serve_places(struct books *books)
 /* Driver calls take turns, so a program that maps memory right now would wait for those of this thread. */
 static int gives_way(struct books *books)
 {
-    uint64_t fresh = __atomic_load_n(&books->fresh, __ATOMIC_RELAXED);
+    uint64_t fresh = figure(&books->fresh);
     int is_mapping = fresh != pace.fresh && pace.gave_way < GIVE_WAY;
     pace.gave_way = is_mapping ? pace.gave_way + 1 : 0;
     pace.fresh = fresh;

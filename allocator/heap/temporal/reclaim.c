@@ -84,7 +84,7 @@ static void unmap_retired(struct books *books, struct block *block)
         freelist_retired(books, pages);
         return;
     }
-    __atomic_add_fetch(&shared->retired, 1, __ATOMIC_RELAXED); /* not before: it may have its turn again */
+    figure_add(&shared->retired, 1); /* not before: it may have its turn again */
     struct block *successor = block->successor;
     block->successor = NULL;
     if (!successor && is_wanted_again(books, block))
@@ -99,7 +99,7 @@ static void unmap_retired(struct books *books, struct block *block)
 
 int reclaim_retired(struct books *books)
 {
-    uint64_t left = __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED);
+    uint64_t left = figure(&books->shared.retiring_count);
     struct retired now, next = next_retired(books, &left);
     int has_any = next.count != 0;
     while (next.count) {
@@ -143,21 +143,21 @@ uint64_t reclaim_pending_bytes(int device)
 
 static void note_used(struct books *books, uint64_t idle)
 {
-    uint64_t mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED);
+    uint64_t mapped = figure(&books->mapped_bytes);
     if (mapped > idle)
         raise_to(&books->peak_used_bytes, mapped - idle);
 }
 
 void reclaim_note_peak(struct books *books)
 {
-    if (__atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) >= __atomic_load_n(&books->peak_mapped_bytes, __ATOMIC_RELAXED))
+    if (figure(&books->mapped_bytes) >= figure(&books->peak_mapped_bytes))
         note_used(books, reclaim_idle_bytes(books));
 }
 
 /* A training step frees most of its memory and needs it again in the next one. */
 static uint64_t idle_limit(struct books *books)
 {
-    uint64_t used = __atomic_load_n(&books->peak_used_bytes, __ATOMIC_RELAXED);
+    uint64_t used = figure(&books->peak_used_bytes);
     return tunables.idle_max ?: used > KEPT_ANYWAY ? used : KEPT_ANYWAY;
 }
 
@@ -280,9 +280,9 @@ int heap_has_room_for_graph(const struct heap_request *wanted)
     struct books *books = books_of(wanted->context);
     if (!books || driver->cuDeviceTotalMem(&total, wanted->device) != CUDA_SUCCESS)
         return 1;
-    if (__atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED) + wanted->size > total / GRAPHS_PART)
+    if (figure(&books->captured_bytes) + wanted->size > total / GRAPHS_PART)
         aside_call(collect_aside, books);
-    return __atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED) + wanted->size <= total / GRAPHS_PART;
+    return figure(&books->captured_bytes) + wanted->size <= total / GRAPHS_PART;
 }
 
 /* ---- what has passed ---- */
@@ -383,19 +383,12 @@ void heap_prepare_capture(struct context *context)
     mark_all(books, 1, 0);
 }
 
-/* Whether blocks are waiting that may need a synchronisation. */
-static int has_waiting(struct books *books)
+/* Whether blocks are waiting that may need a synchronisation. memory: not the retiring ones whose memory is in use elsewhere,
+ * because waiting for those releases nothing. */
+static int has_waiting(struct books *books, int memory)
 {
-    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
-           __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED);
-}
-
-/* The same, without the retiring blocks whose memory is in use elsewhere: waiting for those releases nothing. */
-static int has_waiting_memory(struct books *books)
-{
-    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
-           __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) >
-               __atomic_load_n(&books->replaced, __ATOMIC_RELAXED);
+    return figure(&books->shared.waiting_count) ||
+           figure(&books->shared.retiring_count) > (memory ? figure(&books->replaced) : 0);
 }
 
 int reclaim_is_behind(struct books *books)
@@ -412,8 +405,8 @@ int reclaim_is_behind(struct books *books)
 
 static int is_sync_wanted(struct books *books, enum heap_waits waits)
 {
-    return waits == WAITS_FOR_WORK ? has_waiting(books) || reclaim_is_behind(books)
-                                   : waits == WAITS_FOR_POOLS && has_waiting_memory(books);
+    return waits == WAITS_FOR_WORK ? has_waiting(books, 0) || reclaim_is_behind(books)
+                                   : waits == WAITS_FOR_POOLS && has_waiting(books, 1);
 }
 
 void reclaim_unused(int device, enum heap_waits waits)
