@@ -6,19 +6,6 @@
 #include "base/options.h"
 #include "stacks/labels.h"
 
-/* The buffer is to share a page. NULL: as obtain_cell(). */
-static struct block *take_cell(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
-                               const struct cells *cells, cufence_status *status)
-{
-    struct block *cell = freelist_take(list, CELL_PAGES + cells->class, 0, wanted->size);
-    if (cell)
-        return cell;
-    cell = obtain(list, wanted, layout, cells, status);
-    if (cell)
-        freelist_count(list, wanted->size);
-    return cell;
-}
-
 /* Returns the option's alignment, or that of the request or of the place of allocation if it is larger. 0: align=auto suffices.
  */
 static inline uint64_t align_of(const struct heap_request *wanted, uint64_t label, unsigned rare)
@@ -104,8 +91,9 @@ static struct block *take_block(struct freelist *list, const struct heap_request
 {
     struct block *block = NULL;
     struct cells cells;
-    if (__atomic_load_n(&list->books->packing, __ATOMIC_RELAXED) && packing_wants(list, wanted, layout->align, label, &cells))
-        block = take_cell(list, wanted, layout, &cells, status);
+    if (__atomic_load_n(&list->books->packing, __ATOMIC_RELAXED) && packing_wants(list, wanted, layout->align, label, &cells) &&
+        !(block = freelist_take(list, CELL_PAGES + cells.class, 0, wanted->size)))
+        block = obtain(list, wanted, layout, &cells, status);
     if (!block && wanted->device == wanted->context->device && !pool_is_spent(list->pool))
         block = freelist_take(list, layout->pages, REUSE_WASTE, wanted->size);
     return block ? block : obtain(list, wanted, layout, NULL, status);

@@ -25,5 +25,7 @@ void index_unmark(uint64_t address);           /* where heap_looks_freed() was w
 /* address: in the arena. NULL: no live buffer starts there; else the caller now holds the block. */
 struct block *index_claim(uint64_t address);
 
-/* As arena_each(), with the cells of packed pages instead of the pages. */
+/* Calls visit for every slot of the arena, under its lock, until visit returns nonzero; of packed pages for their cells
+ * instead.
+ */
 void blocks_each(int (*visit)(struct slot *slot, void *user), void *user);

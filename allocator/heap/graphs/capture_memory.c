@@ -356,15 +356,6 @@ static int release(struct pool *pool, struct block **gone)
     return count != 0;
 }
 
-static int has_gone_pools(struct books *books)
-{
-    struct pool *pool;
-    HOLD(&books->lock);
-    for (pool = books->pools; pool && !(is_gone(pool) && pool_has_memory(pool)); pool = pool->next)
-        ;
-    return pool != NULL;
-}
-
 /* Only the graph has used the idle blocks of the pool's lists, and it is done: they go into *gone. The rest waits. Caller holds
  * books->lock. */
 static void take_lists(struct pool *pool, struct block **gone)
@@ -378,9 +369,7 @@ static void take_lists(struct pool *pool, struct block **gone)
 void captures_collect(struct books *books, struct block **gone)
 {
     struct pool *pool;
-    if (!has_gone_pools(books))
-        return;
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     for (int again = 1; again;) {
         again = 0;
         LL_FOREACH(books->pools, pool)
@@ -394,5 +383,4 @@ void captures_collect(struct books *books, struct block **gone)
         if (is_gone(pool))
             take_lists(pool, gone);
     }
-    lock_release(&books->lock);
 }
