@@ -61,13 +61,8 @@ void heap_claimed(const struct heap_claim *claim, struct heap_range *out)
 /* The next buffer in the block is another one. A block that retires has none. */
 static void end_synchronous(struct block *block)
 {
-    if (block_rare(block) & RARE_SYNCHRONOUS)
+    if (block_has(block, RARE_SYNCHRONOUS))
         block_unmark(block, RARE_SYNCHRONOUS);
-}
-
-static int has_recorded(const struct block *block)
-{
-    return (block_rare(block) & RARE_RECORDED) != 0;
 }
 
 /* Returns the time of the free. The facts must not be read once the block is in a list: another buffer may have it by then.
@@ -83,6 +78,22 @@ static uint64_t write_freed(struct block *block, struct stream *stream, int is_r
     return now;
 }
 
+/* Whoever may still use the block has to be done with it first. */
+static void wait_for_users(struct block *block, struct stream *stream, enum heap_users users)
+{
+    if (users == HEAP_NONE) {
+        recorded_drop(block);
+        return;
+    }
+    if (users == HEAP_STREAM)
+        waits_add(block, stream_ref(stream));
+    else if (users == HEAP_CONTEXT)
+        waits_add_context(block, block->books);
+    else
+        waits_add_all(block);
+    waits_add_recorded(block);
+}
+
 /* ---- memory of graphs ---- */
 
 /* The free is the program's or another capture's, outside of the buffer's own capture: the memory stays with the graph. */
@@ -96,18 +107,15 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
     struct scope scope = scope_enter(block->books->context);
     waits_forget(block); /* waits of its previous return */
     scope_leave(scope);
-    if (users == HEAP_NONE) {
+    if (!capture) {
+        wait_for_users(block, stream, users);
+    } else { /* no event can be recorded on its stream */
+        int is_recorded = block_has(block, RARE_RECORDED);
         recorded_drop(block);
-    } else if (!capture && users == HEAP_STREAM) {
-        waits_add(block, stream_ref(stream));
-        waits_add_recorded(block);
-    } else {
-        int is_known = users != HEAP_UNKNOWN && !has_recorded(block);
-        recorded_drop(block);
-        if (is_known)
-            waits_add_context(block, block->books);
-        else
+        if (is_recorded)
             waits_add_all(block);
+        else
+            waits_add_context(block, block->books);
     }
     capture_return(block, capture, users == HEAP_NONE);
 }
@@ -117,7 +125,7 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
 static void free_in_pool(struct block *block, struct stream *stream, struct pool *pool, int is_ordered)
 {
     int is_unwatched = slack_forget(block);
-    int is_reusable = is_ordered && is_unwatched && !block_is_elsewhere(block) && !has_recorded(block) &&
+    int is_reusable = is_ordered && is_unwatched && !block_has(block, RARE_ELSEWHERE) && !block_has(block, RARE_RECORDED) &&
                       (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
     recorded_drop(block);
     uint64_t now = write_freed(block, stream, heap_options->uaf == UAF_STRICT);
@@ -138,21 +146,15 @@ static void free_in_pool(struct block *block, struct stream *stream, struct pool
 /* Whose free puts the block into the list of its stream, to be used again in the order of that stream. */
 static struct freelist *own_list(const struct block *block, struct stream *stream, enum heap_users users)
 {
-    int is_own = users == HEAP_STREAM && stream->context == block->books->context && !has_recorded(block);
+    int is_own = users == HEAP_STREAM && stream->context == block->books->context && !block_has(block, RARE_RECORDED);
     return is_own ? freelist_of(stream) : NULL;
-}
-
-/* Its memory must not serve another buffer, which launches of the graph would change. */
-static int is_of_graph(const struct block *block)
-{
-    return (block_rare(block) & RARE_GRAPH) != 0;
 }
 
 /* The twin that is to go on with the block's memory, if the place of its allocation is due to have a buffer retired. */
 static struct block *take_turn(struct block *block)
 {
     struct place *place = place_of(&block->facts);
-    struct block *twin = place_is_due(place) || is_of_graph(block) ? twin_take(block) : NULL;
+    struct block *twin = place_is_due(place) || block_has(block, RARE_GRAPH) ? twin_take(block) : NULL;
     if (twin)
         place_had_turn(place);
     return twin;
@@ -166,29 +168,14 @@ static void go_on_with(struct block *twin, struct freelist *list, uint64_t now)
         freelist_mark(list);
 }
 
-static void wait_for_users(struct block *block, struct stream *stream, enum heap_users users)
-{
-    if (users == HEAP_NONE) {
-        recorded_drop(block);
-        return;
-    }
-    if (users == HEAP_STREAM)
-        waits_add(block, stream_ref(stream));
-    else if (users == HEAP_CONTEXT)
-        waits_add_context(block, block->books);
-    else
-        waits_add_all(block);
-    waits_add_recorded(block);
-}
-
 /* With slack=on and fill=FRESH/FREED: checks what is around a freed buffer, and overwrites it. Returns whether work of ours
  * uses it that is not in the order of `list` (NULL: any work). */
 static int release_contents(struct block *block, struct stream *stream, enum heap_users users, const struct freelist *list)
 {
-    int is_used = 0, is_recorded = has_recorded(block);
+    int is_used = 0, is_recorded = block_has(block, RARE_RECORDED);
     if (block->slack)
         slack_release(block, stream, users, is_recorded);
-    if (heap_options->poison != FILL_OFF && !is_recorded && !block_is_elsewhere(block)) {
+    if (heap_options->poison != FILL_OFF && !is_recorded && !block_has(block, RARE_ELSEWHERE)) {
         if (users == HEAP_STREAM && stream->context == block->books->context)
             fill_freed(block, stream);
         else if (users == HEAP_NONE)
@@ -202,7 +189,7 @@ static int release_contents(struct block *block, struct stream *stream, enum hea
 /* Puts a held block that is to be unmapped into the shared list, with its waits. */
 static void leave(struct block *block, uint64_t now)
 {
-    if (is_of_graph(block)) {
+    if (block_has(block, RARE_GRAPH)) {
         __atomic_add_fetch(&blocks_leaving, 1, __ATOMIC_RELAXED);
         block_mark(block, RARE_LEAVING);
     }
@@ -237,8 +224,8 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
 static void free_with_waits(struct block *block, struct stream *stream, enum heap_users users)
 {
     end_synchronous(block);
-    int is_strict = (heap_options->uaf == UAF_STRICT && !block_is_cell(block)) || is_of_graph(block);
-    int is_retired = is_strict || block_is_elsewhere(block);
+    int is_strict = (heap_options->uaf == UAF_STRICT && !block_is_cell(block)) || block_has(block, RARE_GRAPH);
+    int is_retired = is_strict || block_has(block, RARE_ELSEWHERE);
     struct freelist *shared = &block->books->shared;
     uint64_t now = write_freed(block, stream, is_strict);
     int is_used = release_contents(block, stream, users, NULL), is_idle = users == HEAP_NONE && !is_used;
@@ -290,28 +277,6 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
     return 1;
 }
 
-/* Frees a pool's memory that may be of a context which ends right now. Returns 0, and has done nothing, if the stream's context
- * has it instead. */
-static __attribute__((noinline)) int free_outside(struct block *block, struct stream *stream, enum heap_users users)
-{
-    while (!books_enter(block->books)) {
-        if (!orphan_adopt(block, stream)) {
-            orphan_drop(block);
-            return 1;
-        }
-        if (users == HEAP_STREAM)
-            return 0;
-    }
-    struct books *books = block->books;
-    struct block *twin = block_rare(block) & RARE_TWIN ? take_turn(block) : NULL;
-    if (twin)
-        free_for_twin(block, twin, stream, users);
-    else
-        free_with_waits(block, stream, users);
-    books_leave(books);
-    return 1;
-}
-
 /* Into the list of the stream, to be used again in its order. rare: of the block and the heap. */
 static inline void free_in_order(struct block *block, struct freelist *list, struct stream *stream, unsigned rare)
 {
@@ -326,20 +291,13 @@ static inline void free_in_order(struct block *block, struct freelist *list, str
         freelist_mark(list);
 }
 
-/* Any free. */
-static __attribute__((noinline)) void free_rarely(struct block *block, struct stream *stream, enum heap_users users)
+/* Of all kinds of frees, the block's. */
+static void free_as_it_is(struct block *block, struct stream *stream, enum heap_users users)
 {
     unsigned rare = block_rare(block) | heap_rare_now();
-    if (rare & RARE_POISON)
-        poison_freed(block->facts.address, block->facts.size, stream, users);
-    if (rare & RARE_CELL)
-        pack_count(block, -1);
-    if ((users != HEAP_STREAM || stream->context != block->books->context) && block_outlives_context(block) &&
-        free_outside(block, stream, users))
-        return;
     if ((rare & (RARE_POOL | RARE_CAPTURES) || rare >= RARE_POOL_BEGUN) && free_of_graph(block, stream, users))
         return;
-    rare = block_rare(block) | heap_rare_now(); /* it may have changed its context or left its pool */
+    rare = block_rare(block) | heap_rare_now(); /* it may have left its pool */
     struct block *twin = rare & RARE_TWIN ? take_turn(block) : NULL;
     struct freelist *list = own_list(block, stream, users);
     if (twin)
@@ -348,6 +306,37 @@ static __attribute__((noinline)) void free_rarely(struct block *block, struct st
         free_with_waits(block, stream, users);
     else
         free_in_order(block, list, stream, rare);
+}
+
+/* A pool's memory, whose context may end right now: then the stream's context has it from here on, or any of its device. */
+static void free_outside(struct block *block, struct stream *stream, enum heap_users users)
+{
+    struct books *entered = NULL;
+    while (!entered && (users != HEAP_STREAM || stream->context != block->books->context)) {
+        if (books_enter(block->books)) {
+            entered = block->books;
+        } else if (!orphan_adopt(block, stream)) {
+            orphan_drop(block);
+            return;
+        }
+    }
+    free_as_it_is(block, stream, users);
+    if (entered)
+        books_leave(entered);
+}
+
+/* Any free. */
+static __attribute__((noinline)) void free_rarely(struct block *block, struct stream *stream, enum heap_users users)
+{
+    const unsigned rare = block_rare(block) | heap_rare_now();
+    if (rare & RARE_POISON)
+        poison_freed(block->facts.address, block->facts.size, stream, users);
+    if (rare & RARE_CELL)
+        pack_count(block, -1);
+    if (block_outlives_context(block))
+        free_outside(block, stream, users);
+    else
+        free_as_it_is(block, stream, users);
 }
 
 /* The way of nearly all: a buffer that only its own stream uses. */

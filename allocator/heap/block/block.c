@@ -216,7 +216,7 @@ uint32_t twin_add(struct block *block)
 {
     lock_expect(RANK_TWIN);
     enum block_state state = block_state_now(block);
-    if (state == BLOCK_PAST || state == BLOCK_RETIRING || block_is_elsewhere(block) || block_is_cell(block) ||
+    if (state == BLOCK_PAST || state == BLOCK_RETIRING || block_has(block, RARE_ELSEWHERE) || block_is_cell(block) ||
         block_page_now(block) || !arena_is_roomy(block->slot.span))
         return 0;
     struct block *twin = block_map_second(block);
@@ -265,7 +265,7 @@ void block_unmap(struct block *block)
 {
     block_expect(block, BLOCK_HELD);
     struct books *books = block->books;
-    int is_leaving = (block_rare(block) & RARE_LEAVING) != 0;
+    int is_leaving = block_has(block, RARE_LEAVING);
     struct block *successor = block->successor;
     block->successor = NULL;
     if (successor) /* the context is gone */

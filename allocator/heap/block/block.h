@@ -179,9 +179,9 @@ static inline void block_unmark(struct block *block, enum rare bit)
     __atomic_and_fetch(&block->rare, (uint8_t)~bit, __ATOMIC_RELAXED);
 }
 
-static inline int block_is_elsewhere(const struct block *block)
+static inline int block_has(const struct block *block, enum rare bit)
 {
-    return (block_rare(block) & RARE_ELSEWHERE) != 0;
+    return (block_rare(block) & (unsigned)bit) != 0;
 }
 
 /* Those of the heap. */

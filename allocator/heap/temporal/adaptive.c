@@ -166,7 +166,7 @@ static struct block *block_for(const struct place *place)
     lock_expect(RANK_TWIN);
     struct block *block = (struct block *)arena_slot_at(place->address);
     enum block_state state = block ? block_state_now(block) : BLOCK_PAST;
-    int is_usable = state != BLOCK_PAST && state != BLOCK_RETIRING && !block_is_elsewhere(block) &&
+    int is_usable = state != BLOCK_PAST && state != BLOCK_RETIRING && !block_has(block, RARE_ELSEWHERE) &&
                     !block_page_now(block) && /* what was in a cell is not retired */
                     !block_pool_now(block);   /* a graph may use the memory of a pool */
     return is_usable ? block : NULL;

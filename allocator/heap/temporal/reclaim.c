@@ -38,8 +38,9 @@ void heap_go_on(struct books *held)
  * physical memory would hold. */
 static int is_wanted_again(const struct books *books, const struct block *block)
 {
-    return heap_options->uaf == UAF_STRICT && !block_is_elsewhere(block) && !block_is_cell(block) && !block->slot.is_second &&
-           list_idle_bytes(&books->shared) + block->slot.mapped <= tunables.cache_max && arena_is_roomy(block->slot.span);
+    return heap_options->uaf == UAF_STRICT && !block_has(block, RARE_ELSEWHERE) && !block_is_cell(block) &&
+           !block->slot.is_second && list_idle_bytes(&books->shared) + block->slot.mapped <= tunables.cache_max &&
+           arena_is_roomy(block->slot.span);
 }
 
 /* Maps the memory of a held block at a new address. NULL if that fails; the memory then goes to the cache. */
