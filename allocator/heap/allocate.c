@@ -99,39 +99,29 @@ static struct block *take_block(struct freelist *list, const struct heap_request
     return block ? block : obtain(list, wanted, layout, NULL, status);
 }
 
-/* Any allocation. label: its stack is captured by heap_allocate(), which is closer to the caller. */
+/* Any allocation. */
 static __attribute__((noinline)) cufence_status allocate_rarely(void **pointer, const struct heap_request *wanted,
+                                                                const struct layout *layout, enum layout_side side,
                                                                 uint64_t label, uint64_t *mapped)
 {
-    const unsigned rare = heap_rare_now();
     struct context *context = wanted->context;
-    struct layout layout;
-    if (__atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
-        return error_set(CUFENCE_ERROR_FAULTED,
-                         "a kernel has already faulted on device %d, see its report; on_fault=continue allocates all the same",
-                         context->device);
-    if (wanted->size == 0) {
-        *pointer = NULL;
-        return CUFENCE_OK;
-    }
-    const enum layout_side side = side_of(rare);
-    cufence_status status = lay_out(wanted, side, align_of(wanted, label, rare), &layout);
-    if (status != CUFENCE_OK)
-        return status;
-    struct books *books = books_make(context);
+    cufence_status status = CUFENCE_OK;
+    struct books *books = books_of(context);
+    if (!books)
+        books = books_make(context);
     struct freelist *list = books ? list_for(books, wanted->stream) : NULL;
     if (!list)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a stream");
-    struct block *block = take_block(list, wanted, &layout, label, &status);
+    struct block *block = take_block(list, wanted, layout, label, &status);
     if (!block)
         return status;
     block_join(block, list->pool);
     if (mapped)
         *mapped = block->slot.mapped;
-    hand_out(block, list, wanted, &layout, side, label, pointer);
+    hand_out(block, list, wanted, layout, side, label, pointer);
     if (block_is_cell(block))
         pack_count(block, 1);
-    if (rare & RARE_FILL_FRESH)
+    if (heap_rare_now() & RARE_FILL_FRESH)
         fill_fresh(list, block->facts.address, wanted->size);
     if (list->pool)
         capture_hold(block);
@@ -141,28 +131,42 @@ static __attribute__((noinline)) cufence_status allocate_rarely(void **pointer, 
 
 /* ---- the way of nearly all: a block that the stream itself has freed ---- */
 
+static __attribute__((noinline)) cufence_status allocate_nothing(void **pointer, const struct context *context)
+{
+    if (__atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
+        return error_set(CUFENCE_ERROR_FAULTED,
+                         "a kernel has already faulted on device %d, see its report; on_fault=continue allocates all the same",
+                         context->device);
+    *pointer = NULL;
+    return CUFENCE_OK;
+}
+
 /* NULL: the allocation is a rare one. */
-static inline struct freelist *plain_list(const struct heap_request *wanted)
+static inline struct freelist *plain_list(const struct heap_request *wanted, unsigned rare)
 {
     struct stream *stream = wanted->stream;
     const struct context *context = wanted->context;
-    if (heap_rare_now() & ~(unsigned)RARE_FREES_ONLY || !stream || stream->context != context || !wanted->size ||
-        wanted->device != context->device || __atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
+    if (rare & ~(unsigned)RARE_NOT_OF_LISTS || !stream || stream->context != context || wanted->device != context->device)
         return NULL;
     return __atomic_load_n((struct freelist **)&stream->books, __ATOMIC_ACQUIRE);
 }
 
 cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, uint64_t *mapped)
 {
+    if (__builtin_expect(__atomic_load_n(&wanted->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS || !wanted->size, 0))
+        return allocate_nothing(pointer, wanted->context);
+    const unsigned rare = heap_rare_now();
     const uint64_t label = facts_label(label_current(), facts_stack());
-    const enum layout_side side = side_of(0);
-    struct freelist *list = plain_list(wanted);
+    const enum layout_side side = side_of(rare);
     struct layout layout;
-    struct block *block = NULL;
-    if (__builtin_expect(list != NULL, 1) && lay_out(wanted, side, align_of(wanted, label, 0), &layout) == CUFENCE_OK)
-        block = freelist_take(list, layout.pages, REUSE_WASTE, wanted->size);
+    cufence_status status = lay_out(wanted, side, align_of(wanted, label, rare), &layout);
+    if (status != CUFENCE_OK)
+        return status;
+    struct freelist *list = plain_list(wanted, rare);
+    struct block *block =
+        __builtin_expect(list != NULL, 1) ? freelist_take(list, layout.pages, REUSE_WASTE, wanted->size) : NULL;
     if (__builtin_expect(!block, 0))
-        return allocate_rarely(pointer, wanted, label, mapped);
+        return allocate_rarely(pointer, wanted, &layout, side, label, mapped);
     if (mapped)
         *mapped = block->slot.mapped;
     hand_out(block, list, wanted, &layout, side, label, pointer);

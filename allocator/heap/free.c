@@ -144,7 +144,7 @@ static void free_in_pool(struct block *block, struct stream *stream, struct pool
 /* ---- other memory ---- */
 
 /* Whose free puts the block into the list of its stream, to be used again in the order of that stream. */
-static struct freelist *own_list(const struct block *block, struct stream *stream, enum heap_users users)
+static inline struct freelist *own_list(const struct block *block, struct stream *stream, enum heap_users users)
 {
     int is_own = users == HEAP_STREAM && stream->context == block->books->context && !block_has(block, RARE_RECORDED);
     return is_own ? freelist_of(stream) : NULL;
@@ -291,8 +291,9 @@ static inline void free_in_order(struct block *block, struct freelist *list, str
         freelist_mark(list);
 }
 
-/* Of all kinds of frees, the block's. */
-static void free_as_it_is(struct block *block, struct stream *stream, enum heap_users users)
+/* Of all kinds of frees, the block's. Inlined, for where nothing tells of captures each free comes this way. */
+static inline __attribute__((always_inline)) void free_as_it_is(struct block *block, struct stream *stream,
+                                                                enum heap_users users)
 {
     unsigned rare = block_rare(block) | heap_rare_now();
     if ((rare & (RARE_POOL | RARE_CAPTURES) || rare >= RARE_POOL_BEGUN) && free_of_graph(block, stream, users))
