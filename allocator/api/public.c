@@ -143,15 +143,20 @@ PUBLIC cufence_status cufence_malloc(void **pointer, size_t size, int device, cu
 PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
 {
     struct heap_claim claim;
+    struct heap_range range;
     cufence_status status = lifecycle_check();
     if (status != CUFENCE_OK || !pointer)
         return status;
-    if (order_is_wanted())
-        order_free("cufence_free", __builtin_frame_address(0), (uint64_t)(uintptr_t)pointer, stream_resolve(stream));
+    if (!heap_owns((uint64_t)(uintptr_t)pointer))
+        return passed_free(pointer, NULL, stream) ? CUFENCE_OK : heap_refuse_free(pointer, &claim.where);
     status = heap_claim(pointer, &claim);
     if (status != CUFENCE_OK)
-        return passed_free(pointer, NULL, stream) ? CUFENCE_OK : status;
+        return status;
     struct stream *meant = stream_resolve(stream);
+    if (order_is_wanted()) {
+        heap_claimed(&claim, &range);
+        order_free("cufence_free", __builtin_frame_address(0), &range, meant);
+    }
     if (stream_is_default(stream) && (!meant || meant->context != claim.context)) {
         struct stream *own = stream_in(claim.context, stream);
         if (meant && own)

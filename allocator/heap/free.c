@@ -9,9 +9,9 @@
 
 #define RECORDED_MOST 1024u
 
-/* No live buffer starts at `address`: sets an error that says what is there instead. */
-static cufence_status refuse(uint64_t address, cufence_description *description)
+cufence_status heap_refuse_free(const void *pointer, cufence_description *description)
 {
+    const uint64_t address = (uint64_t)(uintptr_t)pointer;
     heap_describe_free(address, description);
     const cufence_buffer *buffer = &description->buffer;
     if (description->place == CUFENCE_PLACE_FREED && buffer->address == address) {
@@ -32,10 +32,8 @@ cufence_status heap_claim(void *pointer, struct heap_claim *claim)
 {
     struct block *block = index_claim((uint64_t)(uintptr_t)pointer);
     claim->block = block;
-    if (__builtin_expect(!block, 0)) {
-        claim->context = NULL;
-        return refuse((uint64_t)(uintptr_t)pointer, &claim->where);
-    }
+    if (__builtin_expect(!block, 0))
+        return heap_refuse_free(pointer, &claim->where);
     claim->context = block->books->context;
     claim->owner = block->owner;
     claim->node = block->node;
@@ -51,7 +49,8 @@ void heap_unclaim(const struct heap_claim *claim)
 void heap_claimed(const struct heap_claim *claim, struct heap_range *out)
 {
     const struct block *block = claim->block;
-    *out = (struct heap_range){.address = block->facts.address,
+    *out = (struct heap_range){.id = block->facts.id,
+                               .address = block->facts.address,
                                .size = block->facts.size,
                                .context = claim->context,
                                .device = block->slot.device,
@@ -62,13 +61,8 @@ void heap_claimed(const struct heap_claim *claim, struct heap_range *out)
 /* The next buffer in the block is another one. A block that retires has none. */
 static void end_synchronous(struct block *block)
 {
-    if (__builtin_expect(block_links(block) & LINKED_SYNCHRONOUS, 0))
-        block_unlink(block, LINKED_SYNCHRONOUS);
-}
-
-static int has_recorded(const struct block *block)
-{
-    return (block_links(block) & LINKED_TO_STREAMS) != 0;
+    if (block_has(block, RARE_SYNCHRONOUS))
+        block_unmark(block, RARE_SYNCHRONOUS);
 }
 
 /* Returns the time of the free. The facts must not be read once the block is in a list: another buffer may have it by then.
@@ -84,6 +78,22 @@ static uint64_t write_freed(struct block *block, struct stream *stream, int is_r
     return now;
 }
 
+/* Whoever may still use the block has to be done with it first. */
+static void wait_for_users(struct block *block, struct stream *stream, enum heap_users users)
+{
+    if (users == HEAP_NONE) {
+        recorded_drop(block);
+        return;
+    }
+    if (users == HEAP_STREAM)
+        waits_add(block, stream_ref(stream));
+    else if (users == HEAP_CONTEXT)
+        waits_add_context(block, block->books);
+    else
+        waits_add_all(block);
+    waits_add_recorded(block);
+}
+
 /* ---- memory of graphs ---- */
 
 /* The free is the program's or another capture's, outside of the buffer's own capture: the memory stays with the graph. */
@@ -97,18 +107,15 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
     struct scope scope = scope_enter(block->books->context);
     waits_forget(block); /* waits of its previous return */
     scope_leave(scope);
-    if (users == HEAP_NONE) {
+    if (!capture) {
+        wait_for_users(block, stream, users);
+    } else { /* no event can be recorded on its stream */
+        int is_recorded = block_has(block, RARE_RECORDED);
         recorded_drop(block);
-    } else if (!capture && users == HEAP_STREAM) {
-        waits_add(block, stream_ref(stream));
-        waits_add_recorded(block);
-    } else {
-        int is_known = users != HEAP_UNKNOWN && !has_recorded(block);
-        recorded_drop(block);
-        if (is_known)
-            waits_add_context(block, block->books);
-        else
+        if (is_recorded)
             waits_add_all(block);
+        else
+            waits_add_context(block, block->books);
     }
     capture_return(block, capture, users == HEAP_NONE);
 }
@@ -118,7 +125,7 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
 static void free_in_pool(struct block *block, struct stream *stream, struct pool *pool, int is_ordered)
 {
     int is_unwatched = slack_forget(block);
-    int is_reusable = is_ordered && is_unwatched && !block->is_elsewhere && !has_recorded(block) &&
+    int is_reusable = is_ordered && is_unwatched && !block_has(block, RARE_ELSEWHERE) && !block_has(block, RARE_RECORDED) &&
                       (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
     recorded_drop(block);
     uint64_t now = write_freed(block, stream, heap_options->uaf == UAF_STRICT);
@@ -137,23 +144,17 @@ static void free_in_pool(struct block *block, struct stream *stream, struct pool
 /* ---- other memory ---- */
 
 /* Whose free puts the block into the list of its stream, to be used again in the order of that stream. */
-static struct freelist *own_list(const struct block *block, struct stream *stream, enum heap_users users)
+static inline struct freelist *own_list(const struct block *block, struct stream *stream, enum heap_users users)
 {
-    int is_own = users == HEAP_STREAM && stream->context == block->books->context && !has_recorded(block);
+    int is_own = users == HEAP_STREAM && stream->context == block->books->context && !block_has(block, RARE_RECORDED);
     return is_own ? freelist_of(stream) : NULL;
-}
-
-/* Its memory must not serve another buffer, which launches of the graph would change. */
-static int is_of_graph(const struct block *block)
-{
-    return (block_links(block) & LINKED_TO_GRAPH) != 0;
 }
 
 /* The twin that is to go on with the block's memory, if the place of its allocation is due to have a buffer retired. */
 static struct block *take_turn(struct block *block)
 {
     struct place *place = place_of(&block->facts);
-    struct block *twin = place_is_due(place) || is_of_graph(block) ? twin_take(block) : NULL;
+    struct block *twin = place_is_due(place) || block_has(block, RARE_GRAPH) ? twin_take(block) : NULL;
     if (twin)
         place_had_turn(place);
     return twin;
@@ -167,29 +168,14 @@ static void go_on_with(struct block *twin, struct freelist *list, uint64_t now)
         freelist_mark(list);
 }
 
-static void wait_for_users(struct block *block, struct stream *stream, enum heap_users users)
-{
-    if (users == HEAP_NONE) {
-        recorded_drop(block);
-        return;
-    }
-    if (users == HEAP_STREAM)
-        waits_add(block, stream_ref(stream));
-    else if (users == HEAP_CONTEXT)
-        waits_add_context(block, block->books);
-    else
-        waits_add_all(block);
-    waits_add_recorded(block);
-}
-
 /* With slack=on and fill=FRESH/FREED: checks what is around a freed buffer, and overwrites it. Returns whether work of ours
  * uses it that is not in the order of `list` (NULL: any work). */
 static int release_contents(struct block *block, struct stream *stream, enum heap_users users, const struct freelist *list)
 {
-    int is_used = 0, is_recorded = has_recorded(block);
+    int is_used = 0, is_recorded = block_has(block, RARE_RECORDED);
     if (block->slack)
         slack_release(block, stream, users, is_recorded);
-    if (heap_options->poison != FILL_OFF && !is_recorded && !block->is_elsewhere) {
+    if (heap_options->poison != FILL_OFF && !is_recorded && !block_has(block, RARE_ELSEWHERE)) {
         if (users == HEAP_STREAM && stream->context == block->books->context)
             fill_freed(block, stream);
         else if (users == HEAP_NONE)
@@ -203,9 +189,9 @@ static int release_contents(struct block *block, struct stream *stream, enum hea
 /* Puts a held block that is to be unmapped into the shared list, with its waits. */
 static void leave(struct block *block, uint64_t now)
 {
-    if (is_of_graph(block)) {
+    if (block_has(block, RARE_GRAPH)) {
         __atomic_add_fetch(&blocks_leaving, 1, __ATOMIC_RELAXED);
-        block_link(block, LINKED_LEAVING);
+        block_mark(block, RARE_LEAVING);
     }
     freelist_put(&block->books->shared, block, BLOCK_RETIRING, now);
     wake_worker();
@@ -225,7 +211,7 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
     if (list) {
         go_on_with(twin, list, now);
         block->is_replaced = 1;
-        __atomic_add_fetch(&books->replaced, 1, __ATOMIC_RELAXED);
+        figure_add(&books->replaced, 1);
     } else {
         facts_write_none(twin, now);
         block->successor = twin;
@@ -238,8 +224,8 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
 static void free_with_waits(struct block *block, struct stream *stream, enum heap_users users)
 {
     end_synchronous(block);
-    int is_strict = (heap_options->uaf == UAF_STRICT && !block_is_cell(block)) || is_of_graph(block);
-    int is_retired = is_strict || block->is_elsewhere;
+    int is_strict = (heap_options->uaf == UAF_STRICT && !block_is_cell(block)) || block_has(block, RARE_GRAPH);
+    int is_retired = is_strict || block_has(block, RARE_ELSEWHERE);
     struct freelist *shared = &block->books->shared;
     uint64_t now = write_freed(block, stream, is_strict);
     int is_used = release_contents(block, stream, users, NULL), is_idle = users == HEAP_NONE && !is_used;
@@ -251,8 +237,8 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
     enum block_state state = is_retired ? BLOCK_PAST : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
     freelist_put(shared, block, state, now);
     if (state == BLOCK_PAST) {
-        __atomic_add_fetch(&shared->retired, 1, __ATOMIC_RELAXED);
-        block_unmap(block);
+        figure_add(&shared->retired, 1);
+        block_release(block);
     }
 }
 
@@ -274,7 +260,7 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
     if (!pool && !capture) {
         if (!block->pool)
             return 0;
-        if (__atomic_load_n(&block->returned, __ATOMIC_RELAXED))
+        if (block_is_returned_now(block))
             capture_forget(block);
         block_join(block, NULL);
         return 0;
@@ -283,7 +269,7 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
         return_to_graph(block, stream, users, capture);
         return 1;
     }
-    if (__atomic_load_n(&block->returned, __ATOMIC_RELAXED))
+    if (block_is_returned_now(block))
         capture_forget(block);
     int is_own_stream = stream && stream->context == books->context;
     free_in_pool(block, is_own_stream ? stream : &books->context->legacy, pool ? pool : capture,
@@ -291,69 +277,81 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
     return 1;
 }
 
-/* Frees a pool's memory that may be of a context which ends right now. Returns 0, and has done nothing, if the stream's context
- * has it instead. */
-static __attribute__((noinline)) int free_outside(struct block *block, struct stream *stream, enum heap_users users)
+/* Into the list of the stream, to be used again in its order. rare: of the block and the heap. */
+static inline void free_in_order(struct block *block, struct freelist *list, struct stream *stream, unsigned rare)
 {
-    while (!books_enter(block->books)) {
-        if (!orphan_adopt(block, stream)) {
-            orphan_drop(block);
-            return 1;
-        }
-        if (users == HEAP_STREAM)
-            return 0;
-    }
-    struct books *books = block->books;
-    struct block *twin = block_links(block) & LINKED_TO_TWIN ? take_turn(block) : NULL;
-    if (twin)
-        free_for_twin(block, twin, stream, users);
-    else
-        free_with_waits(block, stream, users);
-    books_leave(books);
-    return 1;
-}
-
-void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_users users, struct heap_freed *freed)
-{
-    struct block *block = claim->block;
-    struct books *books = block->books;
-    struct freelist *list;
-    poison_freed(block->facts.address, block->facts.size, stream, users);
-    if (freed)
-        *freed = what_was_freed(block);
-    int is_cell = block_is_cell(block), is_outside = users != HEAP_STREAM || stream->context != books->context;
-    if (is_cell)
-        pack_count(block, -1);
-    if (__builtin_expect(is_outside, 0) && block_outlives_context(block)) {
-        if (free_outside(block, stream, users))
-            return;
-        books = block->books;
-        is_outside = 0;
-    }
-    int may_be_captured = users == HEAP_STREAM && stream->handle && pools_may_be_captured();
-    if (__builtin_expect(block->pool || may_be_captured || __atomic_load_n(&books->active_pools, __ATOMIC_RELAXED), 0) &&
-        free_of_graph(block, stream, users))
-        return;
-    unsigned links = block_links(block);
-    struct block *twin = __builtin_expect(links & LINKED_TO_TWIN, 0) ? take_turn(block) : NULL;
-    if (__builtin_expect(twin != NULL, 0)) {
-        free_for_twin(block, twin, stream, users);
-        return;
-    }
-    if (is_outside || links & (LINKED_TO_STREAMS | LINKED_TO_GRAPH | LINKED_SYNCHRONOUS) ||
-        (heap_options->uaf == UAF_STRICT && !is_cell) || block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
-        free_with_waits(block, stream, users);
-        return;
-    }
     uint64_t now = write_freed(block, stream, 0);
-    if (__builtin_expect(heap_options->slack | is_cell, 0) && block->slack && !slack_freed(list, block)) {
-        free_with_waits(block, stream, users);
+    if ((heap_options->slack || rare & RARE_CELL) && block->slack && !slack_freed(list, block)) {
+        free_with_waits(block, stream, HEAP_STREAM);
         return;
     }
-    if (__builtin_expect(heap_options->poison != FILL_OFF, 0))
+    if (rare & RARE_FILL_FREED)
         fill_freed(block, stream);
     if (freelist_put(list, block, BLOCK_IDLE, now))
         freelist_mark(list);
+}
+
+/* Of all kinds of frees, the block's. Inlined, for where nothing tells of captures each free comes this way. */
+static inline __attribute__((always_inline)) void free_as_it_is(struct block *block, struct stream *stream,
+                                                                enum heap_users users)
+{
+    unsigned rare = block_rare(block) | heap_rare_now();
+    if ((rare & (RARE_POOL | RARE_CAPTURES) || rare >= RARE_POOL_BEGUN) && free_of_graph(block, stream, users))
+        return;
+    rare = block_rare(block) | heap_rare_now(); /* it may have left its pool */
+    struct block *twin = rare & RARE_TWIN ? take_turn(block) : NULL;
+    struct freelist *list = own_list(block, stream, users);
+    if (twin)
+        free_for_twin(block, twin, stream, users);
+    else if (!list || rare & (RARE_GRAPH | RARE_SYNCHRONOUS | RARE_ELSEWHERE) || (rare & RARE_STRICT && !(rare & RARE_CELL)))
+        free_with_waits(block, stream, users);
+    else
+        free_in_order(block, list, stream, rare);
+}
+
+/* A pool's memory, whose context may end right now: then the stream's context has it from here on, or any of its device. */
+static void free_outside(struct block *block, struct stream *stream, enum heap_users users)
+{
+    struct books *entered = NULL;
+    while (!entered && (users != HEAP_STREAM || stream->context != block->books->context)) {
+        if (books_enter(block->books)) {
+            entered = block->books;
+        } else if (!orphan_adopt(block, stream)) {
+            orphan_drop(block);
+            return;
+        }
+    }
+    free_as_it_is(block, stream, users);
+    if (entered)
+        books_leave(entered);
+}
+
+/* Any free. */
+static __attribute__((noinline)) void free_rarely(struct block *block, struct stream *stream, enum heap_users users)
+{
+    const unsigned rare = block_rare(block) | heap_rare_now();
+    if (rare & RARE_POISON)
+        poison_freed(block->facts.address, block->facts.size, stream, users);
+    if (rare & RARE_CELL)
+        pack_count(block, -1);
+    if (block_outlives_context(block))
+        free_outside(block, stream, users);
+    else
+        free_as_it_is(block, stream, users);
+}
+
+/* The way of nearly all: a buffer that only its own stream uses. */
+void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_users users, struct heap_freed *freed)
+{
+    struct block *block = claim->block;
+    const unsigned rare = block_rare(block) | (heap_rare_now() & ~(unsigned)RARE_ALLOCATIONS_ONLY);
+    struct freelist *list = users == HEAP_STREAM && stream->context == block->books->context ? freelist_of(stream) : NULL;
+    if (freed)
+        *freed = what_was_freed(block);
+    if (__builtin_expect(!rare && list, 1))
+        free_in_order(block, list, stream, 0);
+    else
+        free_rarely(block, stream, users);
 }
 
 /* ---- recorded streams ---- */
@@ -364,7 +362,7 @@ static cufence_status record(struct block *block, struct stream *stream)
     size_t before = block->recorded_count, count = stream_refs_add(&block->recorded, before, RECORDED_MOST, stream);
     if (count) {
         block->recorded_count = (uint16_t)count;
-        block_link(block, LINKED_TO_STREAMS);
+        block_mark(block, RARE_RECORDED);
     }
     recorded_unlock(block);
     return count ? CUFENCE_OK

@@ -65,9 +65,11 @@ struct heap_claim {
     cufence_description where; /* after a failure: what is at the address */
 };
 
-/* Errors: DOUBLE_FREE, INVALID_FREE. Every claim must be passed to heap_free(), or to heap_unclaim(): it is not freed after
- * all. */
+/* pointer: one that heap_owns(). Errors: DOUBLE_FREE, INVALID_FREE. Every claim must be passed to heap_free(), or to
+ * heap_unclaim(): it is not freed after all. */
 cufence_status heap_claim(void *pointer, struct heap_claim *claim);
+/* No live buffer starts at the pointer: sets and returns an error that says what is there instead. */
+cufence_status heap_refuse_free(const void *pointer, cufence_description *where);
 void heap_unclaim(const struct heap_claim *claim);
 
 /* Like heap_record_stream(), for a claimed buffer. */
@@ -129,7 +131,7 @@ void heap_claimed(const struct heap_claim *claim, struct heap_range *out);
 
 /*
  * Buffers whose synchronous copies and sets the program wants to be awaited, also where they natively need not be
- * (synchronous.c). heap_set_synchronous() returns 0 if the address is in no live buffer; the free of the buffer ends it.
+ * (allocate.c). heap_set_synchronous() returns 0 if the address is in no live buffer; the free of the buffer ends it.
  * heap_is_synchronous() costs a load as long as there was none.
  */
 extern int heap_has_synchronous; /* atomic */

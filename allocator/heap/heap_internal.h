@@ -19,7 +19,7 @@
 struct block *obtain(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
                      const struct cells *cells, cufence_status *status);
 
-/* ---- memory.c; in a scope ---- */
+/* ---- out_of_memory.c; in a scope ---- */
 
 /* The last 1/32 of a device's memory is for small buffers that share pages, with small=map for those that the driver allocates;
  * the last 1/64 of it for the driver in any case, if it may. */

@@ -1,7 +1,65 @@
-/* The beginning of contexts, and the end of streams and contexts. */
+/* The beginning of the heap and of contexts, and the end of streams and contexts. */
 #include "heap_internal.h"
 
+#include "base/aside.h"
 #include "base/options.h"
+#include "vmm/physical.h"
+
+struct sharing {
+    int device, peer;
+};
+
+static void share(void *argument)
+{
+    const struct sharing *sharing = argument;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    int can = 0;
+    if (driver->cuDeviceCanAccessPeer && driver->cuDeviceCanAccessPeer(&can, sharing->peer, sharing->device) == CUDA_SUCCESS &&
+        can) {
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
+        arena_share(sharing->device, sharing->peer);
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
+    }
+}
+
+void heap_share(int device, int peer)
+{
+    struct sharing sharing = {device, peer};
+    if (!arena_is_shared(device, peer))
+        aside_call(share, &sharing);
+}
+
+static void share_everything(void)
+{
+    int devices = 0;
+    driver->cuDeviceGetCount(&devices);
+    for (int device = 0; device < devices; device++) {
+        for (int peer = 0; peer < devices; peer++)
+            heap_share(device, peer);
+    }
+}
+
+cufence_status heap_open(const struct options *options)
+{
+    heap_options = options;
+    freelist_ends = slack_list_gone;
+    heap_unmark(RARE_OPTIONS);
+    heap_mark((options->uaf == UAF_STRICT ? RARE_STRICT : 0) | (options->poison != FILL_OFF ? RARE_FILL_FREED : 0) |
+              (options->fill != FILL_OFF ? RARE_FILL_FRESH : 0) | (options->side == SIDE_ALTERNATE ? RARE_ALTERNATES : 0) |
+              (options->small == SMALL_PACK ? RARE_PACKING : 0));
+    passed_open();
+    cufence_status status = space_open();
+    if (status != CUFENCE_OK)
+        return status;
+    status = worker_start();
+    if (status != CUFENCE_OK)
+        space_close();
+    else if (options->peers == PEERS_ON)
+        share_everything();
+    return status;
+}
+
+/* ---- contexts and streams ---- */
 
 void heap_context_begun(struct context *context)
 {
@@ -52,8 +110,7 @@ static int collect_live(struct slot *slot, void *user)
 {
     struct orphans *orphans = user;
     struct block *block = (struct block *)slot;
-    if (__atomic_load_n(&block->books, __ATOMIC_RELAXED) != orphans->books || !slot->is_mapped ||
-        index_find(block->facts.address) != block)
+    if (block_books_now(block) != orphans->books || !slot->is_mapped || index_find(block->facts.address) != block)
         return 0;
     if (block_outlives_context(block))
         return 0;
@@ -82,7 +139,7 @@ void orphan_drop(struct block *block)
 {
     facts_write_freed(block, now_ns(), 0, facts_freed_by(thread_id(), 0));
     freelist_put(&block->books->shared, block, BLOCK_PAST, now_ns());
-    block_unmap(block);
+    block_release(block);
 }
 
 /* Unmaps a held block whose context was destroyed, and its events with it: at once, or when another context no longer uses it.
@@ -94,7 +151,7 @@ static void drop(struct block *block)
     block->awaits_context = 0;
     block->returned = 0;
     if (waits_are_over(block)) {
-        block_unmap(block);
+        block_release(block);
         return;
     }
     slack_forget(block);
@@ -146,7 +203,8 @@ static void drop_live(struct books *books)
         blocks_each(collect_live, &orphans);
         for (size_t i = 0; i < orphans.count; i++) {
             struct block *block = orphans.blocks[i];
-            if (index_claim(block->facts.address) != block)
+            const uint64_t address = block_address_now(block); /* 0: a cell whose page has been cut anew meanwhile */
+            if (!address || index_claim(address) != block)
                 continue;
             if (block_is_cell(block))
                 pack_count(block, -1);

@@ -158,8 +158,6 @@ static struct block *find_or_map(struct freelist *list, const struct heap_reques
         if (!block && *status == CUFENCE_OK)
             *status = memory_still_full(wanted->device, wanted->size);
     }
-    if (block)
-        freelist_count(list, wanted->size);
     scope_leave(scope);
     return block;
 }
@@ -190,5 +188,7 @@ __attribute__((noinline)) struct block *obtain(struct freelist *list, const stru
 {
     struct obtaining obtaining = {list, wanted, layout, cells, status, NULL};
     aside_call(obtain_aside, &obtaining);
+    if (obtaining.block)
+        freelist_count(list, wanted->size);
     return obtaining.block;
 }

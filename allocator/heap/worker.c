@@ -25,7 +25,7 @@ static int is_running; /* used only by the thread that starts and stops it */
 static int has_retiring(void)
 {
     for (const struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
-        if (__atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED))
+        if (figure(&books->shared.retiring_count))
             return 1;
     }
     return 0;
@@ -50,7 +50,7 @@ static void visit(struct books *books, enum cause cause, int has_gone, struct ag
         RETURNS_MEMORY;
         events_fill(books);
         if (has_gone || cause != FOR_WORK)
-            captures_collect(books);
+            reclaim_graphs(books);
         if (heap_options->uaf == UAF_ADAPTIVE)
             agenda->is_active |= adaptive_work(books);
         else

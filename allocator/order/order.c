@@ -175,16 +175,6 @@ void order_recorded(uint64_t address, CUstream handle)
     uses_recorded(&order_state->uses, range.id, index_of(stream));
 }
 
-/* Before a free by which nobody uses it any more. */
-static void forget_uses(uint64_t address)
-{
-    struct heap_range range;
-    if (!heap_range_of(address, &range))
-        return;
-    HOLD(&order_lock);
-    uses_drop(&order_state->uses, range.id);
-}
-
 static int found(const struct use *use, struct order_race *race)
 {
     if (use)
@@ -204,32 +194,33 @@ static const struct use *against_host_free(const struct heap_range *range)
     return uses_against_free(&order_state->uses, &order_state->clocks, range->id, ORDER_NOT_TRACKED);
 }
 
-int order_before_free(uint64_t address, struct stream *stream, struct order_race *race)
+int order_before_free(const struct heap_range *buffer, struct stream *stream, struct order_race *race)
 {
-    struct heap_range range;
     int is_race = 0;
-    if (!heap_range_of(address, &range) || range.address != address || (stream ? follow(stream) != FOLLOWED : heap_captures()))
+    if (stream ? follow(stream) != FOLLOWED : heap_captures())
         return 0;
-    *race = (struct order_race){.address = address, .stream = stream ? stream->handle : NULL, .by_host = !stream};
+    *race = (struct order_race){.address = buffer->address, .stream = stream ? stream->handle : NULL, .by_host = !stream};
     HOLD(&order_lock);
     unsigned index = stream ? index_of(stream) : ORDER_NOT_TRACKED;
     if (!stream)
-        is_race = found(against_host_free(&range), race);
+        is_race = found(against_host_free(buffer), race);
     else if (clocks_step(&order_state->clocks, index))
-        is_race = found(uses_against_free(&order_state->uses, &order_state->clocks, range.id, index), race);
-    uses_drop(&order_state->uses, range.id);
+        is_race = found(uses_against_free(&order_state->uses, &order_state->clocks, buffer->id, index), race);
+    uses_drop(&order_state->uses, buffer->id);
     return is_race;
 }
 
 void (*order_tell_race)(const char *call, const void *frame, const struct order_race *race);
 
-void order_free(const char *call, const void *frame, uint64_t address, struct stream *stream)
+void order_free(const char *call, const void *frame, const struct heap_range *buffer, struct stream *stream)
 {
     struct order_race race;
-    if (!stream)
-        forget_uses(address);
-    else if (order_before_free(address, stream, &race) && order_tell_race)
+    if (stream && order_before_free(buffer, stream, &race) && order_tell_race)
         order_tell_race(call, frame, &race);
+    if (stream)
+        return;
+    HOLD(&order_lock); /* nobody can tell */
+    uses_drop(&order_state->uses, buffer->id);
 }
 
 /* Whether the host may read the result of a copy to it when the call returns: so it is with memory that is not page-locked. */

@@ -64,6 +64,8 @@ void order_host_knows(const struct order_clock *seen);
 
 void order_recorded(uint64_t address, CUstream stream); /* cufence_record_stream() */
 
+struct heap_range; /* heap/heap.h */
+
 struct order_race {
     uint64_t address, bytes; /* what is freed (bytes: 0) or written */
     CUstream stream;         /* where it is freed or written */
@@ -71,13 +73,14 @@ struct order_race {
     struct use use;          /* what may still use it */
 };
 
-/* Before a free on the stream: forgets the buffer's uses. Returns 1 and fills in *race if one of them may not be done. stream
- * NULL: the free waits for the buffer's context, which is done with the buffer then, and another device may not be. */
-int order_before_free(uint64_t address, struct stream *stream, struct order_race *race);
+/* Before a claimed buffer is freed on the stream: forgets its uses. Returns 1 and fills in *race if one of them may not be
+ * done. stream NULL: the free waits for the buffer's context, which is done with the buffer then, and another device may not
+ * be. */
+int order_before_free(const struct heap_range *buffer, struct stream *stream, struct order_race *race);
 
 /* The same for what frees without a hook, with the name of the function and its frame; stream NULL: nobody can tell. A race is
  * told by order_tell_race(), which the hooks set before anything is followed. */
-void order_free(const char *call, const void *frame, uint64_t address, struct stream *stream);
+void order_free(const char *call, const void *frame, const struct heap_range *buffer, struct stream *stream);
 extern void (*order_tell_race)(const char *call, const void *frame, const struct order_race *race);
 
 struct order_access {

@@ -95,11 +95,11 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
     CUresult forbidden = capture_forbids();
     if (forbidden != CUDA_SUCCESS)
         return forbidden;
-    if (order_is_wanted())
-        races_before_free(HOST_CALL("cuMemFree"), pointer, NULL);
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(HOST_CALL("cuMemFree"), pointer, status, &claim.where);
+    if (order_is_wanted())
+        races_before_free(HOST_CALL("cuMemFree"), &claim, NULL);
     if (claim.node)
         return free_of_graph(&claim, real.cuMemFree_v2(claim.node), NULL);
     if (pool_handle(claim.owner)) {
@@ -139,11 +139,11 @@ static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CU
         if (forbidden != CUDA_SUCCESS)
             return forbidden;
     }
-    if (order_is_wanted())
-        races_before_free(call, pointer, stream);
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(call, pointer, status, &claim.where);
+    if (order_is_wanted())
+        races_before_free(call, &claim, stream);
     if (__builtin_expect(claim.node || is_captured, 0))
         return free_of_capture(&claim, stream, handle);
     give_back(&claim, stream, HEAP_STREAM);

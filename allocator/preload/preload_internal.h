@@ -146,7 +146,7 @@ CUresult texture_bound(CUresult (*function)(size_t *, CUtexref, CUdeviceptr, siz
                        CUdeviceptr pointer, size_t size);
 CUresult texture_bound_2d(CUresult (*function)(CUtexref, const CUDA_ARRAY_DESCRIPTOR *, CUdeviceptr, size_t), CUtexref texture,
                           const CUDA_ARRAY_DESCRIPTOR *shape, CUdeviceptr pointer, size_t pitch);
-/* nodes.c: around the addition of a node of any kind to a graph. node_begins() returns what node_ends() takes. */
+/* capture_hooks.c: around the addition of a node of any kind to a graph. node_begins() returns what node_ends() takes. */
 CUdeviceptr node_begins(CUgraphNodeParams *node);
 void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresult result);
 void node_allocates(size_t bytes);
@@ -237,7 +237,7 @@ struct host_call {
 };
 #define HOST_CALL(called) (&(const struct host_call){.name = called, .frame = __builtin_frame_address(0)}) /* in a hook */
 
-/* nodes.c: whether what a node will do stays within our buffers, as far as they are live. */
+/* capture_hooks.c: whether what a node will do stays within our buffers, as far as they are live. */
 int node_is_within(const struct host_call *call, const CUgraphNodeParams *node);
 
 /* refusals.c: reports an invalid call on one of our buffers. `what` holds its kind, address, access and what is there;
@@ -246,7 +246,7 @@ CUresult misuse(const struct host_call *call, struct misuse what);
 
 /* races.c: with streams=on. Call races_before_free() before a free on the stream, and races_copied() after a copy or set that
  * succeeded, with what it has accessed. They report a buffer that another stream may still use. */
-void races_before_free(const struct host_call *call, CUdeviceptr pointer, struct stream *stream);
+void races_before_free(const struct host_call *call, const struct heap_claim *claim, struct stream *stream);
 void races_tell(const char *call, const void *frame, const struct order_race *race); /* for order_tell_race */
 void races_copied(const struct host_call *call);
 /* With streams=on+host: before a copy, with its part in the host's memory; where the host has learned that work is done; and

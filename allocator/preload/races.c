@@ -135,10 +135,12 @@ void races_tell(const char *call, const void *frame, const struct order_race *ra
     report(&(const struct host_call){.name = call, .frame = frame}, race, (struct misuse){.access = ACCESS_UNKNOWN}, "frees");
 }
 
-void races_before_free(const struct host_call *call, CUdeviceptr pointer, struct stream *stream)
+void races_before_free(const struct host_call *call, const struct heap_claim *claim, struct stream *stream)
 {
+    struct heap_range buffer;
     struct order_race race;
-    if (order_before_free(pointer, stream, &race))
+    heap_claimed(claim, &buffer);
+    if (order_before_free(&buffer, stream, &race))
         races_tell(call->name, call->frame, &race);
 }
 

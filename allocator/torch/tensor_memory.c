@@ -154,20 +154,6 @@ static struct stream *stream_of(struct context *context, uint64_t handle)
     return handle == (uint64_t)(uintptr_t)CU_STREAM_PER_THREAD ? NULL : stream_in(context, (CUstream)(uintptr_t)handle);
 }
 
-/* For streams=on: PyTorch frees in the order of the allocation's stream. */
-static void follow_free(const void *pointer, const void *frame)
-{
-    struct heap_range range;
-    if (heap_range_of((uint64_t)(uintptr_t)pointer, &range))
-        order_free("PyTorch's allocator", frame, range.address, stream_of(range.context, range.stream));
-}
-
-static void free_claimed(const struct heap_claim *claim, uint64_t handle)
-{
-    struct stream *meant = stream_of(claim->context, handle);
-    heap_free(claim, meant, meant ? HEAP_STREAM : HEAP_CONTEXT, NULL);
-}
-
 static void describe(const struct heap_range *range, struct cufence_torch_buffer *out)
 {
     *out = (struct cufence_torch_buffer){.address = range->address,
@@ -184,14 +170,18 @@ cufence_status cufence_torch_free(void *pointer, struct cufence_torch_buffer *fr
     cufence_status status = lifecycle_check();
     if (status != CUFENCE_OK)
         return status;
-    if (order_is_wanted())
-        follow_free(pointer, __builtin_frame_address(0));
-    status = heap_claim(pointer, &claim);
-    if (status == CUFENCE_OK) {
+    if (heap_owns((uint64_t)(uintptr_t)pointer)) {
+        status = heap_claim(pointer, &claim);
+        if (status != CUFENCE_OK)
+            return status;
         heap_claimed(&claim, &range);
-        free_claimed(&claim, range.stream);
+        struct stream *meant =
+            stream_of(range.context, range.stream); /* PyTorch frees in the order of the allocation's stream */
+        if (order_is_wanted())
+            order_free("PyTorch's allocator", __builtin_frame_address(0), &range, meant);
+        heap_free(&claim, meant, meant ? HEAP_STREAM : HEAP_CONTEXT, NULL);
     } else if (!passed_where(pointer, &range) || !passed_free(pointer, range.context, (CUstream)(uintptr_t)range.stream)) {
-        return status;
+        return heap_refuse_free(pointer, &claim.where);
     }
     describe(&range, freed);
     cufence_torch_count(range.device, range.size, -1);

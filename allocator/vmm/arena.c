@@ -447,19 +447,10 @@ void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot
     }
 }
 
-void arena_each(int (*visit)(struct slot *slot, void *user), void *user)
-{
-    HOLD(&arena.lock);
-    for (size_t i = arena.count; i-- > 0;) {
-        if (visit(nth(i), user))
-            break;
-    }
-}
-
 size_t arena_some(size_t from, size_t count, int (*visit)(struct slot *slot, void *user), void *user)
 {
     HOLD(&arena.lock);
-    size_t end = from + count < arena.count ? from + count : arena.count;
+    size_t end = from < arena.count && count < arena.count - from ? from + count : arena.count;
     for (size_t i = from; i < end; i++) {
         if (visit(nth(i), user))
             break;

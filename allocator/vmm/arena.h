@@ -98,11 +98,9 @@ cufence_status arena_export(uint64_t address, struct slot_export *out);
  */
 void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot, uint64_t gap_start, void *user), void *user);
 
-/* Calls visit for every registered slot, newest first, with the arena lock held, until visit returns nonzero. */
-void arena_each(int (*visit)(struct slot *slot, void *user), void *user);
-
-/* The same for up to `count` slots, oldest first, from the one at position `from` on. Returns the position to go on with, 0
- * behind the last slot. Positions shift when slots are forgotten. */
+/* Calls visit for up to `count` registered slots, oldest first, from the one at position `from` on, with the arena lock held,
+ * until visit returns nonzero. Returns the position to go on with, 0 behind the last slot. Positions shift when slots are
+ * forgotten. */
 size_t arena_some(size_t from, size_t count, int (*visit)(struct slot *slot, void *user), void *user);
 
 /* Returns the slot that is mapped at the address, NULL if there is none. It stays valid only as long as the caller keeps

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct heap_policies heap_policies;
 unsigned blocks_leaving;
+unsigned heap_rare = RARE_CAPTURES; /* until heap_captures_are_seen() */
 
 #define TO(state) (1u << BLOCK_##state)
 
@@ -61,7 +61,7 @@ static struct block *cut(struct books *books, int device, const struct layout *l
         return NULL;
     }
     __atomic_store_n(&block->books, books, __ATOMIC_RELAXED);
-    block->is_elsewhere = device != books->context->device;
+    block->rare = device != books->context->device ? RARE_ELSEWHERE : 0;
     block->is_alone = is_alone != 0;
     block->pages = layout->pages & (CELL_PAGES - 1); /* up to 4 TiB, more than any device has */
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
@@ -114,12 +114,12 @@ struct block *block_map(struct books *books, int device, const struct layout *la
     }
     if (block->slot.span < layout->span)
         say_smaller_guard(block->slot.span - block->slot.mapped);
-    raise_to(&books->peak_mapped_bytes, __atomic_add_fetch(&books->mapped_bytes, layout->mapped, __ATOMIC_RELAXED));
-    raise_to(&books->peak_mappings, __atomic_add_fetch(&books->mappings, 1, __ATOMIC_RELAXED));
-    __atomic_add_fetch(&books->fresh, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&books->fresh_bytes, layout->mapped, __ATOMIC_RELAXED);
+    raise_to(&books->peak_mapped_bytes, figure_add(&books->mapped_bytes, layout->mapped));
+    raise_to(&books->peak_mappings, figure_add(&books->mappings, 1));
+    figure_add(&books->fresh, 1);
+    figure_add(&books->fresh_bytes, layout->mapped);
     if (is_alone)
-        __atomic_add_fetch(&books->alone_bytes, layout->mapped, __ATOMIC_RELAXED);
+        figure_add(&books->alone_bytes, layout->mapped);
     tally_note(TALLY_GUARDED);
     return block;
 }
@@ -132,10 +132,10 @@ static void unmap_slot(void *slot)
 static void unmap(struct block *block)
 {
     if (!block->slot.is_second) {
-        __atomic_sub_fetch(&block->books->mapped_bytes, block->slot.mapped, __ATOMIC_RELAXED);
-        __atomic_sub_fetch(&block->books->mappings, 1, __ATOMIC_RELAXED);
+        figure_sub(&block->books->mapped_bytes, block->slot.mapped);
+        figure_sub(&block->books->mappings, 1);
         if (block->is_alone)
-            __atomic_sub_fetch(&block->books->alone_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+            figure_sub(&block->books->alone_bytes, block->slot.mapped);
     }
     aside_call(unmap_slot, &block->slot);
 }
@@ -148,39 +148,133 @@ void block_adopt(struct block *block, struct books *books)
     if (block->successor)
         block_adopt(block->successor, books);
     __atomic_store_n(&block->books, books, __ATOMIC_RELAXED); /* collect_live() looks at blocks that others hold */
-    block->is_elsewhere = block->slot.device != books->context->device;
+    if (block->slot.device != books->context->device)
+        block_mark(block, RARE_ELSEWHERE);
+    else
+        block_unmark(block, RARE_ELSEWHERE);
     if (block->slot.is_second || block_is_cell(block))
         return;
-    __atomic_sub_fetch(&from->mapped_bytes, mapped, __ATOMIC_RELAXED);
-    __atomic_sub_fetch(&from->mappings, 1, __ATOMIC_RELAXED);
-    raise_to(&books->peak_mapped_bytes, __atomic_add_fetch(&books->mapped_bytes, mapped, __ATOMIC_RELAXED));
-    raise_to(&books->peak_mappings, __atomic_add_fetch(&books->mappings, 1, __ATOMIC_RELAXED));
+    figure_sub(&from->mapped_bytes, mapped);
+    figure_sub(&from->mappings, 1);
+    raise_to(&books->peak_mapped_bytes, figure_add(&books->mapped_bytes, mapped));
+    raise_to(&books->peak_mappings, figure_add(&books->mappings, 1));
     if (block->is_alone) {
-        __atomic_sub_fetch(&from->alone_bytes, mapped, __ATOMIC_RELAXED);
-        __atomic_add_fetch(&books->alone_bytes, mapped, __ATOMIC_RELAXED);
+        figure_sub(&from->alone_bytes, mapped);
+        figure_add(&books->alone_bytes, mapped);
     }
 }
+
+/* ---- twins ---- */
+
+/* Held while a twin is mapped, and shortly by every thread that is about to unmap a block. */
+static struct lock adding = LOCK(RANK_TWIN);
+
+static struct lock twins = LOCK(RANK_TWINS); /* the lists; held for a few instructions */
+static uint64_t mapped;                      /* atomic */
+
+void twins_hold(void)
+{
+    lock_take(&adding);
+}
+
+void twins_go_on(void)
+{
+    lock_release(&adding);
+}
+
+uint64_t twins_mapped(void)
+{
+    return __atomic_load_n(&mapped, __ATOMIC_RELAXED);
+}
+
+/* Caller holds the lock, or nobody else knows the block. */
+static void set_twins(struct block *block, struct block *first, uint32_t count)
+{
+    block->twin = first;
+    __atomic_store_n(&block->twin_count, count, __ATOMIC_RELAXED);
+    if (count)
+        block_mark(block, RARE_TWIN);
+    else
+        block_unmark(block, RARE_TWIN);
+}
+
+/* Adds a mapped twin. Returns 0 if the block's memory is another's by now. */
+static uint32_t attach(struct block *block, struct block *twin)
+{
+    uint32_t count = 0;
+    HOLD(&twins);
+    if (!block->slot.is_second) {
+        count = block->twin_count + 1;
+        set_twins(twin, block->twin, count - 1);
+        set_twins(block, twin, count);
+        __atomic_add_fetch(&mapped, 1, __ATOMIC_RELAXED);
+    }
+    return count;
+}
+
+uint32_t twin_add(struct block *block)
+{
+    lock_expect(RANK_TWIN);
+    enum block_state state = block_state_now(block);
+    if (state == BLOCK_PAST || state == BLOCK_RETIRING || block_has(block, RARE_ELSEWHERE) || block_is_cell(block) ||
+        block_page_now(block) || !arena_is_roomy(block->slot.span))
+        return 0;
+    struct block *twin = block_map_second(block);
+    uint32_t count = twin ? attach(block, twin) : 0;
+    if (twin && !count) {
+        block_become(twin, BLOCK_PAST);
+        slot_unmap(&twin->slot);
+    }
+    return count;
+}
+
+struct block *twin_take(struct block *block)
+{
+    HOLD(&twins);
+    struct block *twin = block->twin;
+    if (twin) {
+        set_twins(block, NULL, 0);
+        slot_hand_over(&block->slot, &twin->slot);
+        twin->books = block->books; /* block_adopt() */
+        __atomic_sub_fetch(&mapped, 1, __ATOMIC_RELAXED);
+    }
+    return twin;
+}
+
+struct block *twins_take_all(struct block *block)
+{
+    HOLD(&twins);
+    struct block *first = block->twin;
+    __atomic_sub_fetch(&mapped, block->twin_count, __ATOMIC_RELAXED);
+    set_twins(block, NULL, 0);
+    return first;
+}
+
+struct block *twins_end(struct block *block)
+{
+    twins_hold(); /* a twin of it may be being mapped */
+    block_become(block, BLOCK_PAST);
+    struct block *first = twins_take_all(block);
+    twins_go_on();
+    return first;
+}
+
+/* ---- the end of a block ---- */
 
 void block_unmap(struct block *block)
 {
     block_expect(block, BLOCK_HELD);
     struct books *books = block->books;
-    int is_leaving = (block_links(block) & LINKED_LEAVING) != 0;
-    if (block_is_cell(block)) {
-        heap_policies.give_back(block);
-        return;
-    }
-    if (block->slack)
-        heap_policies.forget(block);
+    int is_leaving = block_has(block, RARE_LEAVING);
     struct block *successor = block->successor;
     block->successor = NULL;
     if (successor) /* the context is gone */
         block_unmap(successor);
     block_join(block, NULL);
     if (block->is_replaced)
-        __atomic_sub_fetch(&books->replaced, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&books->retired, 1, __ATOMIC_RELAXED);
-    struct block *twin = heap_policies.end(block), *next;
+        figure_sub(&books->replaced, 1);
+    figure_add(&books->retired, 1);
+    struct block *twin = twins_end(block), *next;
     for (; twin; twin = next) {
         next = twin->twin;
         block_become(twin, BLOCK_PAST);
@@ -191,19 +285,9 @@ void block_unmap(struct block *block)
         __atomic_sub_fetch(&blocks_leaving, 1, __ATOMIC_RELEASE);
 }
 
-void blocks_unmap(struct block *first)
-{
-    struct block *block, *next;
-    DL_FOREACH_SAFE(first, block, next)
-    {
-        DL_DELETE(first, block);
-        block_unmap(block);
-    }
-}
-
 void block_pool_id(const struct block *block, uint64_t id[2])
 {
-    const struct pool *pool = __atomic_load_n(&block->pool, __ATOMIC_RELAXED);
+    const struct pool *pool = block_pool_now(block);
     id[0] = pool && !pool->is_capture ? pool->id[0] : 0;
     id[1] = pool && !pool->is_capture ? pool->id[1] : 0;
 }
@@ -214,12 +298,16 @@ void block_join(struct block *block, struct pool *pool)
     if (previous == pool)
         return;
     if (!previous)
-        __atomic_add_fetch(&block->books->captured_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+        figure_add(&block->books->captured_bytes, block->slot.mapped);
     else if (!pool)
-        __atomic_sub_fetch(&block->books->captured_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+        figure_sub(&block->books->captured_bytes, block->slot.mapped);
     if (pool)
         __atomic_add_fetch(&pool->blocks, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&block->pool, pool, __ATOMIC_RELAXED);
+    if (pool)
+        block_mark(block, RARE_POOL);
+    else
+        block_unmark(block, RARE_POOL);
     if (previous)
         __atomic_sub_fetch(&previous->blocks, 1, __ATOMIC_RELEASE);
 }

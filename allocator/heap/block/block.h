@@ -51,14 +51,55 @@ static inline uint64_t facts_freed_tid(const struct facts *facts)
 
 /* ---- block.c ---- */
 
-enum block_state {
-    BLOCK_HELD,     /* owned by one thread */
-    BLOCK_LIVE,     /* in the index */
-    BLOCK_IDLE,     /* in a bin of a free list */
-    BLOCK_WAITING,  /* in a free list, until nobody uses it any more; then idle */
-    BLOCK_RETIRING, /* likewise, but then unmapped; its twin, if it has one, then becomes idle */
-    BLOCK_PAST      /* unmapped; only the arena still refers to it */
+/*
+ * The states of a block, and who may change it in each of them:
+ *
+ *      block_map()
+ *           |        index_add()
+ *           v     ----------------->  LIVE      in the index: it is a buffer. Whoever succeeds in index_claim() holds it then
+ *         HELD    <-----------------
+ *      by one       index_claim()
+ *      thread,
+ *      which may    freelist_put()    IDLE      in a bin of a free list, for the next buffer. Under the list lock, as the next
+ * two change all ----------------->  WAITING   in a free list until its waits are over; then idle of it      <-----------------
+ * RETIRING  likewise, but then unmapped; its twin, if it has one, then becomes idle |      out of the list
+ *           |
+ *           v
+ *         PAST                                  unmapped; nobody changes it, and the arena forgets it one day
+ */
+enum block_state { BLOCK_HELD, BLOCK_LIVE, BLOCK_IDLE, BLOCK_WAITING, BLOCK_RETIRING, BLOCK_PAST };
+
+/*
+ * What makes an allocation or a free less than simple. heap_free() tests the bits of the block and those of the heap as one
+ * word; heap_allocate() those of the heap. If all are 0, a buffer moves between the index and the list of its stream.
+ */
+enum rare {
+    /* Of a block (block->rare), changed by its holder unless it says otherwise. */
+    RARE_RECORDED = 1 << 0, /* other streams use it: recorded_count is not 0. Under recorded_lock */
+    RARE_TWIN = 1 << 1,     /* twin_count is not 0. Under RANK_TWINS */
+    RARE_GRAPH = 1 << 2,    /* a kernel of a graph was given the buffer: a launch may use it long after its free. Any thread */
+    RARE_LEAVING = 1 << 3,  /* and it was freed, and counts in blocks_leaving until it is unmapped */
+    RARE_SYNCHRONOUS = 1 << 4, /* heap_set_synchronous(). Any thread */
+    RARE_ELSEWHERE = 1 << 5,   /* its memory is on another device than its context: never reused for another buffer */
+    RARE_CELL = 1 << 6,        /* block_is_cell(). Constant */
+    RARE_POOL = 1 << 7,        /* its memory is a pool's: block->pool. By block_join() */
+
+    /* Of the heap (heap_rare). Never cleared unless it says otherwise. */
+    RARE_CAPTURES = 1 << 8,    /* a stream may be capturing. Set and cleared under RANK_CAPTURES (progress.c) */
+    RARE_POISON = 1 << 9,      /* bytes were poisoned */
+    RARE_STRICT = 1 << 10,     /* uaf=strict: each freed buffer is unmapped. By heap_open(), like the next three */
+    RARE_FILL_FREED = 1 << 11, /* fill=.../FREED */
+    RARE_FILL_FRESH = 1 << 12, /* fill=FRESH */
+    RARE_ALTERNATES = 1 << 13, /* side=alternate */
+    RARE_PACKING = 1 << 14,    /* some context packs small buffers */
+    RARE_ALIGNMENT = 1 << 15,  /* some place of allocation needs a larger alignment than the option gives */
+    RARE_POOL_BEGUN = 1 << 16, /* times the number of pools between begin and end, which the bits above count */
+
+    RARE_OPTIONS = RARE_STRICT | RARE_FILL_FREED | RARE_FILL_FRESH | RARE_ALTERNATES,
+    RARE_ALLOCATIONS_ONLY = RARE_FILL_FRESH | RARE_ALTERNATES | RARE_PACKING | RARE_ALIGNMENT,
+    RARE_NOT_OF_LISTS = RARE_POISON | RARE_STRICT | RARE_FILL_FREED | RARE_ALTERNATES | RARE_ALIGNMENT /* of allocations */
 };
+extern unsigned heap_rare; /* atomic */
 
 /*
  * Laid out for programs with more buffers than fit in the caches: an allocation that reuses a block touches the first three
@@ -77,14 +118,13 @@ struct block {
     struct block *prev, *next;
     uint64_t free_sequence; /* position in its free list */
     uint32_t pages : 22; /* of the mapping, in units of the granularity; constant while mapped, like the next two. See pack.h */
-    uint32_t is_alone : 1;     /* mapped for a small buffer; a twin's as well */
-    uint32_t is_elsewhere : 1; /* its physical memory is on another device than its context: never reused for another buffer */
-    uint8_t links;             /* atomic; enum links: what makes its free less simple */
-    uint8_t state;             /* enum block_state; atomic; block_become() */
-    uint8_t is_counted : 1;    /* counted as allocated and not yet freed */
-    uint8_t is_replaced : 1;   /* retiring, while a twin goes on with its memory */
-    uint8_t is_blank : 1;      /* a cell that was never handed out: all of it has the pattern */
-    uint16_t tag;              /* index.c */
+    uint32_t is_alone : 1;   /* mapped for a small buffer; a twin's as well */
+    uint8_t rare;            /* atomic; enum rare */
+    uint8_t state;           /* enum block_state; atomic; block_become() */
+    uint8_t is_counted : 1;  /* counted as allocated and not yet freed */
+    uint8_t is_replaced : 1; /* retiring, while a twin goes on with its memory */
+    uint8_t is_blank : 1;    /* a cell that was never handed out: all of it has the pattern */
+    uint16_t tag;            /* index.c */
 
     struct stream_ref *recorded; /* other streams that use it; under recorded_lock while live */
     struct wait *waits;          /* pending uses; owned by the holder, or guarded by the lock of the list that it waits in */
@@ -96,7 +136,7 @@ struct block {
     uint64_t returned_launches; /* launches of its graph at its latest return */
     CUdeviceptr node;           /* heap_request.node of its buffer */
 
-    struct block *twin;      /* the next of its twins; see twins.c. Under RANK_TWINS, like the count */
+    struct block *twin;      /* the next of its twins; see twin_add(). Under RANK_TWINS, like the count */
     uint32_t twin_count;     /* how many it has */
     uint32_t claims;         /* places of allocation that count on one of them; used by the background thread only */
     struct block *successor; /* of a retiring block: the twin that becomes idle when its waits are over, or NULL */
@@ -121,33 +161,77 @@ static inline int block_outlives_context(const struct block *block)
 /* Moves a held block to the books of another context: its own has ended. */
 void block_adopt(struct block *block, struct books *books);
 
-enum links {
-    LINKED_TO_STREAMS = 1,  /* recorded_count is not 0 */
-    LINKED_TO_TWIN = 2,     /* twin_count is not 0 */
-    LINKED_TO_GRAPH = 4,    /* a kernel of a graph was given the buffer: a launch may use it long after its free */
-    LINKED_LEAVING = 8,     /* and it was freed, and counts in blocks_leaving until it is unmapped */
-    LINKED_SYNCHRONOUS = 16 /* heap_set_synchronous() */
-};
 extern unsigned blocks_leaving; /* atomic */
 
-static inline unsigned block_links(const struct block *block)
+/* The bits of a block. */
+static inline unsigned block_rare(const struct block *block)
 {
-    return __atomic_load_n(&block->links, __ATOMIC_RELAXED);
+    return __atomic_load_n(&block->rare, __ATOMIC_RELAXED);
 }
 
-static inline void block_link(struct block *block, enum links link)
+static inline void block_mark(struct block *block, enum rare bit)
 {
-    __atomic_or_fetch(&block->links, (uint8_t)link, __ATOMIC_RELAXED);
+    __atomic_or_fetch(&block->rare, (uint8_t)bit, __ATOMIC_RELAXED);
 }
 
-static inline void block_unlink(struct block *block, enum links link)
+static inline void block_unmark(struct block *block, enum rare bit)
 {
-    __atomic_and_fetch(&block->links, (uint8_t)~link, __ATOMIC_RELAXED);
+    __atomic_and_fetch(&block->rare, (uint8_t)~bit, __ATOMIC_RELAXED);
 }
 
+static inline int block_has(const struct block *block, enum rare bit)
+{
+    return (block_rare(block) & (unsigned)bit) != 0;
+}
+
+/* Those of the heap. */
+static inline unsigned heap_rare_now(void)
+{
+    return __atomic_load_n(&heap_rare, __ATOMIC_SEQ_CST); /* RARE_POISON is set before poison_begin() asks the index */
+}
+
+static inline void heap_mark(enum rare bits)
+{
+    if (~heap_rare_now() & (unsigned)bits)
+        __atomic_or_fetch(&heap_rare, (unsigned)bits, __ATOMIC_SEQ_CST);
+}
+
+static inline void heap_unmark(enum rare bits)
+{
+    __atomic_and_fetch(&heap_rare, ~(unsigned)bits, __ATOMIC_SEQ_CST);
+}
+
+/* What threads that do not hold a block may ask of it. All of it may be out of date at once. */
 static inline enum block_state block_state_now(const struct block *block)
 {
     return (enum block_state)__atomic_load_n(&block->state, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t block_address_now(const struct block *block)
+{
+    return __atomic_load_n(&block->facts.address, __ATOMIC_RELAXED);
+}
+
+static inline struct books *block_books_now(const struct block *block)
+{
+    return __atomic_load_n(&block->books, __ATOMIC_RELAXED);
+}
+
+static inline struct pool *block_pool_now(const struct block *block)
+{
+    return __atomic_load_n(&block->pool, __ATOMIC_RELAXED);
+}
+
+/* NULL: it is no packed page. */
+static inline struct page *block_page_now(const struct block *block)
+{
+    return __atomic_load_n(&block->page, __ATOMIC_ACQUIRE);
+}
+
+/* Whether a graph keeps it that the program has freed. */
+static inline int block_is_returned_now(const struct block *block)
+{
+    return __atomic_load_n(&block->returned, __ATOMIC_RELAXED) != 0;
 }
 
 /*
@@ -206,20 +290,6 @@ _Static_assert(offsetof(struct block, owner) < CACHE_LINE && offsetof(struct blo
                    offsetof(struct block, recorded) == 3 * CACHE_LINE,
                "a free needs the second and the third line");
 
-struct freelist;
-
-/*
- * What the rooms above do when a block or a list of blocks ends. heap_open() sets it before there is a block; none of it is on
- * the way of an allocation or a free.
- */
-struct heap_policies {
-    void (*give_back)(struct block *cell);     /* a held one that nobody uses: instead of unmapping it */
-    int (*forget)(struct block *block);        /* its `slack`, before it is unmapped */
-    struct block *(*end)(struct block *block); /* makes a held one past; returns its second mappings, linked by `twin` */
-    void (*list_gone)(struct freelist *list);  /* its stream has ended, and the list is going to serve another one */
-};
-extern struct heap_policies heap_policies;
-
 /* Changes a block's state; no other function does. An invalid transition is reported as an internal error, and debug builds
  * abort. */
 void block_become(struct block *block, enum block_state state);
@@ -230,11 +300,28 @@ struct block *block_map(struct books *books, int device, const struct layout *la
 /* A held block in a slot of its own that maps the memory of `of`, which must stay mapped meanwhile. NULL: no memory, no address
  * space, or the driver failed. */
 struct block *block_map_second(const struct block *of);
-void block_unmap(struct block *block);                   /* a held one, with its twins; they become past slots */
-void blocks_unmap(struct block *first);                  /* a list of them */
+/* A held one, with its twins; they become past slots. Not a cell, nor one that is watched: see block_release() in pack.h. */
+void block_unmap(struct block *block);
 void block_forget(struct slot *slot);                    /* callback of the arena: frees a past one */
 void block_join(struct block *block, struct pool *pool); /* moves it to another pool; NULL: none */
 void *line_alloc(size_t size); /* zeroed and cache-line aligned; free() it; NULL if out of host memory */
+
+/* ---- twins of a block ---- */
+
+/*
+ * A twin of a block is a second mapping of its memory, in a slot of its own, made ahead by the background thread. When a buffer
+ * is freed and its block is to be retired, a twin takes the block's place at once: the program goes on with the same memory at
+ * a new address, while the old address is unmapped as soon as the streams have passed. So retiring takes neither time nor
+ * memory from the program. The twins of a block are a list; the one that takes its place inherits the others.
+ */
+uint32_t
+twin_add(struct block *block); /* maps one more; returns how many it has then. 0: none, it is being unmapped or retired */
+struct block *twin_take(struct block *block);      /* by its holder: a held block that now owns the memory, or NULL */
+struct block *twins_take_all(struct block *block); /* its twins, linked by `twin`; they own nothing */
+struct block *twins_end(struct block *block);      /* makes a held block past, and takes all its twins; see block_unmap() */
+void twins_hold(void); /* until twins_go_on(), no block that is mapped is unmapped, and no other thread adds twins */
+void twins_go_on(void);
+uint64_t twins_mapped(void); /* in all */
 
 /* ---- the facts of a block ---- */
 

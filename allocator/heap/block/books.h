@@ -142,6 +142,28 @@ struct books {
     int64_t peak_live_bytes;
 };
 
+/* The figures of books and lists, which any thread reads and changes, in no order with anything else. figure_add() and
+ * figure_sub() return the sum. */
+static inline uint64_t figure(const uint64_t *of)
+{
+    return __atomic_load_n(of, __ATOMIC_RELAXED);
+}
+
+static inline void figure_set(uint64_t *of, uint64_t value)
+{
+    __atomic_store_n(of, value, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t figure_add(uint64_t *of, uint64_t more)
+{
+    return __atomic_add_fetch(of, more, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t figure_sub(uint64_t *of, uint64_t less)
+{
+    return __atomic_sub_fetch(of, less, __ATOMIC_RELAXED);
+}
+
 /* NULL: not created yet. */
 static inline struct books *books_of(const struct context *context)
 {

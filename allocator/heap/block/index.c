@@ -80,7 +80,7 @@ static struct block *block_in(uint64_t entry)
 
 static int starts_at(struct block *block, uint64_t address)
 {
-    return block && __atomic_load_n(&block->facts.address, __ATOMIC_RELAXED) == address;
+    return block && block_address_now(block) == address;
 }
 
 /* Sets the entries of the pages of the index that a packed page covers. */
@@ -181,7 +181,7 @@ void index_unmark(uint64_t address)
 
 struct block *index_claim(uint64_t address)
 {
-    uint64_t *entry = entry_of_page(address), seen = entry ? __atomic_load_n(entry, __ATOMIC_ACQUIRE) : 0, next = freed;
+    uint64_t *entry = entry_inside(address), seen = __atomic_load_n(entry, __ATOMIC_ACQUIRE), next = freed;
     if (__builtin_expect(seen & PACKED, 0)) {
         entry = entry_of_cell(seen, address);
         seen = __atomic_load_n(entry, __ATOMIC_ACQUIRE);
@@ -195,9 +195,9 @@ struct block *index_claim(uint64_t address)
     /* If several threads free the same buffer, only one succeeds. */
     if (!starts_at(block, address))
         return NULL;
-    if (__atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+    if (block_pool_now(block))
         next = 0; /* a graph may use it on */
-    if (!__atomic_compare_exchange_n(entry, &seen, next, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    if (!__atomic_compare_exchange_n(entry, &seen, next, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
         return NULL;
     block_become(block, BLOCK_HELD);
     return block;
@@ -213,7 +213,7 @@ struct each {
 static int visit_cells(struct slot *slot, void *user)
 {
     const struct each *each = user;
-    struct page *page = __atomic_load_n(&((struct block *)slot)->page, __ATOMIC_ACQUIRE);
+    struct page *page = block_page_now((struct block *)slot);
     int is_over = 0;
     if (!page)
         return each->visit(slot, each->user);
@@ -225,5 +225,5 @@ static int visit_cells(struct slot *slot, void *user)
 void blocks_each(int (*visit)(struct slot *slot, void *user), void *user)
 {
     struct each each = {visit, user};
-    arena_each(visit_cells, &each);
+    arena_some(0, SIZE_MAX, visit_cells, &each);
 }

@@ -5,7 +5,7 @@
 
 #include "block.h"
 
-/* space.c: address space for blocks, and the index of its pages */
+/* address_space.c: address space for blocks, and the index of its pages */
 cufence_status space_open(void); /* with a limit, space_need() does it */
 void space_close(void);          /* undoes it, only while empty */
 cufence_status
@@ -22,7 +22,10 @@ void index_pack(struct page *page);            /* from now on its cells have ent
 void index_unpack(struct page *page);          /* no cell of it is live */
 int index_is_packed(uint64_t address);         /* in a page with such cells */
 void index_unmark(uint64_t address);           /* where heap_looks_freed() was wrong */
-struct block *index_claim(uint64_t address);   /* NULL: no live buffer starts there; else the caller now holds the block */
+/* address: in the arena. NULL: no live buffer starts there; else the caller now holds the block. */
+struct block *index_claim(uint64_t address);
 
-/* As arena_each(), with the cells of packed pages instead of the pages. */
+/* Calls visit for every slot of the arena, under its lock, until visit returns nonzero; of packed pages for their cells
+ * instead.
+ */
 void blocks_each(int (*visit)(struct slot *slot, void *user), void *user);

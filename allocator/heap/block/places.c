@@ -23,8 +23,6 @@ struct place *place_of(const struct facts *facts)
     return &table[STACKS + (hash >> 48)];
 }
 
-int places_want;
-
 uint32_t place_align(const struct facts *facts)
 {
     return UINT32_C(1) << __atomic_load_n(&place_of(facts)->align_log2, __ATOMIC_RELAXED);
@@ -37,7 +35,7 @@ int place_wants(const struct facts *facts, uint32_t align)
     if (before >= wanted)
         return 0;
     __atomic_store_n(&place->align_log2, wanted, __ATOMIC_RELAXED);
-    __atomic_store_n(&places_want, 1, __ATOMIC_RELEASE);
+    heap_mark(RARE_ALIGNMENT);
     return 1;
 }
 

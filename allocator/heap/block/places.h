@@ -30,7 +30,6 @@ struct place {
 struct place *place_of(const struct facts *facts);
 int place_is_due(const struct place *place);
 void place_had_turn(struct place *place);
-extern int places_want; /* atomic: some place has buffers that need a larger alignment than the option gives */
 uint32_t place_align(const struct facts *facts);            /* in bytes */
 int place_wants(const struct facts *facts, uint32_t align); /* notes it; 0: it was known */
 void place_see(const struct facts *freed, uint64_t now);    /* by the background thread, like the following */

@@ -5,7 +5,6 @@
  */
 #include "graphs.h"
 
-#include "base/aside.h"
 #include "base/hash.h"
 
 #include <stdlib.h>
@@ -189,9 +188,9 @@ static int seek_node(struct slot *slot, void *user)
 {
     struct standing *standing = user;
     const struct block *block = (struct block *)slot;
-    if (!slot->is_mapped || block->node != standing->node || !__atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+    if (!slot->is_mapped || block->node != standing->node || !block_pool_now(block))
         return 0;
-    standing->address = __atomic_load_n(&block->facts.address, __ATOMIC_RELAXED);
+    standing->address = block_address_now(block);
     return 1;
 }
 
@@ -206,7 +205,7 @@ uint64_t heap_at_node(CUdeviceptr node)
 void heap_graph_frees(uint64_t address, CUgraph graph)
 {
     struct block *block = index_find(address);
-    struct pool *pool = block ? __atomic_load_n(&block->pool, __ATOMIC_RELAXED) : NULL;
+    struct pool *pool = block ? block_pool_now(block) : NULL;
     if (!pool)
         return;
     hold_by_graph(pool, graph);
@@ -344,7 +343,7 @@ static int release(struct pool *pool, struct block **gone)
         /* If the graph was launched since, the buffer is allocated again, and stays so although the graph is destroyed. The
          * program may be freeing it right now. */
         int is_live = !(block->returned & RETURNED_CAPTURED) && block->returned_launches != launches_of(pool);
-        if (!is_live && index_claim(__atomic_load_n(&block->facts.address, __ATOMIC_RELAXED)) != block)
+        if (!is_live && index_claim(block_address_now(block)) != block)
             continue; /* it is being freed by another thread, which will also unlist it */
         unlist(block);
         if (!is_live)
@@ -357,15 +356,6 @@ static int release(struct pool *pool, struct block **gone)
     return count != 0;
 }
 
-static int has_gone_pools(struct books *books)
-{
-    struct pool *pool;
-    HOLD(&books->lock);
-    for (pool = books->pools; pool && !(is_gone(pool) && pool_has_memory(pool)); pool = pool->next)
-        ;
-    return pool != NULL;
-}
-
 /* Only the graph has used the idle blocks of the pool's lists, and it is done: they go into *gone. The rest waits. Caller holds
  * books->lock. */
 static void take_lists(struct pool *pool, struct block **gone)
@@ -376,45 +366,21 @@ static void take_lists(struct pool *pool, struct block **gone)
     pools_drop_lists(pool);
 }
 
-void captures_collect(struct books *books)
+void captures_collect(struct books *books, struct block **gone)
 {
-    struct block *gone = NULL;
     struct pool *pool;
-    if (!has_gone_pools(books))
-        return;
-    lock_take(&books->lock);
+    HOLD(&books->lock);
     for (int again = 1; again;) {
         again = 0;
         LL_FOREACH(books->pools, pool)
         {
             if (is_gone(pool))
-                again |= release(pool, &gone);
+                again |= release(pool, gone);
         }
     }
     LL_FOREACH(books->pools, pool)
     {
         if (is_gone(pool))
-            take_lists(pool, &gone);
+            take_lists(pool, gone);
     }
-    lock_release(&books->lock);
-    blocks_unmap(gone);
-}
-
-#define GRAPHS_PART 4 /* of the device's memory */
-
-static void collect_aside(void *books)
-{
-    SCOPE scope = scope_enter(((struct books *)books)->context);
-    captures_collect(books);
-}
-
-int heap_has_room_for_graph(const struct heap_request *wanted)
-{
-    size_t total = 0;
-    struct books *books = books_of(wanted->context);
-    if (!books || driver->cuDeviceTotalMem(&total, wanted->device) != CUDA_SUCCESS)
-        return 1;
-    if (__atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED) + wanted->size > total / GRAPHS_PART)
-        aside_call(collect_aside, books);
-    return __atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED) + wanted->size <= total / GRAPHS_PART;
 }

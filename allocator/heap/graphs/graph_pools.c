@@ -127,7 +127,7 @@ struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *grap
  * made only while a capture is in progress. */
 static inline struct pool *unclaimed(struct books *books, const struct stream *stream)
 {
-    return stream->handle && pools_may_be_captured() ? pool_of_capture(books, stream->handle, NULL) : NULL;
+    return stream->handle && heap_rare_now() & RARE_CAPTURES ? pool_of_capture(books, stream->handle, NULL) : NULL;
 }
 
 static __attribute__((noinline)) struct pool *claimed_or_not(struct books *books, const struct stream *stream)
@@ -182,6 +182,7 @@ static cufence_status begin(struct books *books, const uint64_t id[2], struct po
     LL_PREPEND(books->pools, pool);
     __atomic_store_n(&pool->begun, made, __ATOMIC_RELEASE);
     __atomic_add_fetch(&books->active_pools, 1, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&heap_rare, RARE_POOL_BEGUN, __ATOMIC_RELEASE);
     return CUFENCE_OK;
 }
 
@@ -210,8 +211,10 @@ static struct pool_user *take_user(struct pool *pool)
 {
     lock_expect(RANK_BOOKS);
     struct pool_user *begun = __atomic_exchange_n(&pool->begun, NULL, __ATOMIC_ACQ_REL);
-    if (begun)
-        __atomic_sub_fetch(&pool->books->active_pools, 1, __ATOMIC_RELEASE);
+    if (!begun)
+        return NULL;
+    __atomic_sub_fetch(&heap_rare, RARE_POOL_BEGUN, __ATOMIC_RELEASE);
+    __atomic_sub_fetch(&pool->books->active_pools, 1, __ATOMIC_RELEASE);
     return begun;
 }
 

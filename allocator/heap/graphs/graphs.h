@@ -21,7 +21,6 @@ static inline int pool_is_spent(const struct pool *pool)
 struct pool *pool_of(struct books *books, struct stream *stream); /* the pool from which `stream` allocates now, or NULL */
 struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph); /* of a capturing stream, or NULL */
 int capture_has_begun(const struct stream *stream); /* progress.c: it began a capture that may be in progress */
-int pools_may_be_captured(void); /* progress.c: some stream may be capturing, also one whose begin was not seen */
 struct pool *pool_named(int device, const uint64_t id[2], cufence_status *status); /* NULL: see *status */
 void pools_lend(struct books *books); /* gives up what pools keep that may lend; it waits for a synchronisation. In a scope */
 int pool_has_memory(const struct pool *pool); /* caller holds RANK_BOOKS */
@@ -40,7 +39,8 @@ void capture_hold(struct block *block);
 void capture_return(struct block *block, struct pool *capture, int is_idle);
 void capture_forget(struct block *block);     /* it is no longer returned; called by its holder */
 void capture_forget_all(struct books *books); /* the context was destroyed */
-void captures_collect(struct books *books);   /* releases the memory of destroyed graphs. In a scope */
+/* Moves the memory of destroyed graphs that nobody uses to *gone. In a scope. */
+void captures_collect(struct books *books, struct block **gone);
 /* The stream, which has begun a capture, is about to be destroyed, and the capture with it. CUDA does not always tell that its
  * graph is gone (green contexts, driver 580.159). */
 void capture_lose(struct stream *stream);

@@ -15,7 +15,7 @@ static struct lock lock = LOCK(RANK_CAPTURES);
 static struct stream_ref *begun; /* under the lock */
 static size_t count;             /* of those; under the lock */
 static int has_lost;             /* one could not be noted, for want of host memory; under the lock */
-static int are_seen;             /* atomic: every capture that begins is noted */
+static int are_seen;             /* every capture that begins is noted; under the lock */
 size_t heap_capture_count;       /* `count`, and one more if one was lost */
 
 static void set_count(size_t now)
@@ -23,16 +23,17 @@ static void set_count(size_t now)
     lock_expect(RANK_CAPTURES);
     count = now;
     __atomic_store_n(&heap_capture_count, now + (has_lost != 0), __ATOMIC_RELAXED);
+    if (heap_may_capture() || !are_seen)
+        heap_mark(RARE_CAPTURES);
+    else
+        heap_unmark(RARE_CAPTURES);
 }
 
 void heap_captures_are_seen(void)
 {
-    __atomic_store_n(&are_seen, 1, __ATOMIC_RELAXED);
-}
-
-int pools_may_be_captured(void)
-{
-    return heap_may_capture() || !__atomic_load_n(&are_seen, __ATOMIC_RELAXED);
+    HOLD(&lock);
+    are_seen = 1;
+    set_count(count);
 }
 
 static int held_off; /* atomic: calls of heap_synchronise() in progress */

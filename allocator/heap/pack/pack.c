@@ -1,10 +1,16 @@
-/* Pages that small buffers share: how they are cut into cells, and which cells are in them. */
+/* Pages that small buffers share: how they are cut into cells, and which cells are in them. Then what is packed: small buffers,
+ * once that has begun, except a rotating few of each place of allocation. */
 #include "pack.h"
 
+#include "heap/block/places.h"
+#include "heap/graphs/graphs.h"
 #include "heap/slack/watch.h"
 
 #include "base/aside.h"
+#include "base/options.h"
+#include "base/output.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,6 +70,7 @@ static void init_cell(struct page *page, uint32_t number)
                                .is_mapped = 1};
     cell->books = whole->books;
     cell->pages = (CELL_PAGES + cells->class) & (2 * CELL_PAGES - 1);
+    cell->rare = RARE_CELL;
     cell->is_blank = 1;
     cell->page = page;
     cell->tag = tag;
@@ -100,7 +107,7 @@ static struct page *make_page(struct block *block, const struct cells *cells)
         init_cell(page, i);
     __atomic_store_n(&block->page, page, __ATOMIC_RELEASE);
     index_pack(page);
-    __atomic_add_fetch(&block->books->packed_mapped, block->slot.mapped, __ATOMIC_RELAXED);
+    figure_add(&block->books->packed_mapped, block->slot.mapped);
     return page;
 }
 
@@ -115,7 +122,7 @@ static void unmap_page(struct page *page)
     }
     index_unpack(page);
     __atomic_store_n(&block->page, NULL, __ATOMIC_RELEASE);
-    __atomic_sub_fetch(&books->packed_mapped, block->slot.mapped, __ATOMIC_RELAXED);
+    figure_sub(&books->packed_mapped, block->slot.mapped);
     block_unmap(block);
     page->cells_inside = NULL;
     page->inside = 0;
@@ -236,7 +243,7 @@ struct block *pack_cut(struct freelist *list, const struct cells *cells, struct 
     return NULL;
 }
 
-void pack_give_back(struct block *cell)
+static void give_back(struct block *cell)
 {
     block_expect(cell, BLOCK_HELD);
     struct page *page = cell->page;
@@ -245,7 +252,7 @@ void pack_give_back(struct block *cell)
     if (cell->books != books) { /* block_adopt() */
         slack_forget(cell);
         cell->books = books;
-        cell->is_elsewhere = 0;
+        block_unmark(cell, RARE_ELSEWHERE);
     }
     list_lock(&books->shared); /* once the page is unmapped, nothing else knows what was in the cell */
     freelist_remember(&books->shared, &cell->facts);
@@ -258,6 +265,27 @@ void pack_give_back(struct block *cell)
     lock_release(&books->pack_lock);
     if (is_empty)
         unmap_page(page);
+}
+
+void block_release(struct block *block)
+{
+    if (block_is_cell(block)) {
+        give_back(block);
+        return;
+    }
+    if (block->slack)
+        slack_forget(block);
+    block_unmap(block);
+}
+
+void blocks_release(struct block *first)
+{
+    struct block *block, *next;
+    DL_FOREACH_SAFE(first, block, next)
+    {
+        DL_DELETE(first, block);
+        block_release(block);
+    }
 }
 
 /* Takes a page out of the lists in which all cells are. If the context is gone, the others are in no list any more either. */
@@ -283,7 +311,7 @@ static struct page *take_page(struct books *books, int is_gone)
 void pack_trim(struct books *books)
 {
     struct page *page;
-    while (__atomic_load_n(&books->packed_mapped, __ATOMIC_RELAXED) && (page = take_page(books, 0)) != NULL)
+    while (figure(&books->packed_mapped) && (page = take_page(books, 0)) != NULL)
         unmap_page(page);
 }
 
@@ -298,8 +326,98 @@ void pack_count(struct block *cell, int change)
 {
     struct books *books = cell->books;
     uint64_t size = cell->facts.size;
-    __atomic_add_fetch(&books->packed_buffers, (uint64_t)(int64_t)change, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&books->packed_bytes, (uint64_t)(int64_t)change * size, __ATOMIC_RELAXED);
+    figure_add(&books->packed_buffers, (uint64_t)(int64_t)change);
+    figure_add(&books->packed_bytes, (uint64_t)(int64_t)change * size);
     if (change > 0)
-        __atomic_add_fetch(&books->packed_ever, 1, __ATOMIC_RELAXED);
+        figure_add(&books->packed_ever, 1);
+}
+
+/* ---- what is packed ---- */
+
+#define MOST_SHARE 5 /* small=auto: all pack once the pages of small buffers take so many per cent of a device's memory */
+
+int packing_may(const struct freelist *list, const struct heap_request *wanted, uint64_t align, struct cells *out)
+{
+    return heap_options->small != SMALL_MAP && wanted->size <= CELLS_SIZE_MOST && !list->pool &&
+           wanted->device == list->books->context->device && !heap_may_capture() &&
+           cells_for(heap_granularity, wanted->size, align, out);
+}
+
+static int has_idle_page(struct freelist *list)
+{
+    list_lock(list);
+    int has = list->bins[freelist_bin(1)] != NULL;
+    list_unlock(list);
+    return has;
+}
+
+/* Whether another page may be mapped for one small buffer. While there is room, twice as many may be if it is the first of its
+ * place: what other places hold for long keeps none from the hardware. */
+static int may_be_alone(const struct books *books, struct cells_turns turns, int is_first)
+{
+    int is_half = turns.round == CELLS_HALF.round;
+    uint64_t alone = figure(&books->alone_bytes);
+    return cells_may_be_alone(turns, heap_granularity, is_half && is_first ? alone / 2 : alone,
+                              __atomic_load_n(is_half ? &books->mapped_bytes : &books->packed_mapped, __ATOMIC_RELAXED));
+}
+
+int packing_wants(struct freelist *list, const struct heap_request *wanted, uint64_t align, uint64_t label, struct cells *out)
+{
+    if (!packing_may(list, wanted, align, out))
+        return 0;
+    const struct facts facts = {
+        .size = wanted->size, .stream = wanted->stream ? (uint64_t)(uintptr_t)wanted->stream->handle : 0, .label = label};
+    struct place *place = place_of(&facts);
+    struct cells_turns turns =
+        __atomic_load_n(&list->books->packing, __ATOMIC_RELAXED) == PACKING_HALF ? CELLS_HALF : CELLS_ALL;
+    uint32_t before = __atomic_load_n(&place->packed, __ATOMIC_RELAXED);
+    int is_due = before % turns.round == 0;
+    if (is_due && !has_idle_page(list) && !may_be_alone(list->books, turns, !before))
+        return 1; /* its turn comes when there is a page */
+    __atomic_add_fetch(&place->packed, 1, __ATOMIC_RELAXED);
+    return !is_due;
+}
+
+static uint64_t share_of(struct books *books)
+{
+    size_t total = 0;
+    uint64_t most = figure(&books->alone_most);
+    if (!most && driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS) {
+        most = total / 100 * MOST_SHARE + 1;
+        figure_set(&books->alone_most, most);
+    }
+    return most ? most : UINT64_MAX;
+}
+
+int packing_is_due(struct books *books)
+{
+    return figure(&books->alone_bytes) + heap_granularity > share_of(books);
+}
+
+int packing_begin_half(struct books *books)
+{
+    enum packing none = PACKING_NONE;
+    if (heap_options->small != SMALL_AUTO || heap_options->uaf == UAF_STRICT || may_be_alone(books, CELLS_HALF, 0) ||
+        !__atomic_compare_exchange_n(&books->packing, &none, PACKING_HALF, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return 0;
+    heap_mark(RARE_PACKING);
+    return 1;
+}
+
+void packing_begin(struct books *books, enum packing_why why)
+{
+    char reason[160];
+    if (__atomic_exchange_n(&books->packing, PACKING_ALL, __ATOMIC_RELAXED) == PACKING_ALL)
+        return;
+    heap_mark(RARE_PACKING);
+    if (why == PACKING_SHARE)
+        snprintf(reason, sizeof reason, "those for small buffers take more than %d per cent of its memory", MOST_SHARE);
+    else
+        snprintf(reason, sizeof reason, "%s is nearly used up",
+                 why == PACKING_SCARCE ? "its memory" : "cufence's address space (`ulimit -v`)");
+    output_say(
+        "cufence: from now on small buffers (up to 512 KiB) on GPU %d share pages of 2 MiB, because %s. Kernels check the "
+        "redzones between them; a rotating few still have pages of their own, flush with a guard. small=map never "
+        "packs, small=pack does from the start (see docs/memory.md)\n",
+        books->context->device, reason);
 }

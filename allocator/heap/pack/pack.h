@@ -5,7 +5,7 @@
 
 #include "heap/reuse/reuse.h"
 
-/* ---- pack.c: pages and their cells ---- */
+/* ---- pages and their cells ---- */
 
 /*
  * All in a scope, except pack_count().
@@ -19,12 +19,14 @@ struct block *pack_take(struct books *books, const struct cells *cells, int *is_
 /* Cuts the mapping of a held block into cells, and returns one. NULL: its pattern cannot be written now; the page is unmapped,
  * or kept for a later allocation. */
 struct block *pack_cut(struct freelist *list, const struct cells *cells, struct block *block);
-void pack_give_back(struct block *cell);         /* a held one, which nobody uses; instead of unmapping it */
+/* Unmaps a held block that nobody uses, with its twins; a cell goes back to its page instead. The other: a list of them. */
+void block_release(struct block *block);
+void blocks_release(struct block *first);
 void pack_trim(struct books *books);             /* unmaps the pages whose cells are all in them */
 void pack_context_gone(struct books *books);     /* the context was destroyed */
 void pack_count(struct block *cell, int change); /* a buffer in it was allocated (1) or freed (-1) */
 
-/* ---- packing.c: what is packed ---- */
+/* ---- what is packed ---- */
 
 /* Whether a buffer could be a cell: it is small, of the context's own device, and no stream captures. align: of its layout. */
 int packing_may(const struct freelist *list, const struct heap_request *wanted, uint64_t align, struct cells *out);

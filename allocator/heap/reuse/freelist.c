@@ -301,7 +301,7 @@ static struct block *first_retired(struct freelist *list)
 
 struct block *freelist_take_retired(struct freelist *list)
 {
-    if (!__atomic_load_n(&list->retiring_count, __ATOMIC_RELAXED))
+    if (!figure(&list->retiring_count))
         return NULL;
     list_lock(list);
     struct block *block = first_retired(list);
@@ -323,7 +323,7 @@ int freelist_has_retired(struct freelist *list, uint64_t pages, uint64_t most)
     struct block *block;
     unsigned seen = 0;
     int has = 0;
-    if (!__atomic_load_n(&list->retiring_count, __ATOMIC_RELAXED))
+    if (!figure(&list->retiring_count))
         return 0;
     list_lock(list);
     for (block = first_retired(list); block && seen++ < RETIRING_SCAN; block = block->next) {

@@ -15,8 +15,7 @@ static void pass_before(struct freelist *list, uint64_t since)
 
 int freelists_wait(const struct books *books)
 {
-    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
-           __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) || waits_foreign();
+    return figure(&books->shared.waiting_count) || figure(&books->shared.retiring_count) || waits_foreign();
 }
 
 void freelists_synchronised(struct books *books, uint64_t since)
@@ -117,6 +116,8 @@ struct block *freelist_borrow(struct books *books, struct freelist *list, uint64
 
 /* ---- creating and giving up lists ---- */
 
+void (*freelist_ends)(struct freelist *list);
+
 /* Caller holds books->lock. */
 static struct freelist *make(struct books *books, struct stream *stream, struct pool *pool)
 {
@@ -178,7 +179,7 @@ void freelist_recycle(struct freelist *list)
 {
     lock_expect(RANK_BOOKS);
     struct books *books = list->books;
-    heap_policies.list_gone(list);
+    freelist_ends(list);
     for (unsigned i = 0; i < list->marker_count; i++)
         event_give(books, list->markers[i].event);
     freelist_absorb(&books->shared, list);

@@ -170,10 +170,11 @@ struct block *freelist_borrow(struct books *books, struct freelist *list, uint64
 /* Moves all blocks to the shared list. Blocks that have not passed, and those of pools, wait there for a synchronisation.
  * Caller holds books->lock, also for the next two. */
 void freelist_give_up(struct freelist *list);
-void freelist_recycle(struct freelist *list);  /* makes an empty list, in no other list, available to another stream */
-void freelist_drain(struct books *books);      /* gives up the lists of destroyed streams that have passed */
-void freelist_end(struct freelist *list);      /* its stream is being destroyed */
-int freelists_wait(const struct books *books); /* blocks are waiting that a synchronisation of the context may set free */
+extern void (*freelist_ends)(struct freelist *list); /* what slack/ does when a list is recycled; heap_open() sets it */
+void freelist_recycle(struct freelist *list);        /* makes an empty list, in no other list, available to another stream */
+void freelist_drain(struct books *books);            /* gives up the lists of destroyed streams that have passed */
+void freelist_end(struct freelist *list);            /* its stream is being destroyed */
+int freelists_wait(const struct books *books);       /* blocks are waiting that a synchronisation of the context may set free */
 /* A synchronisation of the context that began at `since` (waits_now()) has ended: what was freed before it has passed. */
 void freelists_synchronised(struct books *books, uint64_t since);
 /* The same for one stream: the frees up to a number that freelist_to_pass() returned before have passed. 0: none. */

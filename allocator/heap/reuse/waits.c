@@ -156,7 +156,7 @@ static struct stream_ref *take_recorded(struct block *block, unsigned *count)
     *count = block->recorded_count;
     block->recorded = NULL;
     block->recorded_count = 0;
-    block_unlink(block, LINKED_TO_STREAMS);
+    block_unmark(block, RARE_RECORDED);
     recorded_unlock(block);
     return recorded;
 }

@@ -55,6 +55,7 @@ static int put(size_t at, size_t others, struct poison_piece piece, uint64_t sta
             return 0;
         pieces = grown;
         room = 2 * room + 64;
+        heap_mark(RARE_POISON);
     }
     piece.start = start;
     piece.end = end;
@@ -252,6 +253,16 @@ static int check_last(struct poison_piece *part, struct stream *stream, uint64_t
     return submit(part, stream, PATTERN_CHECK);
 }
 
+/* Instead of what is there. Returns 0 if the host is out of memory. */
+static int put_in_place(const struct poison_piece *piece)
+{
+    struct poison_piece next;
+    while (take(piece->start, piece->end, &next))
+        continue;
+    HOLD(&lock);
+    return put(find(piece->start, UINT64_MAX, &next), 0, *piece, piece->start, piece->end);
+}
+
 cufence_status poison_begin(const struct heap_range *range, uint64_t start, uint64_t bytes, CUstream handle, uint64_t last)
 {
     struct stream *stream;
@@ -277,12 +288,15 @@ cufence_status poison_begin(const struct heap_range *range, uint64_t start, uint
         return error_set(CUFENCE_ERROR_UNSUPPORTED,
                          "0x%" PRIx64 " is not poisoned: stream %p is capturing or has failed, or memory has run out", start,
                          (void *)handle);
-    while (take(start, piece.end, &old))
+    if (!put_in_place(&piece))
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for poisoned bytes");
+    const struct block *block = index_find(range->address);
+    if (block && facts_read(block).id == range->id)
+        return CUFENCE_OK;
+    while (take(start, piece.end, &old)) /* another thread has freed the buffer, and may have looked for poison before */
         continue;
-    HOLD(&lock);
-    return put(find(start, UINT64_MAX, &old), 0, piece, start, piece.end)
-               ? CUFENCE_OK
-               : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for poisoned bytes");
+    return error_set(CUFENCE_ERROR_NOT_FOUND, "buffer #%" PRIu64 " was freed while 0x%" PRIx64 " was poisoned", range->id,
+                     start);
 }
 
 /* Checks these bytes, which are poisoned no more. */
@@ -311,7 +325,7 @@ cufence_status poison_end(const struct heap_range *range, uint64_t start, uint64
 void poison_freed(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users)
 {
     struct poison_piece part;
-    if (!poison_bytes(address, address + size) || !look(address, address + size, &part))
+    if (!__atomic_load_n(&count, __ATOMIC_RELAXED) || !look(address, address + size, &part))
         return;
     if (users == HEAP_STREAM && (stream->context != part.context || !order(address, address + size, stream)))
         users = HEAP_UNKNOWN;

@@ -176,7 +176,7 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
 {
     block_expect(block, BLOCK_HELD);
     struct slack *slack = block->slack;
-    if (list->pool || block->is_elsewhere) {
+    if (list->pool || block_has(block, RARE_ELSEWHERE)) {
         slack_forget(block);
         return;
     }

@@ -103,9 +103,9 @@ static int look_at_slot(struct slot *slot, void *user)
     uint64_t latest = facts.freed_ns ? facts.freed_ns : facts.allocated_ns;
     if (!facts.id) /* a twin, which may be in another block's list with those that it will inherit */
         return 0;
-    if (facts.freed_ns && !__atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+    if (facts.freed_ns && !block_pool_now(block))
         place_see(&facts, look->now);
-    if (block_links(block) & LINKED_TO_TWIN && latest + STALE_NS < look->now)
+    if (block_rare(block) & RARE_TWIN && latest + STALE_NS < look->now)
         look->stale = block;
     return 0;
 }
@@ -166,9 +166,9 @@ static struct block *block_for(const struct place *place)
     lock_expect(RANK_TWIN);
     struct block *block = (struct block *)arena_slot_at(place->address);
     enum block_state state = block ? block_state_now(block) : BLOCK_PAST;
-    int is_usable = state != BLOCK_PAST && state != BLOCK_RETIRING && !block->is_elsewhere &&
-                    !__atomic_load_n(&block->page, __ATOMIC_RELAXED) && /* what was in a cell is not retired */
-                    !__atomic_load_n(&block->pool, __ATOMIC_RELAXED);   /* a graph may use the memory of a pool */
+    int is_usable = state != BLOCK_PAST && state != BLOCK_RETIRING && !block_has(block, RARE_ELSEWHERE) &&
+                    !block_page_now(block) && /* what was in a cell is not retired */
+                    !block_pool_now(block);   /* a graph may use the memory of a pool */
     return is_usable ? block : NULL;
 }
 
@@ -216,7 +216,7 @@ static int serve(struct books *books, struct place *place, uint64_t now)
         set_retry(place, is_idle, now);
     if (is_idle && count && freelists_replace(books, block, pages, id, 1)) {
         place_had_turn(place);
-        block_unmap(block);
+        block_release(block);
     }
     return 1;
 }
@@ -244,7 +244,7 @@ static int has_stalled(uint64_t now)
 /* Bounds address space and events, above all when the host is far ahead of the device. */
 static int has_room(const struct books *books)
 {
-    return twins_mapped() + __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) < MOST_TWINS;
+    return twins_mapped() + figure(&books->shared.retiring_count) < MOST_TWINS;
 }
 
 /* Returns whether there is more to do at once. */
@@ -282,7 +282,7 @@ static int serve_places(struct books *books)
 /* Driver calls take turns, so a program that maps memory right now would wait for those of this thread. */
 static int gives_way(struct books *books)
 {
-    uint64_t fresh = __atomic_load_n(&books->fresh, __ATOMIC_RELAXED);
+    uint64_t fresh = figure(&books->fresh);
     int is_mapping = fresh != pace.fresh && pace.gave_way < GIVE_WAY;
     pace.gave_way = is_mapping ? pace.gave_way + 1 : 0;
     pace.fresh = fresh;

@@ -5,6 +5,7 @@
 #include "heap/pack/pack.h"
 #include "heap/slack/slack.h"
 
+#include "base/aside.h"
 #include "base/options.h"
 #include "base/peak.h"
 #include "vmm/physical.h"
@@ -37,8 +38,9 @@ void heap_go_on(struct books *held)
  * physical memory would hold. */
 static int is_wanted_again(const struct books *books, const struct block *block)
 {
-    return heap_options->uaf == UAF_STRICT && !block->is_elsewhere && !block_is_cell(block) && !block->slot.is_second &&
-           list_idle_bytes(&books->shared) + block->slot.mapped <= tunables.cache_max && arena_is_roomy(block->slot.span);
+    return heap_options->uaf == UAF_STRICT && !block_has(block, RARE_ELSEWHERE) && !block_is_cell(block) &&
+           !block->slot.is_second && list_idle_bytes(&books->shared) + block->slot.mapped <= tunables.cache_max &&
+           arena_is_roomy(block->slot.span);
 }
 
 /* Maps the memory of a held block at a new address. NULL if that fails; the memory then goes to the cache. */
@@ -83,7 +85,7 @@ static void unmap_retired(struct books *books, struct block *block)
         freelist_retired(books, pages);
         return;
     }
-    __atomic_add_fetch(&shared->retired, 1, __ATOMIC_RELAXED); /* not before: it may have its turn again */
+    figure_add(&shared->retired, 1); /* not before: it may have its turn again */
     struct block *successor = block->successor;
     block->successor = NULL;
     if (!successor && is_wanted_again(books, block))
@@ -92,13 +94,13 @@ static void unmap_retired(struct books *books, struct block *block)
         slack_forget(block); /* or a check of all might find the successor's bytes around the block */
         freelist_put(shared, successor, BLOCK_IDLE, now_ns());
     }
-    block_unmap(block);
+    block_release(block);
     freelist_retired(books, pages);
 }
 
 int reclaim_retired(struct books *books)
 {
-    uint64_t left = __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED);
+    uint64_t left = figure(&books->shared.retiring_count);
     struct retired now, next = next_retired(books, &left);
     int has_any = next.count != 0;
     while (next.count) {
@@ -119,11 +121,11 @@ static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t byte
     for (struct freelist *list = freelist_next(books, NULL); list && taken < bytes; list = freelist_next(books, list))
         taken += freelist_take_old(list, before_ns, bytes - taken, &gone);
     lock_release(&books->lock);
-    blocks_unmap(gone);
+    blocks_release(gone);
     return taken;
 }
 
-static uint64_t idle_bytes(struct books *books)
+uint64_t reclaim_idle_bytes(struct books *books)
 {
     uint64_t bytes = 0;
     HOLD(&books->lock);
@@ -136,27 +138,27 @@ uint64_t reclaim_pending_bytes(int device)
 {
     uint64_t bytes = 0;
     for (struct books *books = books_next(NULL, device); books; books = books_next(books, device))
-        bytes += idle_bytes(books);
+        bytes += reclaim_idle_bytes(books);
     return bytes;
 }
 
 static void note_used(struct books *books, uint64_t idle)
 {
-    uint64_t mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED);
+    uint64_t mapped = figure(&books->mapped_bytes);
     if (mapped > idle)
         raise_to(&books->peak_used_bytes, mapped - idle);
 }
 
 void reclaim_note_peak(struct books *books)
 {
-    if (__atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) >= __atomic_load_n(&books->peak_mapped_bytes, __ATOMIC_RELAXED))
-        note_used(books, idle_bytes(books));
+    if (figure(&books->mapped_bytes) >= figure(&books->peak_mapped_bytes))
+        note_used(books, reclaim_idle_bytes(books));
 }
 
 /* A training step frees most of its memory and needs it again in the next one. */
 static uint64_t idle_limit(struct books *books)
 {
-    uint64_t used = __atomic_load_n(&books->peak_used_bytes, __ATOMIC_RELAXED);
+    uint64_t used = figure(&books->peak_used_bytes);
     return tunables.idle_max ?: used > KEPT_ANYWAY ? used : KEPT_ANYWAY;
 }
 
@@ -256,6 +258,36 @@ int reclaim_is_pending(struct books *books, uint64_t *due_ns)
     return is_pending;
 }
 
+/* ---- memory of graphs ---- */
+
+void reclaim_graphs(struct books *books)
+{
+    struct block *gone = NULL;
+    captures_collect(books, &gone);
+    blocks_release(gone);
+}
+
+#define GRAPHS_PART 4 /* of the device's memory */
+
+static void collect_aside(void *books)
+{
+    SCOPE scope = scope_enter(((struct books *)books)->context);
+    reclaim_graphs(books);
+}
+
+int heap_has_room_for_graph(const struct heap_request *wanted)
+{
+    size_t total = 0;
+    struct books *books = books_of(wanted->context);
+    if (!books || driver->cuDeviceTotalMem(&total, wanted->device) != CUDA_SUCCESS)
+        return 1;
+    if (figure(&books->captured_bytes) + wanted->size > total / GRAPHS_PART)
+        aside_call(collect_aside, books);
+    return figure(&books->captured_bytes) + wanted->size <= total / GRAPHS_PART;
+}
+
+/* ---- what has passed ---- */
+
 static void advance(struct books *books)
 {
     freelist_advance(&books->shared);
@@ -285,7 +317,7 @@ void reclaim_old(struct books *books)
 {
     uint64_t now = now_ns(), age = tunables.idle_age * 1000000ull;
     reclaim_look(books, 1);
-    uint64_t idle = idle_bytes(books), limit = idle_limit(books);
+    uint64_t idle = reclaim_idle_bytes(books), limit = idle_limit(books);
     note_used(books, idle);
     if (idle && age && now > age)
         idle -= unmap_old(books, now - age, UINT64_MAX);
@@ -310,7 +342,7 @@ static void reclaim(struct books *books, void *user)
         synchronise(books);
     RETURNS_MEMORY;
     if (level >= 1) {
-        captures_collect(books);
+        reclaim_graphs(books);
         mark_all(books, 0, 1);
         advance(books);
         reclaim_retired(books);
@@ -352,19 +384,12 @@ void heap_prepare_capture(struct context *context)
     mark_all(books, 1, 0);
 }
 
-/* Whether blocks are waiting that may need a synchronisation. */
-static int has_waiting(struct books *books)
+/* Whether blocks are waiting that may need a synchronisation. memory: not the retiring ones whose memory is in use elsewhere,
+ * because waiting for those releases nothing. */
+static int has_waiting(struct books *books, int memory)
 {
-    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
-           __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED);
-}
-
-/* The same, without the retiring blocks whose memory is in use elsewhere: waiting for those releases nothing. */
-static int has_waiting_memory(struct books *books)
-{
-    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
-           __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) >
-               __atomic_load_n(&books->replaced, __ATOMIC_RELAXED);
+    return figure(&books->shared.waiting_count) ||
+           figure(&books->shared.retiring_count) > (memory ? figure(&books->replaced) : 0);
 }
 
 int reclaim_is_behind(struct books *books)
@@ -381,8 +406,8 @@ int reclaim_is_behind(struct books *books)
 
 static int is_sync_wanted(struct books *books, enum heap_waits waits)
 {
-    return waits == WAITS_FOR_WORK ? has_waiting(books) || reclaim_is_behind(books)
-                                   : waits == WAITS_FOR_POOLS && has_waiting_memory(books);
+    return waits == WAITS_FOR_WORK ? has_waiting(books, 0) || reclaim_is_behind(books)
+                                   : waits == WAITS_FOR_POOLS && has_waiting(books, 1);
 }
 
 void reclaim_unused(int device, enum heap_waits waits)

@@ -71,13 +71,7 @@ struct shedding {
 
 static uint64_t idle_of(const struct shedding *shedding)
 {
-    uint64_t bytes = 0;
-    if (shedding->list)
-        return list_idle_bytes(shedding->list);
-    HOLD(&shedding->books->lock);
-    for (struct freelist *list = freelist_next(shedding->books, NULL); list; list = freelist_next(shedding->books, list))
-        bytes += list_idle_bytes(list);
-    return bytes;
+    return shedding->list ? list_idle_bytes(shedding->list) : reclaim_idle_bytes(shedding->books);
 }
 
 static struct block *take_large(const struct shedding *shedding, uint64_t bytes)
@@ -101,10 +95,10 @@ static struct block *take_large(const struct shedding *shedding, uint64_t bytes)
  * who allocates next may be another process. */
 static void end_retired(struct books *books)
 {
-    if (!__atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) || !visit_begin(books, VISIT_MS))
+    if (!figure(&books->shared.retiring_count) || !visit_begin(books, VISIT_MS))
         return;
     reclaim_retired(books);
-    for (int tries = 0; tries < RETIRED_TRIES && __atomic_load_n(&books->replaced, __ATOMIC_RELAXED); tries++) {
+    for (int tries = 0; tries < RETIRED_TRIES && figure(&books->replaced); tries++) {
         aside_sleep(500);
         reclaim_retired(books);
     }
@@ -130,13 +124,13 @@ static void shed(void *argument)
     RETURNS_MEMORY;
     if (scope.pushed && shedding->is_all)
         settle_idle(books);
-    uint64_t mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), idle = idle_of(shedding);
+    uint64_t mapped = figure(&books->mapped_bytes), idle = idle_of(shedding);
     uint64_t used = mapped > idle ? mapped - idle : 0, share = used > KEPT_ANYWAY ? used : KEPT_ANYWAY;
     uint64_t most = (shedding->is_all ? 0 : share) + shedding->may_keep;
     struct block *gone = scope.pushed && idle > most ? take_large(shedding, idle - most) : NULL;
     if (!gone)
         return;
-    blocks_unmap(gone);
+    blocks_release(gone);
     end_retired(books);
     physical_trim(books->context->device);
     const struct shedding all = {.books = books};
@@ -147,7 +141,7 @@ static void shed(void *argument)
 static void shed_if_much(struct books *books, struct freelist *list, uint64_t may_keep)
 {
     struct shedding shedding = {.books = books, .list = list, .may_keep = may_keep};
-    const uint64_t mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), most = KEPT_ANYWAY + may_keep;
+    const uint64_t mapped = figure(&books->mapped_bytes), most = KEPT_ANYWAY + may_keep;
     if (mapped > most && idle_of(&shedding) > most && books_enter(books)) {
         aside_call(shed, &shedding);
         books_leave(books);

@@ -37,8 +37,7 @@ static void look(struct slot *slot, uint64_t gap_start, void *user)
     (void)gap_start;
     struct stale *stale = user;
     struct block *block = (struct block *)slot;
-    if (!slot->is_mapped || stale->address - slot->base >= slot->mapped || __atomic_load_n(&block->page, __ATOMIC_ACQUIRE) ||
-        __atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+    if (!slot->is_mapped || stale->address - slot->base >= slot->mapped || block_page_now(block) || block_pool_now(block))
         return;
     struct facts facts = facts_read(block);
     if (!facts.id || !facts.freed_ns || stale->address - facts.address >= facts.size)
@@ -62,7 +61,7 @@ static void advance(struct books *books, void *user)
 {
     const struct stale *stale = user;
     if (stale->state == BLOCK_IDLE && freelists_replace(books, stale->block, stale->pages, stale->id, 0))
-        block_unmap(stale->block);
+        block_release(stale->block);
     else if (stale->state == BLOCK_IDLE && stale->may_wait)
         worker_look(0);
     else if (stale->state == BLOCK_WAITING)
@@ -118,11 +117,11 @@ void heap_retire_freed(uint64_t address, int may_wait)
 void heap_given_to_graph(uint64_t address)
 {
     struct block *block = heap_options->uaf != UAF_OFF ? index_holding(address) : NULL;
-    if (!block || block_is_cell(block) || __atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+    if (!block || block_is_cell(block) || block_pool_now(block))
         return;
     struct facts facts = facts_read(block);
     if (!facts.freed_ns && address - facts.address < facts.size)
-        block_link(block, LINKED_TO_GRAPH);
+        block_mark(block, RARE_GRAPH);
 }
 
 static int is_leaving(void)

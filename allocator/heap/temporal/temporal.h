@@ -3,33 +3,21 @@
  */
 #pragma once
 
-#include "heap/reuse/reuse.h"
+#include "heap/pack/pack.h"
 
-/* ---- twins.c ---- */
-
-/*
- * A twin of a block is a second mapping of its memory, in a slot of its own, made ahead by the background thread. When a buffer
- * is freed and its block is to be retired, a twin takes the block's place at once: the program goes on with the same memory at
- * a new address, while the old address is unmapped as soon as the streams have passed. So retiring takes neither time nor
- * memory from the program. The twins of a block are a list; the one that takes its place inherits the others.
- */
-uint32_t
-twin_add(struct block *block); /* maps one more; returns how many it has then. 0: none, it is being unmapped or retired */
-struct block *twin_take(struct block *block);      /* by its holder: a held block that now owns the memory, or NULL */
-struct block *twins_take_all(struct block *block); /* its twins, linked by `twin`; they own nothing */
-struct block *twins_end(struct block *block);      /* makes a held block past, and takes all its twins */
-void twins_hold(void); /* until twins_go_on(), no block that is mapped is unmapped, and no other thread adds twins */
-void twins_go_on(void);
-uint64_t twins_mapped(void); /* in all */
+/* ---- replace.c ---- */
 
 /* If the block is idle in one of the books' lists, has passed and its last buffer is still `id`, a twin takes its place in the
  * list. Returns 1 if so; the caller then holds the block. The block may also have been unmapped and freed by now. needs_twin: 0
  * also takes a block without a twin, and one whose slack is still to be checked. */
 int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id, int needs_twin);
+
 /* ---- reclaim.c ---- */
 
 /* Releases memory of a device to the driver. Level 0: caches; 1: also what has passed; 2: also after synchronising. */
 void reclaim_device(const struct context *own, int device, int level); /* own: the caller's context */
+void reclaim_graphs(struct books *books);                              /* of graphs that were destroyed. In a scope */
+uint64_t reclaim_idle_bytes(struct books *books);                      /* what its lists keep */
 uint64_t reclaim_pending_bytes(int device); /* what is idle, and was not released: its streams have not passed */
 /* The same of all devices (-1) or one, outside of an allocation. */
 void reclaim_unused(int device, enum heap_waits waits);

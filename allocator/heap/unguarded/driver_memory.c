@@ -103,10 +103,10 @@ int passed_may_fit(const struct heap_request *wanted)
 {
     size_t free_bytes = 0, all_bytes = 0;
     struct books *books = books_of(wanted->context);
-    uint64_t limit = books ? __atomic_load_n(&books->limit, __ATOMIC_RELAXED) : 0;
+    uint64_t limit = books ? figure(&books->limit) : 0;
     if (wanted->device != wanted->context->device)
         return 1;
-    if (limit && __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) + wanted->size > limit)
+    if (limit && figure(&books->mapped_bytes) + wanted->size > limit)
         return 0;
     SCOPE scope = scope_enter(wanted->context);
     int is_known = scope.pushed && driver->cuMemGetInfo(&free_bytes, &all_bytes) == CUDA_SUCCESS;

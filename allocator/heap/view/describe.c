@@ -3,6 +3,7 @@
 
 #include "guard/layout.h"
 #include "heap/block/books.h"
+#include "base/list.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static void look_at_cells(const struct page *page, uint64_t gap_start, struct ar
 
 static void look(struct slot *slot, uint64_t gap_start, void *user)
 {
-    struct page *page = __atomic_load_n(&((struct block *)slot)->page, __ATOMIC_ACQUIRE);
+    struct page *page = block_page_now((struct block *)slot);
     if (page)
         look_at_cells(page, gap_start, user);
     else
@@ -243,7 +244,7 @@ int heap_range_of(uint64_t address, struct heap_range *out)
 
 struct gathering {
     cufence_mapping *all;
-    size_t count, capacity;
+    size_t count;
     int device;
     int has_failed;
 };
@@ -254,15 +255,9 @@ static int gather(struct slot *slot, void *user)
     const struct block *block = (const struct block *)slot;
     if (!slot->is_mapped || slot->is_second || (gathering->device >= 0 && slot->device != gathering->device))
         return 0;
-    if (gathering->count == gathering->capacity) {
-        size_t capacity = gathering->capacity ? gathering->capacity * 2 : 256;
-        cufence_mapping *grown = realloc(gathering->all, capacity * sizeof *grown);
-        gathering->has_failed |= !grown;
-        if (!grown)
-            return 1;
-        gathering->all = grown;
-        gathering->capacity = capacity;
-    }
+    gathering->has_failed = !list_make_room(&gathering->all, gathering->count, sizeof *gathering->all);
+    if (gathering->has_failed)
+        return 1;
     cufence_mapping *mapping = &gathering->all[gathering->count++];
     const struct facts facts = facts_read(block);
     enum block_state state = block_state_now(block);

@@ -45,7 +45,7 @@ static int gather(struct slot *slot, void *user)
     struct block *block = (struct block *)slot;
     struct facts facts = facts_read(block);
     if (!facts.id || facts.freed_ns || !slot->is_mapped || (gathering->device >= 0 && slot->device != gathering->device) ||
-        __atomic_load_n(&block->returned, __ATOMIC_RELAXED))
+        block_is_returned_now(block))
         return 0;
     const struct key key = {facts.label, (uint64_t)slot->device};
     struct row *row = row_of(gathering, &key);

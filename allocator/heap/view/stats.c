@@ -48,14 +48,14 @@ static void add_books(struct books *books, cufence_stats *stats)
     stats->frees += sums.frees;
     stats->live_bytes += live > 0 ? (uint64_t)live : 0;
     stats->peak_live_bytes += peak > live ? (uint64_t)peak : live > 0 ? (uint64_t)live : 0;
-    stats->mapped_bytes += __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED);
-    stats->captured_bytes += __atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED);
-    stats->fresh_mappings += __atomic_load_n(&books->fresh, __ATOMIC_RELAXED);
-    stats->packed_buffers += __atomic_load_n(&books->packed_buffers, __ATOMIC_RELAXED);
-    stats->packed_bytes += __atomic_load_n(&books->packed_bytes, __ATOMIC_RELAXED);
-    stats->packed_mapped_bytes += __atomic_load_n(&books->packed_mapped, __ATOMIC_RELAXED);
-    stats->packed_allocations += __atomic_load_n(&books->packed_ever, __ATOMIC_RELAXED);
-    stats->retired_mappings += __atomic_load_n(&books->retired, __ATOMIC_RELAXED);
+    stats->mapped_bytes += figure(&books->mapped_bytes);
+    stats->captured_bytes += figure(&books->captured_bytes);
+    stats->fresh_mappings += figure(&books->fresh);
+    stats->packed_buffers += figure(&books->packed_buffers);
+    stats->packed_bytes += figure(&books->packed_bytes);
+    stats->packed_mapped_bytes += figure(&books->packed_mapped);
+    stats->packed_allocations += figure(&books->packed_ever);
+    stats->retired_mappings += figure(&books->retired);
 }
 
 cufence_status heap_stats(int device, cufence_stats *stats)
@@ -69,7 +69,7 @@ cufence_status heap_stats(int device, cufence_stats *stats)
         if (!books || (device >= 0 && context->device != device))
             continue;
         if (heap_options->uaf == UAF_STRICT) /* before the frees, or there could be more than those */
-            stats->tested_buffers += __atomic_load_n(&books->shared.retired, __ATOMIC_RELAXED);
+            stats->tested_buffers += figure(&books->shared.retired);
         add_books(books, stats);
     }
     const struct place_counts places = places_counts();
@@ -93,12 +93,12 @@ struct heap_figures heap_figures(struct context *context)
     if (!books)
         return (struct heap_figures){0};
     return (struct heap_figures){.idle = sums_of(books).idle_bytes,
-                                 .mappings = __atomic_load_n(&books->mappings, __ATOMIC_RELAXED),
-                                 .fresh = __atomic_load_n(&books->fresh, __ATOMIC_RELAXED),
-                                 .fresh_bytes = __atomic_load_n(&books->fresh_bytes, __ATOMIC_RELAXED),
-                                 .peak_mappings = __atomic_load_n(&books->peak_mappings, __ATOMIC_RELAXED),
-                                 .peak = __atomic_load_n(&books->peak_mapped_bytes, __ATOMIC_RELAXED),
-                                 .mapped = __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED),
+                                 .mappings = figure(&books->mappings),
+                                 .fresh = figure(&books->fresh),
+                                 .fresh_bytes = figure(&books->fresh_bytes),
+                                 .peak_mappings = figure(&books->peak_mappings),
+                                 .peak = figure(&books->peak_mapped_bytes),
+                                 .mapped = figure(&books->mapped_bytes),
                                  .cached = physical_cached_bytes(context->device)};
 }
 
@@ -106,9 +106,9 @@ void heap_reset_peak(struct context *context)
 {
     struct books *books = context ? books_of(context) : NULL;
     if (books)
-        __atomic_store_n(&books->peak_mappings, __atomic_load_n(&books->mappings, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+        figure_set(&books->peak_mappings, figure(&books->mappings));
     if (books)
-        __atomic_store_n(&books->peak_mapped_bytes, __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+        figure_set(&books->peak_mapped_bytes, figure(&books->mapped_bytes));
 }
 
 cufence_status heap_limit(struct context *context, uint64_t bytes)
@@ -116,6 +116,6 @@ cufence_status heap_limit(struct context *context, uint64_t bytes)
     struct books *books = books_make(context);
     if (!books)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a context");
-    __atomic_store_n(&books->limit, bytes, __ATOMIC_RELAXED);
+    figure_set(&books->limit, bytes);
     return CUFENCE_OK;
 }

@@ -1,11 +1,11 @@
 /* Figures by stream; off the fast path. */
 #include "heap/reuse/reuse.h"
 
-#include <stdlib.h>
+#include "base/list.h"
 
 struct gathering {
     cufence_stream_stats *all;
-    size_t count, capacity;
+    size_t count;
     int device;
     int has_failed;
 };
@@ -17,15 +17,9 @@ static cufence_stream_stats *entry_of(struct gathering *gathering, int device, u
         if (gathering->all[i].stream == stream && gathering->all[i].device == device)
             return &gathering->all[i];
     }
-    if (gathering->count == gathering->capacity) {
-        size_t capacity = gathering->capacity ? gathering->capacity * 2 : 64;
-        cufence_stream_stats *grown = realloc(gathering->all, capacity * sizeof *grown);
-        if (!grown) {
-            gathering->has_failed = 1;
-            return NULL;
-        }
-        gathering->all = grown;
-        gathering->capacity = capacity;
+    if (!list_make_room(&gathering->all, gathering->count, sizeof *gathering->all)) {
+        gathering->has_failed = 1;
+        return NULL;
     }
     cufence_stream_stats *entry = &gathering->all[gathering->count++];
     *entry = (cufence_stream_stats){.stream = stream, .device = device};

@@ -84,7 +84,7 @@ static int is_nearly_full(const struct books *books)
 {
     size_t total = 0;
     return driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS &&
-           __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) > total / 8 * 7;
+           figure(&books->mapped_bytes) > total / 8 * 7;
 }
 
 int memory_is_scarce(const struct books *books, const struct heap_request *wanted, unsigned reserve)
@@ -108,7 +108,7 @@ void memory_release(const struct books *books, int device, int level)
 static int stays_scarce(struct books *books, const struct heap_request *wanted, unsigned reserve)
 {
     const uint64_t began = now_ns();
-    uint64_t retired = __atomic_load_n(&books->shared.retired, __ATOMIC_RELAXED), before;
+    uint64_t retired = figure(&books->shared.retired), before;
     unsigned waits = 0;
     if (was_just_full(wanted->device))
         return 1;
@@ -120,7 +120,7 @@ static int stays_scarce(struct books *books, const struct heap_request *wanted, 
         if (heap_options->uaf != UAF_STRICT || now_ns() - began >= SCARCE_MOST_NS)
             break;
         before = retired;
-        retired = __atomic_load_n(&books->shared.retired, __ATOMIC_RELAXED);
+        retired = figure(&books->shared.retired);
         if (retired != before)
             continue;
         if (++waits > SCARCE_WAITS)
@@ -134,8 +134,8 @@ static int stays_scarce(struct books *books, const struct heap_request *wanted, 
 static struct block *map_within(struct books *books, int device, const struct layout *layout, int is_alone,
                                 cufence_status *status)
 {
-    uint64_t limit = __atomic_load_n(&books->limit, __ATOMIC_RELAXED);
-    if (!limit || __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) + layout->mapped <= limit)
+    uint64_t limit = figure(&books->limit);
+    if (!limit || figure(&books->mapped_bytes) + layout->mapped <= limit)
         return block_map(books, device, layout, is_alone, status);
     *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the program allows itself %llu bytes", (unsigned long long)limit);
     return NULL;
