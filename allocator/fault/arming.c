@@ -3,7 +3,7 @@
 #include "driver/driver.h"
 #include "base/env.h"
 #include "base/error.h"
-#include "hidden.h"
+#include "descriptors.h"
 #include "program_dump.h"
 #include "rerun/dump.h"
 
