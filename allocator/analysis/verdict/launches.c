@@ -1,7 +1,6 @@
 #include "launches.h"
 
 #include "base/reader.h"
-#include "owner.h"
 
 #include <string.h>
 
@@ -240,7 +239,7 @@ void memory_meet(const struct fault_memory *memory, const struct evidence *evide
         const struct evidence_site *site = &evidence->sites[i];
         for (size_t k = 0; k < site->lane_count; k++) {
             const struct evidence_lane *lane = &site->lanes[k];
-            uint64_t last = lane->address + access_bytes(site) - 1;
+            uint64_t last = lane->address + (site->access_bytes ? site->access_bytes - 1 : 0);
             if (lane->certainty == CERTAIN_NOT || looks >= MOST_LOOKS)
                 continue;
             looks +=
