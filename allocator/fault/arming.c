@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "descriptors.h"
 #include "program_dump.h"
-#include "rerun/dump.h"
+#include "rerun/dump_stream.h"
 
 #include <dirent.h>
 #include <errno.h>

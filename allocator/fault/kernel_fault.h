@@ -4,7 +4,7 @@
 #include "analysis/sass/origin.h"
 #include "analysis/verdict/rerun_result.h"
 #include "base/options.h"
-#include "rerun/dump.h"
+#include "rerun/dump_stream.h"
 #include "surroundings.h"
 
 /*

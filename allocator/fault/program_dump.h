@@ -11,7 +11,7 @@
 #pragma once
 
 #include "contexts/contexts.h"
-#include "rerun/dump.h"
+#include "rerun/dump_stream.h"
 
 /* Bracket cuInit and dumps_arm(). Between them the variables are not in the environment, and what they ask for is noted. May be
  * nested. Where cuInit was called before, or the driver cannot be armed (before CUDA 12.1), they stay. */

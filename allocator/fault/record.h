@@ -8,7 +8,7 @@
 #include "analysis/snapshot/keep.h"
 #include "base/files.h"
 #include "base/options.h"
-#include "rerun/dump.h"
+#include "rerun/dump_stream.h"
 
 #include <stddef.h>
 

@@ -9,7 +9,7 @@
 
 #include "analysis/snapshot/bundle.h"
 #include "base/options.h"
-#include "rerun/dump.h"
+#include "rerun/dump_stream.h"
 #include "rerun/input.h"
 #include "surroundings.h"
 

@@ -11,7 +11,7 @@
 #include "analysis/dump/coredump.h"
 #include "analysis/verdict/rerun_result.h"
 #include "base/reader.h"
-#include "dump.h"
+#include "dump_stream.h"
 #include "input.h"
 
 #include <sys/types.h>

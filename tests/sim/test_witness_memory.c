@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "driver/driver.h"
 #include "fault/surroundings.h"
-#include "rerun/process/memory.h"
+#include "rerun/process/process_memory.h"
 #include "rerun/rerun.h"
 
 /* ---- memory of the host ---- */
