@@ -20,6 +20,34 @@ TEST(buffers_are_found_in_any_order)
     expect(&site, 1, &memory, "use-after-free of #4 derived at 100, beside #2 #7; address exact, lane 0, 1 threads, 0 others");
 }
 
+static uint64_t asked[4];
+static size_t asked_count;
+
+static void give_all(void *from, uint64_t address)
+{
+    struct fault_memory *memory = from;
+    assert_true(asked_count < 4);
+    asked[asked_count++] = address;
+    memory->near_count = 1;
+}
+
+/* Each address is asked for once: not where the buffer is there already. */
+TEST(buffers_that_are_not_there_are_asked_for)
+{
+    struct fault_memory memory = *memory_with(BIT(A));
+    struct evidence_lane lanes[] = {{.address = A_END - 2, .certainty = CERTAIN_EXACT}, {.address = A_START}};
+    struct evidence_site site = site_at(lanes, 2, 4);
+    const uint64_t words[] = {A_START, 4};
+    give(&site, words, sizeof words);
+    memory.near_count = 0;
+    memory.buffers_at = give_all;
+    memory.from = &memory;
+    expect(&site, 1, &memory, "overrun of #1 exact at 0 by word 0, beside #1 #0; address exact, lane 0, 1 threads, 0 others");
+    assert_int_equal(asked_count, 2);
+    assert_int_equal(asked[0], A_END - 2);
+    assert_int_equal(asked[1], A_START); /* the argument */
+}
+
 TEST(an_argument_means_the_live_tenant_of_a_place)
 {
     cufence_buffer near[] = {world[F], world[F], world[A], world[A]};
