@@ -99,7 +99,7 @@ static cufence_status start(struct rerun *rerun, struct rerun_run *run)
     struct rerun_message message = {.type = MESSAGE_INPUT, .number = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX};
     int ends[2] = {-1, -1}, input = -1;
     cufence_status status = CUFENCE_OK;
-    run->progress = RERUN_STARTED;
+    run->is_amid_patterns = 0;
     run->said = RERUN_FAILURE;
     if (pipe2(ends, O_CLOEXEC) != 0 || fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0)
         status = error_set(CUFENCE_ERROR_SYSTEM, "a pipe cannot be made: %s", strerror(errno));
@@ -205,7 +205,7 @@ static enum rerun_event finish(struct rerun *rerun, struct rerun_run *run)
 {
     serve(rerun, run);
     if (take_evidence(rerun, &run->dump))
-        return run->progress == RERUN_AMID_PATTERNS ? RERUN_FAULT_AMID_PATTERNS : RERUN_FAULT;
+        return run->is_amid_patterns ? RERUN_FAULT_AMID_PATTERNS : RERUN_FAULT;
     if (run->said == RERUN_CODE_REFUSED && rerun->fenced)
         return RERUN_BARRIERS_REFUSED;
     if (run->result->outcome == RERUN_NOT_TRIED && rerun_has_left(run->result))
@@ -273,13 +273,12 @@ static void complete(struct rerun *rerun)
 /* Takes the outcome of what rerun_begin() has started. */
 static void take_outcome(struct rerun *rerun, enum rerun_event event)
 {
-    static const enum rerun_outcome outcomes[RERUN_EVENTS] = {
-        [RERUN_FAULT] = RERUN_FAULTED,    [RERUN_FAULT_AMID_PATTERNS] = RERUN_FAULTED, [RERUN_WRITES] = RERUN_WROTE,
-        [RERUN_SILENCE] = RERUN_NO_FAULT, [RERUN_BARRIERS_REFUSED] = RERUN_FAILED,     [RERUN_CODE_REFUSED] = RERUN_FAILED,
-        [RERUN_FAILURE] = RERUN_FAILED,
-    };
+    static const enum rerun_outcome outcomes[RERUN_EVENTS] = {[RERUN_FAULT] = RERUN_FAULTED,
+                                                              [RERUN_FAULT_AMID_PATTERNS] = RERUN_FAULTED,
+                                                              [RERUN_WRITES] = RERUN_WROTE,
+                                                              [RERUN_SILENCE] = RERUN_NO_FAULT};
     struct rerun_result unmapped;
-    if (outcomes[event] == RERUN_FAILED) /* unless there is a better reason */
+    if (outcomes[event] == RERUN_NOT_TRIED) /* unless there is a better reason */
         rerun_result_fail(&rerun->result, "the process that launches it again has ended early");
     else
         rerun->result.outcome = outcomes[event];

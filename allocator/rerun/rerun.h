@@ -48,16 +48,14 @@ enum rerun_event {
     RERUN_EVENTS
 };
 
-enum rerun_progress { RERUN_STARTED, RERUN_AMID_PATTERNS, RERUN_LAUNCHING };
-
 /* One process: what it is given, and what it says. */
 struct rerun_run {
     struct rerun_input input;
     size_t first;                 /* the number of its first launch, of those of the rerun */
     struct rerun_result *result;  /* gets what it says */
     struct rerun_process process; /* its pid is 0 while it does not run */
-    enum rerun_progress progress;
-    enum rerun_event said; /* what it has said of its end; RERUN_FAILURE before */
+    int is_amid_patterns;         /* it launches with patterns in the guards */
+    enum rerun_event said;        /* what it has said of its end; RERUN_FAILURE before */
     int dump_pipe;
     struct dump dump;
 };
