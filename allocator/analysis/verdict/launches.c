@@ -208,19 +208,12 @@ static int is_ready(const struct fault_memory *memory, uint64_t address)
     return 0;
 }
 
-/* Returns whether it had to be looked for. */
-static int look(const struct fault_memory *memory, uint64_t address)
+int memory_look(const struct fault_memory *memory, uint64_t address)
 {
-    if (is_ready(memory, address))
+    if (!memory->buffers_at || is_ready(memory, address))
         return 0;
     memory->buffers_at(memory->from, address);
     return 1;
-}
-
-void memory_look(const struct fault_memory *memory, uint64_t address)
-{
-    if (memory->buffers_at)
-        look(memory, address);
 }
 
 void memory_look_at_words(const struct fault_memory *memory, const uint8_t *bytes, size_t count)
@@ -242,9 +235,9 @@ void memory_meet(const struct fault_memory *memory, const struct evidence *evide
             uint64_t last = lane->address + (site->access_bytes ? site->access_bytes - 1 : 0);
             if (lane->certainty == CERTAIN_NOT || looks >= MOST_LOOKS)
                 continue;
-            looks +=
-                (unsigned)look(memory, lane->address); /* most lanes access a buffer that an earlier lane has already added */
-            looks += last > lane->address && look(memory, last) > 0;
+            /* Most lanes access a buffer that an earlier lane has already added. */
+            looks += memory_look(memory, lane->address) > 0;
+            looks += last > lane->address && memory_look(memory, last) > 0;
         }
         if (site->parameters && (!i || site->parameters != site[-1].parameters)) /* the warps of a grid share them */
             memory_look_at_words(memory, site->parameters, site->parameter_bytes);
