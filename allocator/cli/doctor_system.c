@@ -5,7 +5,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "fault/hidden.h"
+#include "fault/descriptors.h"
 
 #include "doctor_py.h"
 

@@ -3,9 +3,9 @@
 #include "driver/driver.h"
 #include "base/env.h"
 #include "base/error.h"
-#include "hidden.h"
+#include "descriptors.h"
 #include "program_dump.h"
-#include "rerun/dump.h"
+#include "rerun/dump_stream.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include <cufence.h>
 #include <sys/types.h>
 
-/* A pipe without a name in the file system (hidden.h). Where there is none: a FIFO. */
+/* A pipe without a name in the file system (descriptors.h). Where there is none: a FIFO. */
 struct dump_pipe {
     char path[280];
     char folder[256]; /* of the FIFO: a new one in TMPDIR or /tmp, open to this user alone; else "" */

@@ -8,7 +8,7 @@
 
 #include "analysis/bundle/bundle.h"
 #include "analysis/verdict/rerun_result.h"
-#include "rerun/dump.h"
+#include "rerun/dump_stream.h"
 
 struct bundle_writer {
     const char *option; /* what asked for it, for messages: "keep", "save_values" */

@@ -8,9 +8,8 @@
 #include "base/thread.h"
 #include "base/lost_reports.h"
 #include "delivery.h"
-#include "surroundings.h"
 #include "base/error.h"
-#include "hidden.h"
+#include "descriptors.h"
 #include "kernels/kernels.h"
 #include "program_dump.h"
 #include "saving.h"
@@ -156,27 +155,27 @@ static void set_work(enum work work)
     pthread_cond_broadcast(&monitor.change);
 }
 
-static void explain_opened(const struct fault *fault, const struct problem *problem)
+static void explain_opened(struct fault *fault, const struct problem *problem)
 {
     const struct evidence *evidence = fault->evidence;
-    int device = fault->device;
-    struct telling *telling = evidence ? tell_begin(fault) : NULL;
+    if (evidence)
+        fault_begin(fault, monitor.options);
     int is_known = evidence && evidence->site_count > 0;
     CUresult error = is_known ? (CUresult)evidence->sites[0].exception.error : CUDA_ERROR_LAUNCH_FAILED;
     /* The program does not wait for a second launch, but it must not end before the report: with on_fault=abort it would, and
      * without the preload library nobody sees it end (monitor_await_report()). */
-    int is_later = telling_takes_time(telling) && monitor.options->on_fault != ON_FAULT_ABORT && contexts_are_watched();
+    int is_later = fault->source && monitor.options->on_fault != ON_FAULT_ABORT && contexts_are_watched();
     if (monitor.options->on_fault == ON_FAULT_ERROR)
-        contexts_set_faulted(device, error); /* first: who is told gets no memory */
+        contexts_set_faulted(fault->device, error); /* first: who is told gets no memory */
     if (is_later) {
-        act(device);
+        act(fault->device);
         set_work(WORK_REPORT);
     }
-    monitor.made_ns = evidence ? tell_fault(telling) : tell_unexplained(fault->dump->received, problem->text);
+    monitor.made_ns = evidence ? tell_fault(fault) : tell_unexplained(fault->dump->received, problem->text);
     if (monitor.options->say == SAY_VERBOSE)
         tell_times(fault->dump);
     if (!is_later)
-        act(device);
+        act(fault->device);
 }
 
 static void explain(const struct dump *dump)

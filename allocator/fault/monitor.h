@@ -9,7 +9,6 @@
 #include "contexts/contexts.h"
 #include "finding/misuse.h"
 #include "base/options.h"
-#include "surroundings.h"
 
 /*
  * Makes the FIFO, arms the dumps and starts the thread. Call it before the first context exists. `options` must outlive the
@@ -63,7 +62,7 @@ void monitor_await_report(void);
  * most. Errors of the copy engine have no dump, so after one timeout it never waits again. */
 void monitor_await_dump(void);
 
-/* ---- fence.c ---- */
+/* ---- sync_fence.c ---- */
 
 /*
  * Call it after a synchronisation in the current context. Waits until a fault's dump is read and, with on_fault=error, until

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "contexts/contexts.h"
-#include "rerun/dump.h"
+#include "rerun/dump_stream.h"
 
 /* Bracket cuInit and dumps_arm(). Between them the variables are not in the environment, and what they ask for is noted. May be
  * nested. Where cuInit was called before, or the driver cannot be armed (before CUDA 12.1), they stay. */
@@ -43,10 +43,3 @@ int program_dump_has_trigger(void);
 /* Writes the program's file, if it has asked for one, and says so in a line. Waits for the reader of a pipe for seconds at
  * most. device: on which a kernel has faulted, -1: unknown. is_triggered: no kernel has, the dump was asked for. */
 void program_dump_write(const struct dump *dump, int device, int is_triggered);
-
-/* ---- program_file.c ---- */
-
-/* Writes a dump as the driver would: to a file, with %h, %p and %t in its name; to a FIFO; or to a shell's command, "|
- * command". Gives up where a pipe's reader takes nothing for seconds. "": the driver's default name. to: gets the name, cut to
- * fit. Returns NULL, or why it failed; static, or until the next call. */
-const char *program_file_write(const char *name, const struct dump *dump, char *to, size_t room);

@@ -41,7 +41,7 @@ struct rerun_source {
 
 static cufence_status fail(struct rerun_source *source, const char *why)
 {
-    return rerun_fail(&source->rerun, why);
+    return rerun_result_fail(&source->rerun.result, why);
 }
 
 /* ---- which launches ---- */
@@ -148,20 +148,20 @@ static void sort_launches(struct rerun_source *source, const struct fault_memory
 }
 
 static cufence_status choose_launches(struct rerun_source *source, const struct evidence_site *site,
-                                      const struct surroundings *around, const struct fault_origin *origin)
+                                      const struct fault_memory *memory, const struct fault_origin *origin)
 {
     int is_exact = site->has_grid && !site->is_grid_borrowed && site->parameters && site->parameter_bytes <= RERUN_ARGUMENTS;
     int has_graph = 0;
     if (is_exact)
         add_dumped(source, site, origin);
-    for (size_t i = 0; !is_exact && i < around->memory.launch_count && source->launch_count < RERUN_LAUNCHES; i++) {
-        const struct launch_entry *entry = around->launches[i].entry;
+    for (size_t i = 0; !is_exact && i < memory->launch_count && source->launch_count < RERUN_LAUNCHES; i++) {
+        const struct launch_entry *entry = memory->launches[i].entry;
         has_graph |= entry->graph != 0;
         if (!entry->graph && launch_fits(entry, site))
-            add_recorded(source, &around->launches[i]);
+            add_recorded(source, &memory->launches[i]);
     }
     if (source->launch_count > 1)
-        sort_launches(source, &around->memory);
+        sort_launches(source, memory);
     if (!source->launch_count)
         return fail(source,
                     has_graph
@@ -304,7 +304,7 @@ cufence_status rerun_source_device(struct rerun *rerun, int device)
     CUuuid uuid;
     if (device < 0 || !driver->cuDeviceGetUuid || driver->cuDeviceGet(&handle, device) != CUDA_SUCCESS ||
         driver->cuDeviceGetUuid(&uuid, handle) != CUDA_SUCCESS)
-        return rerun_fail(rerun, "the GPU is not known");
+        return rerun_result_fail(&rerun->result, "the GPU is not known");
     memcpy(rerun->input.device, uuid.bytes, sizeof rerun->input.device);
     rerun->input.arena_start = arena_start();
     rerun->input.arena_end = arena_end();
@@ -324,72 +324,75 @@ static int is_rerun(const struct options *options, const struct diagnosis *diagn
     return is_needed && (site->exception.class != CLASS_NO_BUFFER || !site->is_warp_alive);
 }
 
-/* Whether it takes the memory to tell what the address is made of. */
-static int is_to_be_traced(const struct coredump *dump, struct diagnosis *diagnosis)
+/* Whether it takes the memory to tell what the address is made of: the dump does not. */
+static int is_to_be_traced(struct fault *fault)
 {
     struct origin_access access;
-    struct origin cause;
-    if (fault_site(diagnosis)->exception.class != CLASS_ADDRESS || !cause_access(diagnosis, &access))
+    if (fault_site(&fault->diagnosis)->exception.class != CLASS_ADDRESS || !cause_access(&fault->diagnosis, &access))
         return 0;
-    cause_in_dump(dump, diagnosis, &cause);
-    return !diagnosis->cause;
+    cause_in_dump(&fault->opened, &fault->diagnosis, &fault->cause);
+    return !fault->diagnosis.cause;
 }
 
-static struct rerun_source *rerun_source_make(const struct options *options, struct saving *saving)
+static struct rerun_source *rerun_source_make(const struct options *options, const struct fault *fault)
 {
     struct rerun_source *source = calloc(1, sizeof *source);
     if (!source)
         return NULL;
-    source->saving = saving;
+    source->saving = fault->saving;
     snprintf(source->limit, sizeof source->limit, "wait_ms=%llu/%llu", (unsigned long long)options->exit_wait,
              (unsigned long long)options->rerun_ms);
     struct rerun *rerun = &source->rerun;
     rerun->input.launches = source->launches;
-    rerun->input.is_saved = saving != NULL;
+    rerun->input.is_saved = fault->saving != NULL;
     rerun->is_verbose = options->say == SAY_VERBOSE;
     rerun->limit_ms = options->rerun_ms;
     rerun->limit = source->limit;
-    rerun->saving_ms = saving ? saving_limit_ms(options) : 0;
+    rerun->saving_ms = fault->saving ? saving_limit_ms(options) : 0;
     rerun->begin_ns = monotonic_ns();
     rerun->answer = answer_rerun;
     rerun->user = source;
+    rerun->memory = &fault->around->memory;
     return source;
 }
 
-struct rerun_source *rerun_source_begin(const struct options *options, const struct fault *fault,
-                                        const struct surroundings *around, struct saving *saving,
-                                        struct variables_kept *variables)
+/* Fills in the input. Errors: UNSUPPORTED, also in the result. */
+static cufence_status prepare(struct rerun_source *source, const struct fault *fault)
 {
-    const struct evidence *evidence = fault->evidence;
-    struct diagnosis diagnosis;
-    if (!rerun_source_is_wanted(options) || !evidence->site_count)
+    const struct evidence_site *site = fault_site(&fault->diagnosis);
+    struct rerun_input *input = &source->rerun.input;
+    cufence_status status = rerun_source_device(&source->rerun, fault->device);
+    if (!site->symbol)
+        status = fail(source, "the dump does not name the kernel");
+    status = status ?: choose_launches(source, site, &fault->around->memory, &fault->diagnosis.origin);
+    status = status ?: take_image(source, &fault->opened, site, fault->variables);
+    if (status != CUFENCE_OK)
+        return status;
+    rerun_aim(&source->rerun, &fault->diagnosis);
+    for (size_t i = 0; i < input->variable_count; i++)
+        hold_memory(source, input->variables[i].value, input->variables[i].bytes);
+    for (size_t i = 0; i < source->launch_count; i++)
+        hold_memory(source, source->launches[i].arguments, source->launches[i].argument_bytes);
+    status = hold_pinned(source);
+    if (status == CUFENCE_OK && source->launch_count == 1)
+        rerun_input_describe(input, &source->launches[0], &fault->around->memory);
+    input->launch_count = source->launch_count;
+    return status;
+}
+
+struct rerun_source *rerun_source_begin(const struct options *options, struct fault *fault)
+{
+    const struct evidence_site *site = fault_site(&fault->diagnosis);
+    if (!site || !rerun_source_is_wanted(options))
         return NULL;
-    fault_diagnose(evidence, &around->memory, &diagnosis);
-    const struct evidence_site *site = fault_site(&diagnosis);
-    int is_launched = site && is_rerun(options, &diagnosis, site);
-    if (!site || (!is_launched && !is_to_be_traced(&fault->opened, &diagnosis)))
+    int is_launched = is_rerun(options, &fault->diagnosis, site);
+    if (!is_launched && !is_to_be_traced(fault))
         return NULL;
-    struct rerun_source *source = rerun_source_make(options, saving);
+    struct rerun_source *source = rerun_source_make(options, fault);
     if (!source)
         return NULL;
     source->is_only_traced = !is_launched;
-    cufence_status status = rerun_source_device(&source->rerun, around->memory.device);
-    if (!site->symbol)
-        status = fail(source, "the dump does not name the kernel");
-    status = status ?: choose_launches(source, site, around, &diagnosis.origin);
-    status = status ?: take_image(source, &fault->opened, site, variables);
-    if (status == CUFENCE_OK)
-        rerun_aim(&source->rerun, &diagnosis);
-    for (size_t i = 0; status == CUFENCE_OK && i < source->rerun.input.variable_count; i++)
-        hold_memory(source, source->rerun.input.variables[i].value, source->rerun.input.variables[i].bytes);
-    for (size_t i = 0; status == CUFENCE_OK && i < source->launch_count; i++)
-        hold_memory(source, source->launches[i].arguments, source->launches[i].argument_bytes);
-    status = status ?: hold_pinned(source);
-    if (status == CUFENCE_OK && source->launch_count == 1)
-        rerun_input_describe(&source->rerun.input, &source->launches[0], &around->memory);
-    source->rerun.memory = &around->memory;
-    source->rerun.input.launch_count = source->launch_count;
-    if (status == CUFENCE_OK && is_launched)
+    if (prepare(source, fault) == CUFENCE_OK && is_launched)
         rerun_begin(&source->rerun);
     return source;
 }

@@ -10,11 +10,8 @@
  */
 #pragma once
 
-#include "analysis/verdict/rerun_result.h"
-#include "base/options.h"
+#include "kernel_fault.h"
 #include "saving.h"
-#include "scene.h"
-#include "surroundings.h"
 
 struct rerun;
 struct rerun_source;
@@ -27,16 +24,14 @@ int rerun_source_is_wanted(const struct options *options);
 cufence_status rerun_source_device(struct rerun *rerun, int device);
 
 /* Chooses the launches, keeps the memory that their arguments point to, and starts the process. With explain=auto, a read of
- * which the dump tells the address is not launched again; only what that is made of is looked for, if the memory tells. Returns
- * NULL if nothing is to be done: explain=dump, an exception that is not about memory, or no host memory. `saving` gets the
- * memory and the image, to keep them; it may be NULL. It, `evidence`, `around` and `variables`, which
- * may be NULL, must outlive the source. */
-struct rerun_source *rerun_source_begin(const struct options *options, const struct fault *fault,
-                                        const struct surroundings *around, struct saving *saving,
-                                        struct variables_kept *variables);
+ * which the dump tells the address is not launched again: then the diagnosis gets what that is made of, or the memory is to
+ * tell it. Returns
+ * NULL if nothing is to be done: explain=dump, an exception that is not about memory, or no host memory. fault->saving
+ * gets the memory and the image, to keep them. The fault must outlive the source. */
+struct rerun_source *rerun_source_begin(const struct options *options, struct fault *fault);
 
 /* Serves the rerun process until it is done, at most until options->rerun_ms after the beginning. The result, and the
- * evidence in it, stay valid until rerun_source_free(). The buffers in it are NULL; rerun_source_name_buffers() fills them in.
+ * evidence in it, stay valid until rerun_source_free(). The buffers in it are NULL; rerun_result_name_buffers() fills them in.
  */
 struct rerun_result *rerun_source_finish(struct rerun_source *source);
 
@@ -52,8 +47,8 @@ const struct dump *rerun_source_dump(const struct rerun_source *source);
 
 void rerun_source_free(struct rerun_source *source); /* NULL is allowed */
 
-/* ---- variables.c: the variables of the module whose kernel has faulted, for its second launch. Thread safety: one thread at
- * a time for each struct variables_kept. ---- */
+/* ---- module_variables.c: the variables of the module whose kernel has faulted, for its second launch. Thread safety: one
+ * thread at a time for each struct variables_kept. ---- */
 
 /* Reads them from the device, as long as the context answers: call it first of all. Takes 20 ms at most. NULL: there are none,
  * or the host is out of memory. The fault must outlive the result. */

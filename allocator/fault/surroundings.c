@@ -3,6 +3,7 @@
 #include "analysis/verdict/launches.h"
 #include "base/clock.h"
 #include "base/reader.h"
+#include "driver/driver.h"
 #include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"
 #include "launch/launch.h"
@@ -13,7 +14,8 @@
 #include <string.h>
 
 #define NEAR_PER_ADDRESS 8
-#define MOST_LOOKS 65536u /* for addresses of lanes: 0.2 s; a grid may have hundreds of thousands that are nowhere */
+#define TICK_NS UINT64_C(10000000) /* how far a launch's time may be behind: one tick of the slowest kernel configuration */
+#define MOST_DEVICES 64            /* that are distinguished */
 
 static int is_mapped_by_host(uint64_t address)
 {
@@ -32,18 +34,10 @@ static int is_mapped_by_host(uint64_t address)
     return found;
 }
 
-static int is_known(const struct surroundings *around, uint64_t address)
-{
-    for (size_t i = 0; i < around->memory.near_count; i++) {
-        if (address >= around->near[i].mapping_start && address < around->near[i].guard_end)
-            return 1;
-    }
-    return 0;
-}
-
 /* Adds the buffers at and around an address. */
-static void look_at(struct surroundings *around, uint64_t address)
+static void look_at(void *from, uint64_t address)
 {
+    struct surroundings *around = from;
     cufence_buffer found[NEAR_PER_ADDRESS];
     size_t *count = &around->memory.near_count;
     size_t n = *count < SURROUNDINGS_NEAR ? heap_near(address, found, NEAR_PER_ADDRESS) : 0;
@@ -53,37 +47,6 @@ static void look_at(struct surroundings *around, uint64_t address)
             k++;
         if (k == *count)
             around->near[(*count)++] = found[i];
-    }
-}
-
-/* Adds the buffers that the words in a kernel's parameters point to. */
-static void look_at_words(struct surroundings *around, const uint8_t *bytes, size_t count)
-{
-    for (size_t k = 0; k + 8 <= count && around->memory.near_count < SURROUNDINGS_NEAR; k += 8) {
-        uint64_t word = load_u64(bytes + k);
-        if (word >= arena_start() && word < arena_end())
-            look_at(around, word);
-    }
-}
-
-void surroundings_add(struct surroundings *around, const struct evidence *evidence)
-{
-    unsigned looks = 0;
-    for (size_t i = 0; i < evidence->site_count; i++) {
-        const struct evidence_site *site = &evidence->sites[i];
-        for (size_t k = 0; k < site->lane_count; k++) {
-            const struct evidence_lane *lane = &site->lanes[k];
-            if (lane->certainty == CERTAIN_NOT)
-                continue;
-            uint64_t last = lane->address + (site->access_bytes ? site->access_bytes - 1 : 0);
-            /* Most lanes access a buffer that an earlier lane has already added. */
-            if (!is_known(around, lane->address) && looks++ < MOST_LOOKS)
-                look_at(around, lane->address);
-            if (last > lane->address && !is_known(around, last) && looks++ < MOST_LOOKS)
-                look_at(around, last);
-        }
-        if (site->parameters && (!i || site->parameters != site[-1].parameters)) /* the warps of a grid share them */
-            look_at_words(around, site->parameters, site->parameter_bytes);
     }
 }
 
@@ -192,7 +155,7 @@ static void look_at_launches(struct surroundings *around, const struct evidence 
             launch->frame_count = place->frame_count;
             launch->place = (unsigned)(place - around->places) + 1;
         }
-        look_at_words(around, launch->entry->bytes, launch->entry->kept_bytes);
+        memory_look_at_words(&around->memory, launch->entry->bytes, launch->entry->kept_bytes);
     }
 }
 
@@ -220,8 +183,12 @@ struct surroundings *surroundings_of(const struct evidence *evidence, int device
                                            .launches = around->launches,
                                            .recent = around->recent,
                                            .maps = around->maps,
+                                           .buffers_at = look_at,
+                                           .from = around,
+                                           .arena_start = arena_start(),
+                                           .arena_end = arena_end(),
                                            .frames = {stack_buffer_frames, NULL}};
-    surroundings_add(around, evidence);
+    memory_meet(&around->memory, evidence);
     read_launches(around, evidence, device);
     look_at_launches(around, evidence, 1, SURROUNDINGS_LAUNCHES);
     look_at_launches(around, evidence, 0, OTHERS_LIMIT);
@@ -235,16 +202,128 @@ struct surroundings *surroundings_of(const struct evidence *evidence, int device
     uint64_t address = first_address(evidence);
     for (int i = 0; i < 64 && device >= 0; i++)
         memory->shared |= (uint64_t)(arena_is_shared(i, device) != 0) << i;
-    memory->arena_start = arena_start();
-    memory->arena_end = arena_end();
     memory->is_host_address = is_mapped_by_host(address);
     memory->unguarded = passed_live(device, address);
     memory->now_ns = monotonic_ns();
     return around;
 }
 
-void surroundings_add_address(struct surroundings *around, uint64_t address)
+/* ---- which device has faulted ---- */
+
+static int is_at(CUdevice device, const struct evidence *evidence)
 {
-    if (!is_known(around, address))
-        look_at(around, address);
+    int bus = -1, slot = -1;
+    return driver->cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device) == CUDA_SUCCESS &&
+           driver->cuDeviceGetAttribute(&slot, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, device) == CUDA_SUCCESS &&
+           (uint32_t)bus == evidence->pci_bus && (uint32_t)slot == evidence->pci_device;
+}
+
+/* Returns a bit for each device that matches the PCI bus and device number. */
+static uint64_t devices_there(const struct evidence *evidence, int count)
+{
+    uint64_t found = 0;
+    for (int i = 0; i < count && i < MOST_DEVICES; i++) {
+        CUdevice device;
+        if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS && is_at(device, evidence))
+            found |= UINT64_C(1) << i;
+    }
+    return found;
+}
+
+static int is_one(uint64_t devices)
+{
+    return devices && !(devices & (devices - 1));
+}
+
+static uint64_t with_launches(const struct evidence *evidence, uint64_t devices)
+{
+    struct launch_entry newest;
+    uint64_t found = 0;
+    const char *kernel = evidence->site_count ? evidence->sites[0].symbol : NULL;
+    for (int i = 0; kernel && i < MOST_DEVICES; i++) {
+        const struct launch_query query = {.device = i, .kernel = kernel};
+        if ((devices >> i & 1) && launch_read(&query, &newest, NULL, 1))
+            found |= UINT64_C(1) << i;
+    }
+    return found;
+}
+
+/* Returns the bit of the device whose buffer, guard included, contains the address; 0 if none. */
+static uint64_t owner_of(uint64_t address)
+{
+    cufence_buffer near[NEAR_PER_ADDRESS];
+    size_t count = heap_near(address, near, NEAR_PER_ADDRESS);
+    for (size_t i = 0; i < count; i++) {
+        if (near[i].device >= 0 && near[i].device < MOST_DEVICES && address >= near[i].mapping_start &&
+            address < near[i].guard_end)
+            return UINT64_C(1) << near[i].device;
+    }
+    return 0;
+}
+
+static uint64_t with_buffers(const struct evidence *evidence, uint64_t devices)
+{
+    uint64_t found = 0;
+    const struct evidence_site *site = evidence->site_count ? &evidence->sites[0] : NULL;
+    for (size_t k = 0; site && !found && k < site->lane_count; k++) {
+        if (site->lanes[k].certainty != CERTAIN_NOT)
+            found = owner_of(site->lanes[k].address) & devices;
+    }
+    for (size_t at = 0; site && !found && at + 8 <= site->parameter_bytes; at += 8) {
+        uint64_t word = load_u64(site->parameters + at);
+        found = owner_of(word) & devices;
+    }
+    return found;
+}
+
+int faulted_device(const struct evidence *evidence)
+{
+    int count = 0;
+    driver->cuDeviceGetCount(&count);
+    uint64_t devices = devices_there(evidence, count);
+    if (!devices) /* the PCI address is not in the dump, or in another format */
+        return count == 1 ? 0 : evidence->device < (uint32_t)count ? (int)evidence->device : -1;
+    if (!is_one(devices)) {
+        uint64_t launched = with_launches(evidence, devices);
+        devices = is_one(launched) ? launched : with_buffers(evidence, launched ? launched : devices);
+    }
+    return is_one(devices) ? __builtin_ctzll(devices) : -1;
+}
+
+/* ---- bounds of buffers ---- */
+
+int bounds_find(uint64_t address, cufence_buffer *found)
+{
+    cufence_buffer near[NEAR_PER_ADDRESS];
+    size_t count = heap_near(address, near, NEAR_PER_ADDRESS);
+    found->id = 0;
+    for (size_t i = 0; i < count; i++) {
+        const cufence_buffer *buffer = &near[i];
+        int is_inside = address >= buffer->mapping_start && address < buffer->mapping_end;
+        if (is_inside && (!found->id || !buffer->freed_ns || (found->freed_ns && buffer->id > found->id)))
+            *found = *buffer;
+    }
+    return found->id != 0;
+}
+
+static int is_given(const struct rerun_launch *launch, const cufence_buffer *buffer)
+{
+    return buffer->size &&
+           has_word(launch->arguments, launch->argument_bytes, buffer->address, buffer->address + buffer->size - 1);
+}
+
+/* Within a tick of the launch, its arguments decide: a buffer before it in the same memory seldom had the same address. */
+int bounds_are_sure(const cufence_buffer *buffer, const struct rerun_launch *launches,
+                    const struct fault_launch *const *recorded, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!recorded[i])
+            return 0;
+        uint64_t time_ns = recorded[i]->entry->time_ns;
+        int is_older = buffer->allocated_ns + TICK_NS <= time_ns;
+        int is_near = buffer->allocated_ns <= time_ns + TICK_NS && is_given(&launches[i], buffer);
+        if ((!is_older && !is_near) || (buffer->freed_ns && buffer->freed_ns < time_ns))
+            return 0;
+    }
+    return count > 0;
 }

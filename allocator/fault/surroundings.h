@@ -35,15 +35,11 @@ struct surroundings {
     struct stack stacks[SURROUNDINGS_LAUNCHES];
 };
 
-/* Returns calloc'ed memory that the caller frees, or NULL if out of host memory. */
+/* Returns calloc'ed memory that the caller frees, or NULL if out of host memory. The diagnosis asks for further buffers by
+ * memory.buffers_at. */
 struct surroundings *surroundings_of(const struct evidence *evidence, int device);
 
-/* Adds the buffers at every address that further evidence names: first and last byte of each access, and pointers in the
- * kernel's parameters; or a write to `address`. */
-void surroundings_add(struct surroundings *around, const struct evidence *evidence);
-void surroundings_add_address(struct surroundings *around, uint64_t address);
-
-/* ---- bounds.c: which part of a mapping was the buffer's when a kernel was launched; the rest is slack, where a write is out
+/* ---- which part of a mapping was the buffer's when a kernel was launched; the rest is slack, where a write is out
  * of bounds though it does not fault ---- */
 
 /* Finds the buffer whose mapping contains the address: the live one, or else the newest of those that were freed. Returns 0 if
@@ -57,7 +53,7 @@ int bounds_are_sure(const cufence_buffer *buffer, const struct rerun_launch *lau
                     const struct fault_launch *const *recorded, size_t count);
 
 /*
- * device.c: returns the driver's ordinal of the device that the dump names, -1 if it can't be determined. Driver and dump may
+ * Returns the driver's ordinal of the device that the dump names, -1 if it can't be determined. Driver and dump may
  * number devices differently (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER), so the PCI bus and device number decide. A dump has no
  * PCI domain (drivers up to 580), and virtual machines may give each GPU a domain of its own. Among devices with equal numbers,
  * returns the only one that the kernel was launched on, else the one that has the buffers that the kernel accessed or was

@@ -1,8 +1,6 @@
 #include "tell.h"
 
 #include "delivery.h"
-#include "analysis/verdict/launches.h"
-#include "analysis/verdict/cause.h"
 #include "base/clock.h"
 #include "base/known_findings.h"
 #include "base/env.h"
@@ -16,18 +14,73 @@
 #include "rerun_source.h"
 #include "saving.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DEVICE_NAME 128
+#define VALUE_BYTES 64
 
 static const struct options *wanted; /* constant after tell_open(), like rank */
 static struct known_names known;     /* likewise */
 static int rank;                     /* in a distributed job, or -1 */
 static int is_annotated;             /* in a job of GitHub Actions */
 static char checkout[512];           /* its folder, "" if unknown */
+
+/* ---- what a finding says about the process ---- */
+
+static const char *const job_names[PROCESS_JOB] = {"RANK",         "LOCAL_RANK",   "WORLD_SIZE",           "SLURM_JOB_ID",
+                                                   "SLURM_PROCID", "SLURM_NODEID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+
+/* Constant after process_open(). */
+static char host[256], command[4096], values[PROCESS_JOB][VALUE_BYTES];
+static const char *words[sizeof command]; /* of the command */
+static size_t word_count;
+
+/* Reads the command line, truncated to fit. */
+static void read_command(void)
+{
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, command, sizeof command - 1) : 0;
+    if (fd >= 0)
+        close(fd);
+    size_t size = got > 0 ? (size_t)got : 0;
+    command[size] = '\0';
+    word_count = 0;
+    for (size_t at = 0; at < size; at += strlen(command + at) + 1)
+        words[word_count++] = command + at;
+}
+
+void process_open(void)
+{
+    if (gethostname(host, sizeof host - 1) != 0)
+        host[0] = '\0';
+    for (int i = 0; i < PROCESS_JOB; i++) {
+        const char *value = env_get(job_names[i]);
+        snprintf(values[i], sizeof values[i], "%s", value ? value : "");
+    }
+    read_command();
+}
+
+struct finding_process process_now(char time_text[32])
+{
+    struct finding_process process = {
+        .time = time_text, .host = host[0] ? host : NULL, .command = words, .word_count = word_count};
+    time_t now = time(NULL);
+    struct tm utc;
+    if (!gmtime_r(&now, &utc) || !strftime(time_text, 32, "%Y-%m-%dT%H:%M:%SZ", &utc))
+        process.time = NULL;
+    for (int i = 0; i < PROCESS_JOB; i++) {
+        if (!values[i][0])
+            continue;
+        process.job[process.job_count].name = job_names[i];
+        process.job[process.job_count++].value = values[i];
+    }
+    return process;
+}
 
 /* The origin of a finding, and the strings that it points to. */
 struct setting {
@@ -165,65 +218,20 @@ static uint64_t tell(struct finding *finding, int stops)
     return finish(finding, report);
 }
 
-struct telling {
-    const struct fault *fault;
-    struct surroundings *around;
-    struct variables_kept *variables; /* NULL: none */
-    struct rerun_source *source;      /* NULL: the kernel is not launched again */
-    struct saving *saving;            /* NULL: nothing is saved */
-};
-
-struct telling *tell_begin(const struct fault *fault)
-{
-    struct telling *telling = malloc(sizeof *telling);
-    struct variables_kept *variables = rerun_source_is_wanted(wanted) ? variables_keep(fault) : NULL;
-    struct surroundings *around = surroundings_of(fault->evidence, fault->device);
-    if (!telling || !around) {
-        variables_free(variables);
-        free(telling);
-        free(around);
-        return NULL;
-    }
-    boxes_place(fault->evidence, &around->memory);
-    surroundings_add(around, fault->evidence);
-    *telling = (struct telling){fault, around, variables, NULL, saving_begin(wanted)};
-    telling->source = rerun_source_begin(wanted, fault, around, telling->saving, variables);
-    return telling;
-}
-
-int telling_takes_time(const struct telling *telling)
-{
-    return telling && telling->source;
-}
-
-/* Waits for the second launch, and adds the buffers that it concerns. Returns NULL if there is none. */
-static const struct rerun_result *second_launch(struct telling *telling)
-{
-    if (!telling->source)
-        return NULL;
-    struct rerun_result *rerun = rerun_source_finish(telling->source);
-    if (rerun->evidence)
-        surroundings_add(telling->around, rerun->evidence);
-    for (size_t i = 0; i < rerun->write_count; i++)
-        surroundings_add_address(telling->around, rerun->writes[i].address);
-    rerun_result_name_buffers(rerun, &telling->around->memory);
-    return rerun;
-}
-
 /* Completes the bundle of a fault that was printed. */
-static void save(struct telling *telling, const struct rerun_result *rerun, const struct finding *finding,
-                 const struct report *report)
+static void save(const struct fault *fault, const struct finding *finding, const struct report *report)
 {
-    if (!telling->saving)
+    const struct rerun_result *rerun = fault->rerun;
+    if (!fault->saving)
         return;
     if (!report->is_printed || !report->text) {
-        saving_drop(telling->saving);
+        saving_drop(fault->saving);
         return;
     }
     int is_launched = rerun && rerun->launches_tried;
-    const struct saving_rest rest = {.dump = telling->fault->dump,
-                                     .second = rerun_source_dump(telling->source),
-                                     .memory = &telling->around->memory,
+    const struct saving_rest rest = {.dump = fault->dump,
+                                     .second = rerun_source_dump(fault->source),
+                                     .memory = &fault->around->memory,
                                      .rerun = rerun,
                                      .report = report->text,
                                      .finding = finding_json(finding),
@@ -232,48 +240,22 @@ static void save(struct telling *telling, const struct rerun_result *rerun, cons
                                                       ? rerun->reason
                                                       : "the fault is not one of a memory access, or explain=dump"};
     if (is_launched)
-        rerun_source_describe(telling->source, saving_bundle(telling->saving));
-    saving_finish(telling->saving, &rest);
+        rerun_source_describe(fault->source, saving_bundle(fault->saving));
+    saving_finish(fault->saving, &rest);
 }
 
-/* Diagnoses the fault, and finds what its address is made of; *cause is for that, as the dump alone tells it. */
-static void diagnose(struct telling *telling, const struct rerun_result *rerun, struct diagnosis *diagnosis,
-                     struct origin *cause)
+uint64_t tell_fault(struct fault *fault)
 {
-    struct surroundings *around = telling->around;
-    fault_diagnose_rerun(telling->fault->evidence, rerun, &around->memory, diagnosis);
-    if (rerun)
-        rerun_source_trace(telling->source, diagnosis);
-    if (rerun && rerun->cause.is_known) {
-        surroundings_add_address(around, rerun->cause.base);
-        for (uint32_t i = 0; i < rerun->cause.term_count; i++)
-            surroundings_add_address(around, rerun->cause.terms[i].from);
-        fault_diagnose_rerun(telling->fault->evidence, rerun, &around->memory, diagnosis);
-    }
-    if (!diagnosis->cause)
-        cause_in_dump(&telling->fault->opened, diagnosis, cause);
-}
-
-uint64_t tell_fault(struct telling *telling)
-{
-    struct diagnosis diagnosis;
-    struct origin cause;
     struct finding finding;
     struct setting setting;
-    if (!telling)
+    if (!fault->around)
         return publish(NULL).made_ns;
-    const struct rerun_result *rerun = second_launch(telling);
-    diagnose(telling, rerun, &diagnosis, &cause);
-    finding_of_fault(&finding, &diagnosis, rerun, setting_of(&setting, telling->fault->device));
+    fault_finish(fault);
+    finding_of_fault(&finding, &fault->diagnosis, fault->rerun, setting_of(&setting, fault->device));
     finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
     struct report report = publish(&finding);
-    save(telling, rerun, &finding, &report);
-    uint64_t made_ns = finish(&finding, report);
-    rerun_source_free(telling->source);
-    variables_free(telling->variables);
-    free(telling->around);
-    free(telling);
-    return made_ns;
+    save(fault, &finding, &report);
+    return finish(&finding, report);
 }
 
 uint64_t tell_unexplained(size_t size, const char *why)

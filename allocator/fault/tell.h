@@ -5,28 +5,18 @@
  */
 #pragma once
 
-#include "scene.h"
-#include "surroundings.h"
+#include "kernel_fault.h"
 
 #include "base/options.h"
 #include "finding/finding.h"
-#include "rerun/dump.h"
 #include "slack_rerun.h"
 
 /* May be called again. Errors: OPTION, OVERFLOW (file names). */
 cufence_status tell_open(const struct options *options);
 
-/* Gathers what a report of the fault needs, before the program can change it, and starts the process that launches the kernel
- * again. Returns NULL if out of host memory. The fault must outlive the telling. */
-struct telling;
-struct telling *tell_begin(const struct fault *fault);
-
-/* Returns 1 if the report waits for that process. telling: may be NULL. */
-int telling_takes_time(const struct telling *telling);
-
-/* Waits for that process, and reports the fault. Frees the telling, which may be NULL. Returns the time when the report was
- * made, by monotonic_ns(). */
-uint64_t tell_fault(struct telling *telling);
+/* Waits for the second launch, and reports the fault that was begun. Returns the time when the report was made, by
+ * monotonic_ns(). */
+uint64_t tell_fault(struct fault *fault);
 
 /* Reports a fault whose dump of `size` bytes could not be read. Returns the same. */
 uint64_t tell_unexplained(size_t size, const char *why);
@@ -48,7 +38,7 @@ void tell_guarded(const struct guarded *guarded);
  * told, so that who is told gets no memory. */
 void tell_nan(const struct nan_fact *nan, int device, int stops);
 
-/* ---- process.c: what a finding says about the process: host, command line, job ---- */
+/* ---- what a finding says about the process: host, command line, job ---- */
 
 /* Reads host, command line and environment. Called early, because the program may change its environment later. */
 void process_open(void);

@@ -56,7 +56,7 @@ static int take_cause(struct finding *finding, const struct diagnosis *diagnosis
     for (size_t i = 0; base && i < finding->cause.term_count; i++) {
         const struct origin_term *term = finding->cause.terms[i].term;
         is_culprit |= term->input == ORIGIN_LOADED && term->from == loaded->address &&
-                      diagnosis->address - term->adds - base->address < base->size;
+                      diagnosis->access.address - term->adds - base->address < base->size;
     }
     if (!is_culprit)
         return 0;
@@ -75,11 +75,11 @@ static int take_cause(struct finding *finding, const struct diagnosis *diagnosis
 static void take_overrun(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct evidence_site *site = &finding->where.site;
-    const cufence_buffer *buffer = diagnosis->owner;
+    const cufence_buffer *buffer = diagnosis->verdict.owner;
     uint64_t bytes = site->access_bytes, threads = threads_of(site);
-    if (!bytes || buffer->size % bytes || diagnosis->address < buffer->address + buffer->size)
+    if (!bytes || buffer->size % bytes || diagnosis->access.address < buffer->address + buffer->size)
         return;
-    uint64_t elements = buffer->size / bytes, index = (diagnosis->address - buffer->address) / bytes;
+    uint64_t elements = buffer->size / bytes, index = (diagnosis->access.address - buffer->address) / bytes;
     if (take_rows(finding))
         return;
     if (index == elements && finding->where.threads == 1)
@@ -94,7 +94,7 @@ static void take_overrun(struct finding *finding, const struct diagnosis *diagno
 static void take_underrun(struct finding *finding, const struct diagnosis *diagnosis)
 {
     uint64_t bytes = finding->where.site.access_bytes;
-    if (bytes && diagnosis->distance == bytes)
+    if (bytes && diagnosis->verdict.distance == bytes)
         part_add(finding->hint, "one element before the start: does an index i - 1 also run for i == 0?");
 }
 
@@ -107,7 +107,7 @@ static size_t launches_since(const struct diagnosis *diagnosis, const struct fau
         const struct fault_launch *other = &memory->launches[i];
         count += other != faulted && other->place == faulted->place && other->entry->function == faulted->entry->function &&
                  other->entry->tid == faulted->entry->tid && other->entry->sequence < faulted->entry->sequence &&
-                 other->entry->time_ns > diagnosis->owner->freed_ns;
+                 other->entry->time_ns > diagnosis->verdict.owner->freed_ns;
     }
     return count;
 }
@@ -116,7 +116,7 @@ static size_t launches_since(const struct diagnosis *diagnosis, const struct fau
 static int is_replayed(const struct diagnosis *diagnosis, const struct fault_launch *faulted)
 {
     const struct fault_memory *memory = diagnosis->memory;
-    const uint64_t freed = diagnosis->owner->freed_ns;
+    const uint64_t freed = diagnosis->verdict.owner->freed_ns;
     for (size_t i = 0; faulted->entry->time_ns < freed && i < memory->launch_count; i++)
         if (memory->launches[i].entry->graph && memory->launches[i].entry->time_ns + TICK_NS > freed)
             return 1;
@@ -137,24 +137,26 @@ static void take_use_after_free(struct finding *finding, const struct diagnosis 
         part_add(finding->hint,
                  "a graph was launched after the free: is the kernel in it, with the pointer of its capture? Capture "
                  "it again, or keep the buffer");
-    else if (launch && diagnosis->origin.certainty >= CERTAIN_DERIVED && launch->entry->stream != diagnosis->owner->free_stream)
+    else if (launch && diagnosis->origin.certainty >= CERTAIN_DERIVED &&
+             launch->entry->stream != diagnosis->verdict.owner->free_stream)
         part_add(finding->hint,
                  "the kernel ran on stream 0x%" PRIx64 ", and the buffer was freed on stream 0x%" PRIx64
                  ": does an event (or record_stream) have to order them?",
-                 launch->entry->stream, diagnosis->owner->free_stream);
+                 launch->entry->stream, diagnosis->verdict.owner->free_stream);
     else if (launch && diagnosis->origin.certainty >= CERTAIN_RERUN && since)
         part_add(finding->hint,
                  "after the free, the kernel was launched from the same place %zu time%s before this: does it use a pointer of "
                  "%zu step%s ago?",
                  since, plural(since), since + 1, plural(since + 1));
-    else if (launch && diagnosis->origin.certainty >= CERTAIN_RERUN && launch->entry->time_ns > diagnosis->owner->freed_ns)
+    else if (launch && diagnosis->origin.certainty >= CERTAIN_RERUN &&
+             launch->entry->time_ns > diagnosis->verdict.owner->freed_ns)
         part_add(finding->hint, "the kernel was launched after the free: who still holds the pointer?");
 }
 
 static void take_misaligned(struct finding *finding, const struct diagnosis *diagnosis)
 {
     uint64_t bytes = finding->where.site.access_bytes;
-    if (bytes && diagnosis->owner && diagnosis->owner->address % bytes)
+    if (bytes && diagnosis->verdict.owner && diagnosis->verdict.owner->address % bytes)
         part_add(finding->hint,
                  "the buffer itself does not begin at a multiple of %" PRIu64 ", because of align=; align=%" PRIu64
                  " leaves its end up to %" PRIu64 " bytes before the guard",
@@ -163,10 +165,11 @@ static void take_misaligned(struct finding *finding, const struct diagnosis *dia
 
 void hint_take(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    int is_out = diagnosis->kind == FAULT_OVERRUN || diagnosis->kind == FAULT_UNDERRUN || diagnosis->kind == FAULT_WILD;
+    int is_out = diagnosis->verdict.kind == FAULT_OVERRUN || diagnosis->verdict.kind == FAULT_UNDERRUN ||
+                 diagnosis->verdict.kind == FAULT_WILD;
     if (is_out && take_cause(finding, diagnosis))
         return;
-    switch (diagnosis->kind) {
+    switch (diagnosis->verdict.kind) {
     case FAULT_OVERRUN:
         take_overrun(finding, diagnosis);
         break;
@@ -180,7 +183,7 @@ void hint_take(struct finding *finding, const struct diagnosis *diagnosis)
         take_misaligned(finding, diagnosis);
         break;
     case FAULT_NULL:
-        if (diagnosis->address)
+        if (diagnosis->access.address)
             part_add(finding->hint,
                      "an offset from a null pointer: an element of an array, or a member of a struct, that is not there?");
         break;

@@ -47,11 +47,11 @@ static void note_exited_warp(struct finding *finding, const struct diagnosis *di
     if (finding->device.driver[0])
         part_add(note->text, " (%s)", finding->device.driver);
     part_add(note->text, " wrote its dump, so %s missing from it; drivers from CUDA 13.3 on keep such warps",
-             diagnosis->is_rerun ? "the thread is" : "address and thread are");
+             diagnosis->again ? "the thread is" : "address and thread are");
     if (diagnosis->is_bystander)
         note_add(finding, "%s",
-                 diagnosis->kind == FAULT_MISALIGNED ? "all accesses of this instruction in the dump are aligned"
-                                                     : "all accesses of this instruction in the dump are in bounds");
+                 diagnosis->verdict.kind == FAULT_MISALIGNED ? "all accesses of this instruction in the dump are aligned"
+                                                             : "all accesses of this instruction in the dump are in bounds");
 }
 
 /* Notes where the address came from, according to the kernel's code. */
@@ -71,7 +71,7 @@ static void note_launches(struct finding *finding, const struct diagnosis *diagn
 {
     if (diagnosis->origin.fits == 1)
         note_add(finding, "one launch of this kernel is on record, and points to %s",
-                 diagnosis->candidate_total == 1 ? "this buffer only" : "these buffers");
+                 diagnosis->candidates.total == 1 ? "this buffer only" : "these buffers");
     else
         note_add(finding, "candidates are the buffers that the last %zu launches of this kernel point to",
                  diagnosis->origin.fits);
@@ -79,7 +79,7 @@ static void note_launches(struct finding *finding, const struct diagnosis *diagn
 
 static void note_candidates(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    switch (diagnosis->candidate_source) {
+    switch (diagnosis->candidates.source) {
     case CANDIDATES_LIVE:
         note_add(finding, "candidates are the live buffers of the device, newest first");
         return;
@@ -93,7 +93,7 @@ static void note_candidates(struct finding *finding, const struct diagnosis *dia
         note_launches(finding, diagnosis);
         break;
     }
-    if (diagnosis->is_const_excluded)
+    if (diagnosis->candidates.excluded == EXCLUDED_CONST)
         note_add(finding, "without those that it takes as pointers to const, because the access writes");
 }
 
@@ -173,7 +173,7 @@ static void note_unset(struct finding *finding, const struct diagnosis *diagnosi
     part_add(note->text, is_several
                              ? ": the kernel uses these variables of its module, and their values were lost with the context"
                              : ": the kernel uses this variable of its module, and its value was lost with the context");
-    if (diagnosis->address_certainty == CERTAIN_NOT && fault_is_loaded(diagnosis))
+    if (diagnosis->access.certainty == CERTAIN_NOT && fault_is_loaded(diagnosis))
         part_add(note->text, "; the address was loaded, so it may depend on %s", is_several ? "them" : "it");
     else
         part_add(note->text, "; the second launch began with %s", is_several ? "their first values" : "its first value");
@@ -182,7 +182,7 @@ static void note_unset(struct finding *finding, const struct diagnosis *diagnosi
 static void note_rerun(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct rerun_result *rerun = finding->rerun;
-    if (rerun->unset[0] && !diagnosis->is_rerun && rerun->outcome != RERUN_FAILED)
+    if (rerun->unset[0] && diagnosis->again == AGAIN_NOTHING && rerun->outcome != RERUN_FAILED)
         note_unset(finding, diagnosis);
     const struct evidence_site *elsewhere = rerun_result_elsewhere(diagnosis, rerun);
     if (elsewhere)
@@ -203,11 +203,11 @@ static void note_rerun(struct finding *finding, const struct diagnosis *diagnosi
 static void note_unguarded(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct unguarded_buffers *unguarded = &diagnosis->memory->unguarded;
-    uint64_t past = diagnosis->address - unguarded->near;
+    uint64_t past = diagnosis->access.address - unguarded->near;
     struct note_fact *note = &finding->notes.list[finding->notes.count++];
     part_add(note->text, "%" PRIu64 " live buffer%s (%s) %s not guarded, and the address may be meant for one of them",
              unguarded->count, plural(unguarded->count), bytes_of(unguarded->bytes).text, unguarded->count == 1 ? "is" : "are");
-    if (diagnosis->address_certainty == CERTAIN_NOT || !unguarded->size || past >= UNGUARDED_REACH)
+    if (diagnosis->access.certainty == CERTAIN_NOT || !unguarded->size || past >= UNGUARDED_REACH)
         return;
     if (past < unguarded->size)
         part_add(note->text, ": it lies %" PRIu64 " byte%s into one of %" PRIu64 " byte%s", past, plural(past), unguarded->size,
@@ -266,7 +266,7 @@ static void note_map(struct finding *finding, const struct diagnosis *diagnosis,
     part_add(note->text, is_copy ? " points to a copy of a tensor map, " : " is a tensor map, ");
     add_shape(note, map);
     add_buffer(note, map, diagnosis->memory);
-    if (box->dimensions == map->rank && diagnosis->owner && diagnosis->owner->id == map->buffer)
+    if (box->dimensions == map->rank && diagnosis->verdict.owner && diagnosis->verdict.owner->id == map->buffer)
         add_box(note, map, box);
     part_add(note->text, "; %s", map->call);
     size_t count = map->stack && known->read ? known->read(known->from, map->stack, frames, STACK_READ) : 0;
@@ -308,21 +308,21 @@ static void note_maps(struct finding *finding, const struct diagnosis *diagnosis
 
 void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    int is_about_address = diagnosis->kind == FAULT_ILLEGAL_ACCESS || diagnosis->kind == FAULT_MISALIGNED;
-    int may_be_unguarded = !diagnosis->owner && (is_about_address || diagnosis->kind == FAULT_WILD);
-    if (diagnosis->kind == FAULT_OTHER)
+    int is_about_address = diagnosis->verdict.kind == FAULT_ILLEGAL_ACCESS || diagnosis->verdict.kind == FAULT_MISALIGNED;
+    int may_be_unguarded = !diagnosis->verdict.owner && (is_about_address || diagnosis->verdict.kind == FAULT_WILD);
+    if (diagnosis->verdict.kind == FAULT_OTHER)
         take_meaning(finding);
-    if (is_about_address && diagnosis->address_certainty == CERTAIN_NOT) {
+    if (is_about_address && diagnosis->access.certainty == CERTAIN_NOT) {
         if (finding->where.site.is_warp_alive)
             note_add(finding, "the address cannot be told from this instruction and the registers in the dump");
         else
             note_exited_warp(finding, diagnosis);
         note_source(finding);
     }
-    if (diagnosis->is_rerun && !finding->where.site.is_warp_alive)
+    if (diagnosis->again && !finding->where.site.is_warp_alive)
         note_exited_warp(finding, diagnosis);
     note_maps(finding, diagnosis);
-    if (diagnosis->candidate_count)
+    if (diagnosis->candidates.count)
         note_candidates(finding, diagnosis);
     if (may_be_unguarded && diagnosis->memory->unguarded.count)
         note_unguarded(finding, diagnosis);

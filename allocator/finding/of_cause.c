@@ -291,7 +291,7 @@ static void say_formula(struct cause_fact *fact)
 /* The thread's path is emulated; that it ends at an address which hardware has shown confirms it. */
 static enum certainty certainty_of(const struct diagnosis *diagnosis)
 {
-    int is_shown = diagnosis->address_certainty >= CERTAIN_RERUN;
+    int is_shown = diagnosis->access.certainty >= CERTAIN_RERUN;
     return is_shown ? CERTAIN_RERUN : CERTAIN_DERIVED;
 }
 

@@ -35,7 +35,7 @@ static void say_illegal_access(struct finding *finding, const struct diagnosis *
     static const char *const causes[] = {"", " by a READ", " by a WRITE", " by an ATOMIC"};
     const struct evidence_site *site = &finding->where.site;
     part_add(finding->what, "illegal memory access%s", causes[site->access]);
-    if (diagnosis->address_certainty != CERTAIN_NOT && site->access_bytes)
+    if (diagnosis->access.certainty != CERTAIN_NOT && site->access_bytes)
         part_add(finding->what, " of %" PRIu32 " byte%s", site->access_bytes, plural(site->access_bytes));
 }
 
@@ -46,9 +46,9 @@ static void say_what(struct finding *finding, const struct diagnosis *diagnosis)
         [FAULT_WILD] = "wild-address ",     [FAULT_NULL] = "null-pointer ",      [FAULT_HOST_POINTER] = "host-pointer ",
         [FAULT_MISALIGNED] = "misaligned ", [FAULT_ILLEGAL_ACCESS] = NULL,       [FAULT_OTHER] = NULL,
     };
-    if (names[diagnosis->kind])
-        say_access(finding, names[diagnosis->kind], &finding->where.site);
-    else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS)
+    if (names[diagnosis->verdict.kind])
+        say_access(finding, names[diagnosis->verdict.kind], &finding->where.site);
+    else if (diagnosis->verdict.kind == FAULT_ILLEGAL_ACCESS)
         say_illegal_access(finding, diagnosis);
     else if (finding->where.is_known)
         part_add(finding->what, "exception: %s", finding->where.site.exception.name);
@@ -59,10 +59,12 @@ static void say_what(struct finding *finding, const struct diagnosis *diagnosis)
 static uint64_t bytes_past_end(const struct diagnosis *diagnosis)
 {
     uint64_t bytes = diagnosis->site->access_bytes;
-    if (diagnosis->kind != FAULT_OVERRUN)
+    if (diagnosis->verdict.kind != FAULT_OVERRUN)
         return 0;
-    uint64_t end = diagnosis->owner->address + diagnosis->owner->size;
-    return diagnosis->address < end && end - diagnosis->address < bytes ? bytes - (end - diagnosis->address) : 0;
+    uint64_t end = diagnosis->verdict.owner->address + diagnosis->verdict.owner->size;
+    return diagnosis->access.address < end && end - diagnosis->access.address < bytes
+               ? bytes - (end - diagnosis->access.address)
+               : 0;
 }
 
 static struct access_fact access_of(const struct diagnosis *diagnosis)
@@ -81,8 +83,8 @@ static struct access_fact access_of(const struct diagnosis *diagnosis)
 
 static void say_distance(struct address_fact *address, const char *preposition, const struct diagnosis *diagnosis)
 {
-    part_add(address->where, "%" PRIu64 " byte%s %s buffer #%" PRIu64, diagnosis->distance, plural(diagnosis->distance),
-             preposition, diagnosis->owner->id);
+    part_add(address->where, "%" PRIu64 " byte%s %s buffer #%" PRIu64, diagnosis->verdict.distance,
+             plural(diagnosis->verdict.distance), preposition, diagnosis->verdict.owner->id);
 }
 
 /* Describes an address in mapped memory, or one that is not itself the problem. */
@@ -90,23 +92,23 @@ static void say_inside(struct address_fact *address, const struct diagnosis *dia
 {
     if (address->is_misaligned)
         part_add(address->where, "not a multiple of %" PRIu32 ", ", diagnosis->site->access_bytes);
-    if (diagnosis->owner)
+    if (diagnosis->verdict.owner)
         say_distance(address, "into", diagnosis);
     else
         part_add(address->where, "%s",
                  diagnosis->memory->is_unknown ? "in a buffer that the dump does not know" : "in no buffer of cufence's");
-    if (diagnosis->owner && diagnosis->kind == FAULT_ILLEGAL_ACCESS)
+    if (diagnosis->verdict.owner && diagnosis->verdict.kind == FAULT_ILLEGAL_ACCESS)
         part_add(address->where, ", to which this GPU may have no access");
 }
 
 static void say_where(struct address_fact *address, const struct diagnosis *diagnosis)
 {
     uint64_t past = bytes_past_end(diagnosis);
-    switch (diagnosis->kind) {
+    switch (diagnosis->verdict.kind) {
     case FAULT_OVERRUN:
         if (past) /* the access begins inside the buffer, so its address alone would look valid */
             part_add(address->where, "%" PRIu64 " byte%s of the access lie past the end of buffer #%" PRIu64, past,
-                     plural(past), diagnosis->owner->id);
+                     plural(past), diagnosis->verdict.owner->id);
         else
             say_distance(address, "past the end of", diagnosis);
         break;
@@ -156,17 +158,18 @@ static void take_address(struct finding *finding, const struct diagnosis *diagno
 {
     struct address_fact *address = &finding->address;
     const struct fault_memory *memory = diagnosis->memory;
-    address->certainty = diagnosis->address_certainty;
+    address->certainty = diagnosis->access.certainty;
     if (address->certainty == CERTAIN_NOT)
         return;
-    if (memory->is_unknown && diagnosis->kind == FAULT_ILLEGAL_ACCESS) {
+    if (memory->is_unknown && diagnosis->verdict.kind == FAULT_ILLEGAL_ACCESS) {
         take_all_lanes(address, &finding->where.site);
         return;
     }
-    address->value = diagnosis->address;
+    address->value = diagnosis->access.address;
     address->is_one = 1;
     address->is_in_arena = address->value >= memory->arena_start && address->value < memory->arena_end;
-    address->is_misaligned = diagnosis->kind == FAULT_MISALIGNED && is_misaligned(&finding->where.site, diagnosis->lane);
+    address->is_misaligned =
+        diagnosis->verdict.kind == FAULT_MISALIGNED && is_misaligned(&finding->where.site, diagnosis->access.lane);
     say_where(address, diagnosis);
 }
 
@@ -179,54 +182,55 @@ static struct buffer_fact fact_of(const struct diagnosis *diagnosis, const cufen
 
 static void take_owner(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    int is_overrun = diagnosis->kind == FAULT_OVERRUN, is_underrun = diagnosis->kind == FAULT_UNDERRUN;
-    if (!diagnosis->owner)
+    int is_overrun = diagnosis->verdict.kind == FAULT_OVERRUN, is_underrun = diagnosis->verdict.kind == FAULT_UNDERRUN;
+    if (!diagnosis->verdict.owner)
         return;
-    finding->buffer = fact_of(diagnosis, diagnosis->owner);
-    finding->buffer.certainty = diagnosis->owner_certainty;
-    finding->buffer.reason = diagnosis->owner_reason;
+    finding->buffer = fact_of(diagnosis, diagnosis->verdict.owner);
+    finding->buffer.certainty = diagnosis->verdict.certainty;
+    finding->buffer.reason = diagnosis->verdict.reason;
     finding->buffer.from = is_overrun ? PAST_END : is_underrun ? BEFORE_START : FROM_START;
-    finding->buffer.distance = diagnosis->distance;
-    finding->buffer.argument = name_of(diagnosis, diagnosis->owner_parameter);
-    finding->is_disputed = diagnosis->owner_certainty < CERTAIN_RERUN && diagnosis->kind != FAULT_ILLEGAL_ACCESS &&
-                           diagnosis->kind != FAULT_MISALIGNED;
-    if (!diagnosis->rival)
+    finding->buffer.distance = diagnosis->verdict.distance;
+    finding->buffer.argument = name_of(diagnosis, diagnosis->verdict.parameter);
+    finding->is_disputed = diagnosis->verdict.certainty < CERTAIN_RERUN && diagnosis->verdict.kind != FAULT_ILLEGAL_ACCESS &&
+                           diagnosis->verdict.kind != FAULT_MISALIGNED;
+    if (!diagnosis->verdict.rival)
         return;
-    finding->rival = fact_of(diagnosis, diagnosis->rival);
+    finding->rival = fact_of(diagnosis, diagnosis->verdict.rival);
     finding->rival.certainty = CERTAIN_CANDIDATE;
     finding->rival.from = is_overrun ? BEFORE_START : PAST_END;
-    finding->rival.distance = diagnosis->rival_distance;
+    finding->rival.distance = diagnosis->verdict.rival_distance;
 }
 
 static void take_neighbours(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    if (diagnosis->previous)
-        finding->previous = fact_of(diagnosis, diagnosis->previous);
-    if (diagnosis->next)
-        finding->next = fact_of(diagnosis, diagnosis->next);
-    if (diagnosis->kind == FAULT_OVERRUN)
+    const struct fault_neighbours found = fault_neighbours(diagnosis);
+    if (found.previous)
+        finding->previous = fact_of(diagnosis, found.previous);
+    if (found.next)
+        finding->next = fact_of(diagnosis, found.next);
+    if (diagnosis->verdict.kind == FAULT_OVERRUN)
         finding->strip = STRIP_PAST_END;
-    else if (diagnosis->kind == FAULT_UNDERRUN)
+    else if (diagnosis->verdict.kind == FAULT_UNDERRUN)
         finding->strip = STRIP_BEFORE_START;
-    else if (diagnosis->kind == FAULT_USE_AFTER_FREE)
+    else if (diagnosis->verdict.kind == FAULT_USE_AFTER_FREE)
         finding->strip = STRIP_FREED;
-    else if (diagnosis->kind == FAULT_WILD && finding->address.is_in_arena && (diagnosis->previous || diagnosis->next))
+    else if (diagnosis->verdict.kind == FAULT_WILD && finding->address.is_in_arena && (found.previous || found.next))
         finding->strip = STRIP_NOWHERE;
 }
 
 static void take_candidates(struct finding *finding, const struct diagnosis *diagnosis)
 {
     static const char *const sources[] = {"live buffers", "arguments", "launches", "running"};
-    for (size_t i = 0; i < diagnosis->candidate_count; i++) {
-        finding->candidates.list[i] = fact_of(diagnosis, diagnosis->candidates[i]);
-        finding->candidates.list[i].certainty = diagnosis->candidate_certainty;
-        finding->candidates.list[i].argument = name_of(diagnosis, diagnosis->candidate_parameter[i]);
+    for (size_t i = 0; i < diagnosis->candidates.count; i++) {
+        finding->candidates.list[i] = fact_of(diagnosis, diagnosis->candidates.list[i]);
+        finding->candidates.list[i].certainty = diagnosis->candidates.certainty;
+        finding->candidates.list[i].argument = name_of(diagnosis, diagnosis->candidates.parameter[i]);
     }
-    finding->candidates.count = diagnosis->candidate_count;
-    finding->candidates.total = diagnosis->candidate_total;
-    finding->candidates.from = sources[diagnosis->candidate_source];
-    finding->candidates.is_const_excluded = diagnosis->is_const_excluded;
-    finding->candidates.is_traced = diagnosis->is_traced;
+    finding->candidates.count = diagnosis->candidates.count;
+    finding->candidates.total = diagnosis->candidates.total;
+    finding->candidates.from = sources[diagnosis->candidates.source];
+    finding->candidates.is_const_excluded = diagnosis->candidates.excluded == EXCLUDED_CONST;
+    finding->candidates.is_traced = diagnosis->candidates.excluded == EXCLUDED_BY_CODE;
 }
 
 /* ---- the kernel's arguments ---- */
@@ -308,16 +312,16 @@ static void say_headline(struct finding *finding, const struct diagnosis *diagno
 {
     const struct address_fact *address = &finding->address;
     part_add(finding->headline, "%s", finding->what);
-    if (diagnosis->owner && address->where[0]) {
-        say_buffer(finding, address->where, diagnosis->owner,
-                   address->certainty < diagnosis->owner_certainty ? address->certainty : diagnosis->owner_certainty);
+    if (diagnosis->verdict.owner && address->where[0]) {
+        say_buffer(finding, address->where, diagnosis->verdict.owner,
+                   address->certainty < diagnosis->verdict.certainty ? address->certainty : diagnosis->verdict.certainty);
     } else if (address->certainty != CERTAIN_NOT && !address->lanes) {
         part_add(finding->headline, " at 0x%" PRIx64, address->value);
-    } else if (diagnosis->candidate_total == 1 && diagnosis->candidate_certainty == CERTAIN_DERIVED) {
+    } else if (diagnosis->candidates.total == 1 && diagnosis->candidates.certainty == CERTAIN_DERIVED) {
         char pointer[64];
-        snprintf(pointer, sizeof pointer, "through a pointer into buffer #%" PRIu64, diagnosis->candidates[0]->id);
-        say_buffer(finding, pointer, diagnosis->candidates[0], CERTAIN_DERIVED);
-    } else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS && address->certainty == CERTAIN_NOT) {
+        snprintf(pointer, sizeof pointer, "through a pointer into buffer #%" PRIu64, diagnosis->candidates.list[0]->id);
+        say_buffer(finding, pointer, diagnosis->candidates.list[0], CERTAIN_DERIVED);
+    } else if (diagnosis->verdict.kind == FAULT_ILLEGAL_ACCESS && address->certainty == CERTAIN_NOT) {
         part_add(finding->headline, " (address unknown%s)", finding->where.site.is_warp_alive ? "" : ": the warp had exited");
     }
 }
@@ -339,16 +343,16 @@ static void take_site(struct finding *finding, const struct diagnosis *diagnosis
     finding->where.has_kernel = site->kernel || site->symbol || site->error_pc;
     finding->where.has_no_buffer = site->exception.class == CLASS_NO_BUFFER;
     finding->where.has_cluster = site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1;
-    finding->where.has_exited = diagnosis->is_warp_of_rerun ? diagnosis->has_first_exited : !finding->where.site.is_warp_alive;
-    finding->where.is_warp_of_rerun = diagnosis->is_warp_of_rerun;
-    finding->where.is_grid_of_rerun = diagnosis->is_grid_of_rerun;
-    finding->where.is_exception = diagnosis->kind == FAULT_OTHER;
+    finding->where.has_exited = fault_has_exited(diagnosis);
+    finding->where.is_warp_of_rerun = diagnosis->again >= AGAIN_WARP;
+    finding->where.is_grid_of_rerun = diagnosis->again == AGAIN_GRID;
+    finding->where.is_exception = diagnosis->verdict.kind == FAULT_OTHER;
     if (!finding->where.is_exception)
         site->exception.meaning = site->exception.cause = NULL;
     tell_offset(site);
-    finding->where.lane = finding->where.site.is_warp_alive ? diagnosis->lane : NULL;
-    finding->where.threads = diagnosis->faulting_threads;
-    *(site->is_warp_alive ? &finding->where.warps : &finding->where.sms) = diagnosis->other_sites + 1;
+    finding->where.lane = finding->where.site.is_warp_alive ? diagnosis->access.lane : NULL;
+    finding->where.threads = diagnosis->access.threads;
+    *(site->is_warp_alive ? &finding->where.warps : &finding->where.sms) = diagnosis->access.other_sites + 1;
     finding->where.also_count = fault_other_places(diagnosis, also);
     for (size_t i = 0; i < finding->where.also_count; i++) {
         finding->where.also[i] = *also[i];
@@ -364,7 +368,7 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
     const struct evidence *evidence = diagnosis->evidence;
     *finding = (struct finding){.origin = *origin,
                                 .device = {.architecture = evidence->sm_type},
-                                .kind = fault_kind_names[diagnosis->kind],
+                                .kind = fault_kind_names[diagnosis->verdict.kind],
                                 .rerun = diagnosis->site && rerun && rerun->outcome != RERUN_NOT_TRIED ? rerun : NULL,
                                 .now_ns = diagnosis->memory->now_ns};
     if (!origin->device_name)

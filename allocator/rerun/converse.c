@@ -6,15 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-cufence_status rerun_fail(struct rerun *rerun, const char *why)
-{
-    if (rerun->result.outcome == RERUN_FAILED)
-        return CUFENCE_ERROR_UNSUPPORTED;
-    rerun->result.outcome = RERUN_FAILED;
-    snprintf(rerun->result.reason, sizeof rerun->result.reason, "%s", why);
-    return CUFENCE_ERROR_UNSUPPORTED;
-}
-
 static void take_rest(struct rerun_result *result, uint64_t start, uint64_t end)
 {
     if (result->rest_start == result->rest_end)
@@ -23,9 +14,8 @@ static void take_rest(struct rerun_result *result, uint64_t start, uint64_t end)
     result->rest_end = end > result->rest_end ? end : result->rest_end;
 }
 
-static void take_write(struct rerun *rerun, const struct rerun_message *message)
+static void take_write(struct rerun_result *result, const struct rerun_message *message)
 {
-    struct rerun_result *result = &rerun->result;
     int is_full = result->write_count == sizeof result->writes / sizeof *result->writes || message->data_bytes;
     result->written_bytes += message->data_bytes ? message->data_bytes : message->bytes;
     if (is_full && !message->number)
@@ -43,21 +33,21 @@ int rerun_has_left(const struct rerun_result *result)
     return result->write_count && !result->writes[0].is_slack;
 }
 
-static void give(struct rerun *rerun, const struct rerun_message *question)
+static void give(struct rerun *rerun, const struct rerun_run *run, const struct rerun_message *question)
 {
     struct rerun_message answer = {.type = MESSAGE_NONE};
     int fd = rerun->answer(rerun->user, question, &answer);
-    rerun_answer(rerun->process.socket, &answer, fd);
+    rerun_answer(run->process.socket, &answer, fd);
     if (question->type == MESSAGE_SAVE)
         rerun->saving_since_ns = monotonic_ns();
 }
 
-static void take_launch(struct rerun *rerun, const struct rerun_message *message)
+static void take_launch(struct rerun *rerun, struct rerun_run *run, const struct rerun_message *message)
 {
-    rerun->number = (uint32_t)rerun->passed + (message->number < rerun->input.launch_count ? message->number : 0);
-    rerun->progress = message->address ? RERUN_AMID_PATTERNS : RERUN_LAUNCHING;
-    if (rerun->result.launches_tried <= rerun->number)
-        rerun->result.launches_tried = rerun->number + 1;
+    rerun->number = (uint32_t)run->first + (message->number < run->input.launch_count ? message->number : 0);
+    run->is_amid_patterns = message->address != 0;
+    if (run->result->launches_tried <= rerun->number)
+        run->result->launches_tried = rerun->number + 1;
 }
 
 static void take_note(struct rerun_result *result, const char *text)
@@ -66,28 +56,28 @@ static void take_note(struct rerun_result *result, const char *text)
     snprintf(result->note + length, sizeof result->note - length, "%s%s", length ? "; " : "", text);
 }
 
-static void take_figures(struct rerun *rerun, const struct rerun_message *message)
+static void take_figures(struct rerun_result *result, const struct rerun_message *message)
 {
-    struct rerun_result *result = &rerun->result;
     if (result->figure_count < sizeof result->figures / sizeof *result->figures)
         result->figures[result->figure_count++] = message->figures;
 }
 
 /* What comes from the other process is checked, as what comes from a file. */
-static void take_cause(struct rerun *rerun, struct origin *cause)
+static void take_cause(struct rerun_result *result, struct origin *cause)
 {
     for (uint32_t i = 0; i < ORIGIN_TERMS; i++)
         cause->terms[i].place.file[sizeof cause->terms[i].place.file - 1] = '\0';
     for (uint32_t i = 0; i < ORIGIN_WRAPS; i++)
         cause->wraps[i].place.file[sizeof cause->wraps[i].place.file - 1] = '\0';
-    rerun->result.cause = *cause;
+    result->cause = *cause;
 }
 
-int rerun_converse(struct rerun *rerun)
+int rerun_converse(struct rerun *rerun, struct rerun_run *run)
 {
+    struct rerun_result *result = run->result;
     struct rerun_message message;
     int fd;
-    if (!rerun_receive(rerun->process.socket, &message, &fd))
+    if (!rerun_receive(run->process.socket, &message, &fd))
         return 0;
     if (fd >= 0)
         close(fd);
@@ -98,32 +88,32 @@ int rerun_converse(struct rerun *rerun)
     case MESSAGE_NEED:
     case MESSAGE_SAVE:
     case MESSAGE_RESULT:
-        give(rerun, &message);
+        give(rerun, run, &message);
         return 1;
     case MESSAGE_LAUNCHES:
-        take_launch(rerun, &message);
+        take_launch(rerun, run, &message);
         return 1;
     case MESSAGE_WROTE:
-        take_write(rerun, &message);
+        take_write(result, &message);
         return 1;
     case MESSAGE_FIGURES:
-        take_figures(rerun, &message);
+        take_figures(result, &message);
         return 1;
     case MESSAGE_CAUSE:
-        take_cause(rerun, &message.cause);
+        take_cause(result, &message.cause);
         return 1;
     case MESSAGE_UNSET:
-        rerun_result_add_unset(&rerun->result, message.text);
+        rerun_result_add_unset(result, message.text);
         return 1;
     case MESSAGE_NOTE:
-        take_note(&rerun->result, message.text);
+        take_note(result, message.text);
         return 1;
     case MESSAGE_FAILED:
-        rerun->said = message.number ? RERUN_CODE_REFUSED : RERUN_FAILURE;
-        rerun_fail(rerun, message.text);
+        run->said = message.number ? RERUN_CODE_REFUSED : RERUN_FAILURE;
+        rerun_result_fail(result, message.text);
         return 0;
     default:
-        rerun->said = message.type == MESSAGE_DONE ? RERUN_SILENCE : RERUN_FAILURE;
+        run->said = message.type == MESSAGE_DONE ? RERUN_SILENCE : RERUN_FAILURE;
         return 0;
     }
 }

@@ -75,25 +75,40 @@ void rerun_aim(struct rerun *rerun, const struct diagnosis *diagnosis)
     rerun->access_at = rerun->has_access ? site->kernel_offset : 0;
 }
 
-/* ---- the process ---- */
+/* ---- one process ---- */
 
-static cufence_status start(struct rerun *rerun)
+/* The process gets `count` launches from number `first` on. */
+static void narrow(const struct rerun *rerun, struct rerun_run *run, size_t first, size_t count)
 {
-    uint64_t ms = (uint64_t)ms_left(rerun) + (rerun->input.is_saved ? rerun->saving_ms : 0);
+    run->first = first;
+    run->input.launches = rerun->input.launches + first;
+    run->input.launch_count = count;
+}
+
+static struct rerun_run run_of(const struct rerun *rerun, size_t first, size_t count, struct rerun_result *result)
+{
+    struct rerun_run run = {.input = rerun->input, .result = result};
+    run.input.dump = MESSAGE_DUMP;
+    narrow(rerun, &run, first, count);
+    return run;
+}
+
+static cufence_status start(struct rerun *rerun, struct rerun_run *run)
+{
+    uint64_t ms = (uint64_t)ms_left(rerun) + (run->input.is_saved ? rerun->saving_ms : 0);
     struct rerun_message message = {.type = MESSAGE_INPUT, .number = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX};
     int ends[2] = {-1, -1}, input = -1;
-    rerun->input.dump = MESSAGE_DUMP;
-    rerun->progress = RERUN_STARTED;
-    rerun->said = RERUN_FAILURE;
     cufence_status status = CUFENCE_OK;
+    run->is_amid_patterns = 0;
+    run->said = RERUN_FAILURE;
     if (pipe2(ends, O_CLOEXEC) != 0 || fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0)
         status = error_set(CUFENCE_ERROR_SYSTEM, "a pipe cannot be made: %s", strerror(errno));
-    else if ((input = rerun_input_write(&rerun->input)) < 0)
+    else if ((input = rerun_input_write(&run->input)) < 0)
         status = error_set(CUFENCE_ERROR_SYSTEM, "the input cannot be written: %s", strerror(errno));
-    status = status ?: rerun_process_start(rerun->program, rerun->is_verbose, ends[1], &rerun->process);
+    status = status ?: rerun_process_start(rerun->program, rerun->is_verbose, ends[1], &run->process);
     if (status == CUFENCE_OK) {
-        rerun->dump_pipe = ends[0];
-        rerun_send(rerun->process.socket, &message, input);
+        run->dump_pipe = ends[0];
+        rerun_send(run->process.socket, &message, input);
     } else if (ends[0] >= 0) {
         close(ends[0]);
     }
@@ -101,259 +116,189 @@ static cufence_status start(struct rerun *rerun)
         close(ends[1]);
     if (input >= 0)
         close(input);
-    return status == CUFENCE_OK ? status : rerun_fail(rerun, error_detail());
+    return status == CUFENCE_OK ? status : rerun_result_fail(run->result, error_detail());
 }
+
+static void stop(struct rerun_run *run)
+{
+    if (!run->process.pid)
+        return;
+    rerun_process_end(&run->process);
+    close(run->dump_pipe);
+    run->process.pid = 0;
+}
+
+/* Reads what has arrived of the dump. Returns 0 once it is complete. */
+static int take_dump(struct rerun_run *run)
+{
+    enum dump_state state;
+    do
+        state = dump_take(run->dump_pipe, &run->dump);
+    while (state == DUMP_TAKEN);
+    return state != DUMP_OVER || !run->dump.received;
+}
+
+static void note_late(const struct rerun *rerun, const struct rerun_run *run)
+{
+    char why[160];
+    snprintf(why, sizeof why, "it took longer than %s", rerun->limit);
+    if (rerun->is_choosing)
+        snprintf(why, sizeof why, "%u of %zu launches that it may have been were tried until %s was over, and none faulted",
+                 rerun->result.launches_tried, rerun->input.launch_count, rerun->limit);
+    if (!rerun_has_left(run->result)) /* else this much is known */
+        rerun_result_fail(run->result, why);
+}
+
+/* Serves the process until it ends, or until the time is over. */
+static void serve(struct rerun *rerun, struct rerun_run *run)
+{
+    int is_talking = 1, is_dumping = 1;
+    while (is_talking) {
+        struct pollfd wait[] = {{.fd = run->process.socket, .events = POLLIN}, {.fd = run->dump_pipe, .events = POLLIN}};
+        int left = ms_left(rerun);
+        if (!left) {
+            note_late(rerun, run);
+            break;
+        }
+        if (poll(wait, is_dumping ? 2 : 1, left < 50 ? left : 50) <= 0)
+            continue;
+        if (is_dumping && wait[1].revents)
+            is_dumping = take_dump(run);
+        if (wait[0].revents)
+            is_talking = rerun_converse(rerun, run);
+    }
+    if (is_dumping)
+        take_dump(run);
+    stop(run);
+}
+
+static void forget_evidence(struct rerun *rerun)
+{
+    evidence_free(rerun->evidence);
+    coredump_close(&rerun->opened);
+    dump_forget(&rerun->second);
+    rerun->evidence = NULL;
+}
+
+/* Takes the dump in place of an earlier one, and forgets it if it cannot be read. Returns whether it can. */
+static int take_evidence(struct rerun *rerun, struct dump *dump)
+{
+    struct problem ignored;
+    struct coredump opened = {0};
+    struct evidence *evidence = NULL;
+    if (!dump->received || !dump_is_complete(dump) || coredump_open(dump->bytes, dump->size, &opened, &ignored) != CUFENCE_OK ||
+        evidence_read(&opened, &evidence, &ignored) != CUFENCE_OK) {
+        coredump_close(&opened);
+        dump_forget(dump);
+        return 0;
+    }
+    forget_evidence(rerun);
+    rerun->evidence = evidence;
+    rerun->opened = opened;
+    rerun->second = *dump;
+    *dump = (struct dump){0};
+    return 1;
+}
+
+/* Serves a process that was started. */
+static enum rerun_event finish(struct rerun *rerun, struct rerun_run *run)
+{
+    serve(rerun, run);
+    if (take_evidence(rerun, &run->dump))
+        return run->is_amid_patterns ? RERUN_FAULT_AMID_PATTERNS : RERUN_FAULT;
+    if (run->said == RERUN_CODE_REFUSED && rerun->fenced)
+        return RERUN_BARRIERS_REFUSED;
+    if (run->result->outcome == RERUN_NOT_TRIED && rerun_has_left(run->result))
+        return RERUN_WRITES;
+    return run->said;
+}
+
+static enum rerun_event play(struct rerun *rerun, struct rerun_run *run)
+{
+    return start(rerun, run) == CUFENCE_OK ? finish(rerun, run) : RERUN_FAILURE;
+}
+
+/* ---- the launch, or each that may have been it ---- */
 
 cufence_status rerun_begin(struct rerun *rerun)
 {
     struct rerun_input *input = &rerun->input;
     put_barriers(rerun);
     rerun->is_choosing = input->mode == RERUN_WHOLE && input->launch_count > 1;
+    rerun->run = run_of(rerun, 0, input->launch_count, &rerun->result);
     if (rerun->is_choosing)
-        input->mode = RERUN_BARE;
-    return start(rerun);
+        rerun->run.input.mode = RERUN_BARE;
+    return start(rerun, &rerun->run);
 }
 
-static void stop(struct rerun *rerun)
+/* Serves the process that rerun_begin() has started, and if the driver refuses the barriers, one without them. */
+static enum rerun_event finish_first(struct rerun *rerun)
 {
-    if (!rerun->process.pid)
-        return;
-    rerun_process_end(&rerun->process);
-    close(rerun->dump_pipe);
-    rerun->process.pid = 0;
+    struct rerun_run *run = &rerun->run;
+    enum rerun_event event = run->process.pid ? finish(rerun, run) : RERUN_FAILURE;
+    if (event != RERUN_BARRIERS_REFUSED)
+        return event;
+    take_barriers_off(rerun);
+    rerun_result_clear(&rerun->result);
+    run->input.image = rerun->input.image;
+    run->input.image_bytes = rerun->input.image_bytes;
+    return play(rerun, run);
 }
 
-/* Reads what has arrived of the dump. Returns 0 once it is complete. */
-static int take_dump(struct rerun *rerun)
+/* Whether there may be one more look at the launch. */
+static int may_look(const struct rerun *rerun)
 {
-    enum dump_state state;
-    do
-        state = dump_take(rerun->dump_pipe, &rerun->dump);
-    while (state == DUMP_TAKEN);
-    return state != DUMP_OVER || !rerun->dump.received;
+    return rerun->input.mode == RERUN_WHOLE && ms_left(rerun) > 0;
 }
 
-/* Serves the process until it ends, or until the time is over. */
-static void serve(struct rerun *rerun)
+/* Looks again at the launch that ran last, if one did. *found is apart from the result: a failure takes nothing away. */
+static enum rerun_event look_again(struct rerun *rerun, enum rerun_mode mode, struct rerun_result *found)
 {
-    int is_talking = 1, is_dumping = 1;
-    while (is_talking) {
-        struct pollfd wait[] = {{.fd = rerun->process.socket, .events = POLLIN}, {.fd = rerun->dump_pipe, .events = POLLIN}};
-        int left = ms_left(rerun);
-        if (!left) {
-            char why[160];
-            snprintf(why, sizeof why, "it took longer than %s", rerun->limit);
-            if (rerun->is_choosing)
-                snprintf(why, sizeof why,
-                         "%u of %zu launches that it may have been were tried until %s was over, and none faulted",
-                         rerun->result.launches_tried, rerun->passed + rerun->input.launch_count, rerun->limit);
-            if (!rerun_has_left(&rerun->result)) /* else this much is known */
-                rerun_fail(rerun, why);
-            break;
-        }
-        if (poll(wait, is_dumping ? 2 : 1, left < 50 ? left : 50) <= 0)
-            continue;
-        if (is_dumping && wait[1].revents)
-            is_dumping = take_dump(rerun);
-        if (wait[0].revents)
-            is_talking = rerun_converse(rerun);
-    }
-    if (is_dumping)
-        take_dump(rerun);
-}
-
-static void forget_evidence(struct rerun *rerun)
-{
-    evidence_free(rerun->evidence);
-    dump_forget(&rerun->second);
-    rerun->evidence = NULL;
-}
-
-/* Serves one process. Returns 1 if the launch faulted and the dump of that could be read. */
-static int has_faulted(struct rerun *rerun)
-{
-    struct problem problem;
-    struct evidence *evidence = NULL;
-    serve(rerun);
-    stop(rerun);
-    if (rerun->dump.received && dump_is_complete(&rerun->dump) &&
-        evidence_from_coredump(rerun->dump.bytes, rerun->dump.size, &evidence, &problem) == CUFENCE_OK) {
-        forget_evidence(rerun);
-        rerun->evidence = evidence;
-        rerun->second = rerun->dump;
-        rerun->dump = (struct dump){0};
-    }
-    dump_forget(&rerun->dump);
-    return evidence != NULL;
-}
-
-/* Serves one process. */
-static enum rerun_event run(struct rerun *rerun)
-{
-    if (has_faulted(rerun))
-        return rerun->progress == RERUN_AMID_PATTERNS ? RERUN_FAULT_AMID_PATTERNS : RERUN_FAULT;
-    if (rerun->said == RERUN_CODE_REFUSED && rerun->fenced)
-        return RERUN_BARRIERS_REFUSED;
-    if (rerun->result.outcome == RERUN_NOT_TRIED && rerun_has_left(&rerun->result))
-        return RERUN_WRITES;
-    return rerun->said;
-}
-
-static enum rerun_event start_and_run(struct rerun *rerun)
-{
-    return start(rerun) == CUFENCE_OK ? run(rerun) : RERUN_FAILURE;
-}
-
-/* From here on the input has launch `number` of those that it had first, and `count` in all. */
-static void narrow(struct rerun *rerun, size_t number, size_t count)
-{
-    rerun->input.launches += number - rerun->passed;
-    rerun->input.launch_count = count;
-    rerun->passed = number;
-}
-
-/* With the launch that ran last, if one did. */
-static enum rerun_event run_again(struct rerun *rerun, enum rerun_mode mode)
-{
-    struct rerun_input *input = &rerun->input;
-    const struct rerun_input whole = *input;
-    size_t passed = rerun->passed;
-    uint32_t number = rerun->number;
     int has_launched = rerun->result.launches_tried > 0;
-    input->mode = mode;
-    input->is_saved = input->is_compared = 0;
-    if (has_launched) {
-        narrow(rerun, number, 1);
-        input->range_count = 0; /* their figures are there */
-    }
-    enum rerun_event event = start_and_run(rerun);
-    *input = whole;
-    rerun->passed = passed;
+    *found = (struct rerun_result){0};
+    struct rerun_run run = run_of(rerun, has_launched ? rerun->number : 0, has_launched ? 1 : rerun->input.launch_count, found);
+    run.input.mode = mode;
+    run.input.is_saved = run.input.is_compared = 0;
     if (has_launched)
-        rerun->number = number;
-    return event;
+        run.input.range_count = 0; /* their figures are there */
+    return play(rerun, &run);
 }
 
-/* ---- the states ---- */
-
-struct rerun_step rerun_step(enum rerun_state state, enum rerun_event event)
+static void complete(struct rerun *rerun)
 {
-    static const struct rerun_step after_launches[RERUN_EVENTS] = {
-        [RERUN_FAULT] = {RERUN_OVER, RERUN_FAULTED},
-        [RERUN_FAULT_AMID_PATTERNS] = {RERUN_UNMAPPED, RERUN_FAULTED},
-        [RERUN_WRITES] = {RERUN_OVER, RERUN_WROTE},
-        [RERUN_SILENCE] = {RERUN_OVER, RERUN_NO_FAULT},
-        [RERUN_BARRIERS_REFUSED] = {RERUN_PLAIN, RERUN_NOT_TRIED},
-        [RERUN_CODE_REFUSED] = {RERUN_OVER, RERUN_FAILED},
-        [RERUN_FAILURE] = {RERUN_OVER, RERUN_FAILED},
-        [RERUN_SKIPPED] = {RERUN_OVER, RERUN_FAILED},
-    };
-    if (state == RERUN_FIRST || state == RERUN_PLAIN)
-        return after_launches[event];
-    return (struct rerun_step){RERUN_OVER, RERUN_NOT_TRIED}; /* the others look again at what has an outcome */
-}
-
-/* Takes the code that ran out of the dump of the second launch. Returns 0 if it is not there. */
-static int take_dumped(struct rerun *rerun)
-{
-    struct rerun_input *input = &rerun->input;
-    struct coredump dump;
-    struct problem ignored;
-    cufence_status status = coredump_open(rerun->second.bytes, rerun->second.size, &dump, &ignored);
-    status = status ?: image_of_kernel(&dump, input->symbol, 0, &rerun->dumped, &input->image_bytes, &ignored);
-    coredump_close(&dump);
-    if (status == CUFENCE_OK)
-        input->image = rerun->dumped;
-    return status == CUFENCE_OK;
-}
-
-/* The driver has made the code, of PTX, or has chosen one of several: it was given no cubin. */
-static int is_made_by_driver(const struct rerun *rerun)
-{
-    struct image given;
-    return !image_open(rerun->plain.bytes, rerun->plain.size, &given);
-}
-
-/* Whether the second launch's dump has a warp at the access, with its address. */
-static int has_address(const struct rerun *rerun)
-{
-    for (size_t i = 0; i < rerun->evidence->site_count; i++) {
-        const struct evidence_site *site = &rerun->evidence->sites[i];
-        int is_there = site->symbol && !strcmp(site->symbol, rerun->input.symbol) && site->kernel_offset == rerun->access_at;
-        for (size_t k = 0; is_there && k < site->lane_count; k++)
-            if (site->lanes[k].certainty != CERTAIN_NOT)
-                return 1;
-    }
-    return 0;
-}
-
-/* Prepares the code for a state. Returns 0 if there is no cause for it. */
-static int enter(struct rerun *rerun, enum rerun_state state)
-{
-    int may_look = rerun->input.mode == RERUN_WHOLE && ms_left(rerun) > 0;
-    switch (state) {
-    case RERUN_FIRST:
-        return rerun->process.pid != 0;
-    case RERUN_PLAIN:
-        take_barriers_off(rerun);
-        rerun_result_clear(&rerun->result);
-        return 1;
-    case RERUN_UNMAPPED:
-        return may_look;
-    case RERUN_DUMPED:
-        if (!may_look || !rerun->has_access || !rerun->evidence)
-            return 0;
-        return is_made_by_driver(rerun) ? take_dumped(rerun) && put_barriers(rerun) : !has_address(rerun) && hold(rerun);
-    case RERUN_OVER:
-        break;
-    }
-    return 0;
-}
-
-static enum rerun_event play(struct rerun *rerun, enum rerun_state state)
-{
-    const struct rerun_result before = rerun->result;
-    if (!enter(rerun, state))
-        return RERUN_SKIPPED;
-    if (state == RERUN_FIRST)
-        return run(rerun);
-    if (state == RERUN_PLAIN)
-        return start_and_run(rerun);
-    enum rerun_event event = run_again(rerun, RERUN_BARE);
-    rerun->result = before; /* a failure takes nothing away */
-    if (state == RERUN_DUMPED && event == RERUN_BARRIERS_REFUSED)
-        take_barriers_off(rerun);
-    return event;
-}
-
-/* Takes the outcome, and returns the next state. */
-static enum rerun_state take_step(struct rerun *rerun, struct rerun_step step)
-{
-    if (step.outcome == RERUN_FAILED)
-        rerun_fail(rerun, "the process that launches it again has ended early"); /* unless there is a better reason */
-    else if (step.outcome != RERUN_NOT_TRIED)
-        rerun->result.outcome = step.outcome;
-    return step.next;
-}
-
-static void play_from(struct rerun *rerun, enum rerun_state state)
-{
-    while (state != RERUN_OVER)
-        state = take_step(rerun, rerun_step(state, play(rerun, state)));
     rerun->result.evidence = rerun->evidence;
     rerun->result.took_ms = (monotonic_ns() - rerun->begin_ns) / 1000000;
 }
 
-/* ---- which of several launches ---- */
+/* Takes the outcome of what rerun_begin() has started. */
+static void take_outcome(struct rerun *rerun, enum rerun_event event)
+{
+    static const enum rerun_outcome outcomes[RERUN_EVENTS] = {[RERUN_FAULT] = RERUN_FAULTED,
+                                                              [RERUN_FAULT_AMID_PATTERNS] = RERUN_FAULTED,
+                                                              [RERUN_WRITES] = RERUN_WROTE,
+                                                              [RERUN_SILENCE] = RERUN_NO_FAULT};
+    struct rerun_result unmapped;
+    if (outcomes[event] == RERUN_NOT_TRIED) /* unless there is a better reason */
+        rerun_result_fail(&rerun->result, "the process that launches it again has ended early");
+    else
+        rerun->result.outcome = outcomes[event];
+    if (event == RERUN_FAULT_AMID_PATTERNS && may_look(rerun))
+        look_again(rerun, RERUN_BARE, &unmapped);
+    complete(rerun);
+}
 
-/* Returns whether the launch faulted where the program's did, as far as that is known. */
-static int is_at_place(const struct rerun *rerun)
+/* Whether the second launch's dump has a warp of the kernel at the access, if that is known; has_address: with its address. */
+static int is_at_access(const struct rerun *rerun, int has_address)
 {
     for (size_t i = 0; i < rerun->evidence->site_count; i++) {
         const struct evidence_site *site = &rerun->evidence->sites[i];
-        if (site->symbol && !strcmp(site->symbol, rerun->input.symbol) &&
-            (!rerun->has_access || site->kernel_offset == rerun->access_at))
+        int is_there = site->symbol && !strcmp(site->symbol, rerun->input.symbol) &&
+                       (!rerun->has_access || site->kernel_offset == rerun->access_at);
+        if (is_there && !has_address)
             return 1;
+        for (size_t k = 0; is_there && k < site->lane_count; k++)
+            if (site->lanes[k].certainty != CERTAIN_NOT)
+                return 1;
     }
     return 0;
 }
@@ -364,19 +309,17 @@ static int is_at_place(const struct rerun *rerun)
 static enum rerun_event try_each(struct rerun *rerun, size_t *found)
 {
     size_t end = rerun->input.launch_count;
-    enum rerun_event event = run(rerun);
+    enum rerun_event event = finish_first(rerun);
     *found = SIZE_MAX;
-    if (event == RERUN_BARRIERS_REFUSED && enter(rerun, RERUN_PLAIN))
-        event = start_and_run(rerun);
     while (event == RERUN_FAULT) {
         size_t number = rerun->number;
-        int is_over = is_at_place(rerun);
+        int is_over = is_at_access(rerun, 0);
         if (is_over || *found == SIZE_MAX)
             *found = number;
         if (is_over || number + 1 == end || !ms_left(rerun))
             break;
-        narrow(rerun, number + 1, end - number - 1);
-        event = start_and_run(rerun);
+        narrow(rerun, &rerun->run, number + 1, end - number - 1);
+        event = play(rerun, &rerun->run);
     }
     return event;
 }
@@ -384,23 +327,21 @@ static enum rerun_event try_each(struct rerun *rerun, size_t *found)
 /* Finds the launch that faults, and looks at that one as if it had been the only one. */
 static void choose(struct rerun *rerun)
 {
-    struct rerun_input *input = &rerun->input;
     size_t found;
-    input->is_saved &= input->launch_count <= BUNDLE_LAUNCHES;
+    rerun->run.input.is_saved &= rerun->input.launch_count <= BUNDLE_LAUNCHES;
     enum rerun_event event = try_each(rerun, &found);
-    input->mode = RERUN_WHOLE;
     rerun->is_choosing = 0;
     if (found == SIZE_MAX) {
-        play_from(rerun, take_step(rerun, rerun_step(RERUN_FIRST, event)));
+        take_outcome(rerun, event);
         return;
     }
-    narrow(rerun, found, 1);
-    input->is_saved = rerun->saving_ms > 0;
     if (rerun->memory)
-        rerun_input_describe(input, input->launches, rerun->memory);
+        rerun_input_describe(&rerun->input, &rerun->input.launches[found], rerun->memory);
+    rerun->run = run_of(rerun, found, 1, &rerun->result);
+    rerun->run.input.is_saved = rerun->saving_ms > 0;
     rerun->result.outcome = RERUN_NOT_TRIED;
-    start(rerun);
-    play_from(rerun, RERUN_FIRST);
+    start(rerun, &rerun->run);
+    take_outcome(rerun, finish_first(rerun));
     if (rerun->result.outcome == RERUN_FAILED || rerun->result.outcome == RERUN_NO_FAULT)
         rerun->result.outcome = RERUN_FAULTED; /* it did before */
 }
@@ -410,20 +351,52 @@ void rerun_finish(struct rerun *rerun)
     if (rerun->is_choosing)
         choose(rerun);
     else
-        play_from(rerun, RERUN_FIRST);
+        take_outcome(rerun, finish_first(rerun));
+}
+
+/* ---- further looks ---- */
+
+/* Takes the code that ran out of the dump of the second launch. Returns 0 if it is not there. */
+static int take_dumped(struct rerun *rerun)
+{
+    struct rerun_input *input = &rerun->input;
+    struct problem ignored;
+    if (image_of_kernel(&rerun->opened, input->symbol, 0, &rerun->dumped, &input->image_bytes, &ignored) != CUFENCE_OK)
+        return 0;
+    input->image = rerun->dumped;
+    return 1;
+}
+
+/* The driver has made the code, of PTX, or has chosen one of several: it was given no cubin. */
+static int is_made_by_driver(const struct rerun *rerun)
+{
+    struct image given;
+    return !image_open(rerun->plain.bytes, rerun->plain.size, &given);
+}
+
+/* Prepares the code for a look that shows more than the last one: with barriers, now that the driver has made it, or with one
+ * at the access that faults. Returns 0 if there is no cause for it. */
+static int prepare_follow(struct rerun *rerun)
+{
+    if (!may_look(rerun) || !rerun->has_access || !rerun->evidence)
+        return 0;
+    return is_made_by_driver(rerun) ? take_dumped(rerun) && put_barriers(rerun) : !is_at_access(rerun, 1) && hold(rerun);
 }
 
 void rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis)
 {
+    struct rerun_result found;
     rerun_aim(rerun, diagnosis);
-    play_from(rerun, RERUN_DUMPED);
+    if (prepare_follow(rerun) && look_again(rerun, RERUN_BARE, &found) == RERUN_BARRIERS_REFUSED)
+        take_barriers_off(rerun);
+    complete(rerun);
 }
 
 void rerun_trace(struct rerun *rerun, const struct diagnosis *diagnosis)
 {
     struct rerun_input *input = &rerun->input;
-    struct rerun_result before = rerun->result;
-    size_t at = before.launches_tried ? rerun->number - rerun->passed : 0;
+    struct rerun_result found;
+    size_t at = rerun->result.launches_tried ? rerun->number : 0;
     if (rerun->fenced)
         take_barriers_off(rerun);
     if (!input->image || at >= input->launch_count || !cause_access(diagnosis, &input->traced) ||
@@ -431,26 +404,22 @@ void rerun_trace(struct rerun *rerun, const struct diagnosis *diagnosis)
                    &rerun->result.cause) ||
         !ms_left(rerun))
         return;
-    run_again(rerun, RERUN_TRACED);
-    before.cause = rerun->result.cause;
-    rerun->result = before;
+    look_again(rerun, RERUN_TRACED, &found);
+    rerun->result.cause = found.cause;
 }
 
 void rerun_void(struct rerun *rerun, const char *why)
 {
-    const struct rerun_result before = rerun->result;
     rerun_result_clear(&rerun->result);
-    rerun->result.launches_tried = before.launches_tried;
-    rerun->result.took_ms = before.took_ms;
     forget_evidence(rerun);
-    rerun_fail(rerun, why);
+    rerun_result_fail(&rerun->result, why);
 }
 
 void rerun_end(struct rerun *rerun)
 {
-    stop(rerun);
+    stop(&rerun->run);
     forget_evidence(rerun);
-    dump_forget(&rerun->dump);
+    dump_forget(&rerun->run.dump);
     free(rerun->fenced);
     free(rerun->dumped);
 }

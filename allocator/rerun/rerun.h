@@ -4,56 +4,17 @@
  * there, and keeps to a time limit. play.c is the process itself. The program that faulted and `cufence replay` differ only in
  * where the memory comes from.
  *
- * Of several launches that may have been it, each is tried, in their order, until one faults at the place; then that one is
- * looked at like one that is known.
- *
- * The warp that faults is found with memory barriers in front of the kernel's exits, so that it cannot have left when the
- * driver looks. Where they cannot be put there, or the driver refuses the code with them, the warp may not be found.
- *
  * Thread safety: one thread at a time for each rerun.
  */
 #pragma once
 
+#include "analysis/dump/coredump.h"
 #include "analysis/verdict/rerun_result.h"
 #include "base/reader.h"
-#include "dump.h"
+#include "dump_stream.h"
 #include "input.h"
 
 #include <sys/types.h>
-
-/* ---- states ---- */
-
-/* In each state, one process launches the kernel. */
-enum rerun_state {
-    RERUN_FIRST,    /* as the input says, with barriers as far as possible */
-    RERUN_PLAIN,    /* the driver has refused the barriers: without them */
-    RERUN_UNMAPPED, /* it faulted beyond the patterned pages, so its first accesses out of bounds went into them: without these
-                     */
-    RERUN_DUMPED,   /* the driver has made the code, of PTX, or has chosen one of several: that code, with barriers. Or only now
-                       it   is known what faults: with a barrier there */
-    RERUN_OVER,
-    RERUN_STATES = RERUN_OVER
-};
-
-/* How a state ends. */
-enum rerun_event {
-    RERUN_FAULT,               /* the launch faulted, and the dump of that could be read */
-    RERUN_FAULT_AMID_PATTERNS, /* the same, with patterns in the guards */
-    RERUN_WRITES,              /* it did not fault, but wrote into the patterns */
-    RERUN_SILENCE,             /* it did neither */
-    RERUN_BARRIERS_REFUSED,    /* the driver does not load the code with barriers */
-    RERUN_CODE_REFUSED,        /* the same, without barriers */
-    RERUN_FAILURE,             /* something else went wrong, or took too long */
-    RERUN_SKIPPED,             /* there is no cause for the state, or no time */
-    RERUN_EVENTS
-};
-
-/* What follows. outcome: the result's from here on; RERUN_NOT_TRIED: it stays what it is. */
-struct rerun_step {
-    enum rerun_state next;
-    enum rerun_outcome outcome;
-};
-struct rerun_step rerun_step(enum rerun_state state, enum rerun_event event);
 
 /* ---- spawn.c: starts the rerun process ---- */
 
@@ -75,8 +36,43 @@ void rerun_process_end(struct rerun_process *process);
 
 /* ---- the side that serves ---- */
 
-enum rerun_progress { RERUN_STARTED, RERUN_AMID_PATTERNS, RERUN_LAUNCHING };
+/* How a process ends. */
+enum rerun_event {
+    RERUN_FAULT,               /* the launch faulted, and the dump of that could be read */
+    RERUN_FAULT_AMID_PATTERNS, /* the same, with patterns in the guards */
+    RERUN_WRITES,              /* it did not fault, but wrote into the patterns */
+    RERUN_SILENCE,             /* it did neither */
+    RERUN_BARRIERS_REFUSED,    /* the driver does not load the code with barriers */
+    RERUN_CODE_REFUSED,        /* the same, without barriers */
+    RERUN_FAILURE,             /* something else went wrong, or took too long */
+    RERUN_EVENTS
+};
 
+/* One process: what it is given, and what it says. */
+struct rerun_run {
+    struct rerun_input input;
+    size_t first;                 /* the number of its first launch, of those of the rerun */
+    struct rerun_result *result;  /* gets what it says */
+    struct rerun_process process; /* its pid is 0 while it does not run */
+    int is_amid_patterns;         /* it launches with patterns in the guards */
+    enum rerun_event said;        /* what it has said of its end; RERUN_FAILURE before */
+    int dump_pipe;
+    struct dump dump;
+};
+
+/*
+ * What it is: a kernel, the launches that may have faulted, and what their second launch has shown.
+ *
+ * What it does:
+ *   1. rerun_begin() puts memory barriers in front of the kernel's exits, so that the warp that faults cannot have left when
+ *      the driver looks, and starts the process. Without them, where the code or the driver refuses them, it may not be found.
+ *   2. rerun_finish() serves the process. Of several launches that may have been it, each is tried, in their order, until one
+ *      faults at the place; then that one is looked at like one that is known. A launch that faults amid the patterns in the
+ *      guards is launched once more without them: its first accesses out of bounds went into them.
+ *   3. rerun_follow() and rerun_trace() look again at the launch that did it, each with a process of its own.
+ *
+ * What it never does: diagnose. It hands over facts: `result`, and the evidence of the second dump, which is opened once.
+ */
 struct rerun {
     /* For the caller to fill in; `input` without its dump, and with the image as the program had it. All must outlive the
      * rerun. */
@@ -102,24 +98,17 @@ struct rerun {
     uint32_t number;    /* of the launch that ran last: the one that faulted, if one did */
 
     /* Private. */
-    struct rerun_process process; /* its pid is 0 while none runs */
-    enum rerun_progress progress; /* of that process */
-    enum rerun_event said;        /* what it has said of its end; RERUN_FAILURE before */
-    int dump_pipe;
-    struct dump dump;
-    struct span plain;  /* the image without barriers */
-    uint8_t *fenced;    /* with them; NULL if there are none */
-    uint8_t *dumped;    /* the image in the dump, if `input` had none of a single cubin */
-    size_t passed;      /* launches that `input` had in front of those that it has now */
-    int is_choosing;    /* several launches may have been it, and are tried until one faults */
-    int is_held;        /* there is one behind the access that faulted */
-    int has_access;     /* access_at is known */
-    uint64_t access_at; /* offset of the access that faulted in the kernel's code */
+    struct rerun_run run;   /* of rerun_begin() and rerun_finish() */
+    struct coredump opened; /* over the bytes of `second` */
+    struct span plain;      /* the image without barriers */
+    uint8_t *fenced;        /* with them; NULL if there are none */
+    uint8_t *dumped;        /* the image in the dump, if `input` had none of a single cubin */
+    int is_choosing;        /* several launches may have been it, and are tried until one faults */
+    int is_held;            /* there is one behind the access that faulted */
+    int has_access;         /* access_at is known */
+    uint64_t access_at;     /* offset of the access that faulted in the kernel's code */
     uint64_t saving_since_ns, saved_ns;
 };
-
-/* Ends the attempt with a reason, unless it has ended already. Returns UNSUPPORTED. */
-cufence_status rerun_fail(struct rerun *rerun, const char *why);
 
 /* Says what faulted, as far as a dump has told before rerun_begin(): if its address is not known, the access is held. */
 void rerun_aim(struct rerun *rerun, const struct diagnosis *diagnosis);
@@ -146,7 +135,7 @@ void rerun_end(struct rerun *rerun);
 /* ---- converse.c: what the rerun process says, and what it is answered; for rerun.c ---- */
 
 /* Handles one message. Returns 0 at the end of the conversation. */
-int rerun_converse(struct rerun *rerun);
+int rerun_converse(struct rerun *rerun, struct rerun_run *run);
 
 /* Whether anything was written where an access faults. */
 int rerun_has_left(const struct rerun_result *result);

@@ -1,9 +1,11 @@
 /* The memory of a second launch that is not cufence's, and where it lies in the new process. */
 #include "second_launch.h"
 
+#include "base/clock.h"
 #include "driver/driver.h"
-#include "rerun/process/memory.h"
 #include "fault/surroundings.h"
+#include "rerun/process/process_memory.h"
+#include "rerun/rerun.h"
 
 /* ---- memory of the host ---- */
 
@@ -231,4 +233,28 @@ TEST(test_bounds)
     recorded[0] = NULL;
     assert_false(bounds_are_sure(&buffer, launches, recorded, 1));
     assert_false(bounds_are_sure(&buffer, launches, recorded, 0));
+}
+
+/* It leaves a reason. */
+TEST(a_process_that_ends_early_is_a_failure)
+{
+    static const uint8_t image[] = "no cubin";
+    static const struct rerun_launch launch = {.grid = {1, 1, 1}, .block = {1, 1, 1}};
+    struct rerun rerun = {.input = {.arena_start = 1,
+                                    .arena_end = 2,
+                                    .symbol = "k",
+                                    .image = image,
+                                    .image_bytes = sizeof image,
+                                    .launches = &launch,
+                                    .launch_count = 1},
+                          .program = "/bin/true",
+                          .limit_ms = 60000,
+                          .limit = "a minute",
+                          .begin_ns = monotonic_ns()};
+    assert_int_equal(rerun_begin(&rerun), CUFENCE_OK);
+    rerun_finish(&rerun);
+    assert_int_equal(rerun.result.outcome, RERUN_FAILED);
+    assert_string_equal(rerun.result.reason, "the process that launches it again has ended early");
+    assert_string_equal(rerun.result.note, "");
+    rerun_end(&rerun);
 }

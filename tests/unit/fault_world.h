@@ -124,24 +124,27 @@ static inline const char *said_of(const struct diagnosis *of)
     static const char *const sources[] = {"live", "arguments", "launches", "running"};
     static char text[512];
     FILE *out = fmemopen(text, sizeof text, "w");
-    fprintf(out, "%s", fault_kind_names[of->kind]);
-    if (of->owner)
-        fprintf(out, " of #%d %s at %lld", (int)of->owner->id, sure[of->owner_certainty], (long long)of->distance);
-    if (of->owner_parameter >= 0)
-        fprintf(out, " by word %d", of->owner_parameter);
-    if (of->previous || of->next)
-        fprintf(out, ", beside #%d #%d", (int)id_of(of->previous), (int)id_of(of->next));
-    fprintf(out, "; address %s", sure[of->address_certainty]);
-    if (of->lane)
-        fprintf(out, ", lane %u", of->lane->lane);
-    fprintf(out, ", %zu threads, %zu others%s", of->faulting_threads, of->other_sites, of->is_bystander ? ", bystander" : "");
-    if (of->candidate_total)
-        fprintf(out, "; %zu of %zu from %s, %s:", of->candidate_count, of->candidate_total, sources[of->candidate_source],
-                sure[of->candidate_certainty]);
-    for (size_t i = 0; i < of->candidate_count; i++) {
-        fprintf(out, " #%d", (int)of->candidates[i]->id);
-        if (of->candidate_parameter[i] >= 0)
-            fprintf(out, " by %d", of->candidate_parameter[i]);
+    fprintf(out, "%s", fault_kind_names[of->verdict.kind]);
+    if (of->verdict.owner)
+        fprintf(out, " of #%d %s at %lld", (int)of->verdict.owner->id, sure[of->verdict.certainty],
+                (long long)of->verdict.distance);
+    if (of->verdict.parameter >= 0)
+        fprintf(out, " by word %d", of->verdict.parameter);
+    const struct fault_neighbours beside = fault_neighbours(of);
+    if (beside.previous || beside.next)
+        fprintf(out, ", beside #%d #%d", (int)id_of(beside.previous), (int)id_of(beside.next));
+    fprintf(out, "; address %s", sure[of->access.certainty]);
+    if (of->access.lane)
+        fprintf(out, ", lane %u", of->access.lane->lane);
+    fprintf(out, ", %zu threads, %zu others%s", of->access.threads, of->access.other_sites,
+            of->is_bystander ? ", bystander" : "");
+    if (of->candidates.total)
+        fprintf(out, "; %zu of %zu from %s, %s:", of->candidates.count, of->candidates.total, sources[of->candidates.source],
+                sure[of->candidates.certainty]);
+    for (size_t i = 0; i < of->candidates.count; i++) {
+        fprintf(out, " #%d", (int)of->candidates.list[i]->id);
+        if (of->candidates.parameter[i] >= 0)
+            fprintf(out, " by %d", of->candidates.parameter[i]);
     }
     fclose(out);
     return text;

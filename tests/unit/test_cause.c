@@ -181,11 +181,11 @@ TEST(the_pointer_decides_whose_the_access_is)
     make(B_START - PAGE - 64);
     add(ORIGIN_PARAMETER, 16, 40, ((int64_t)(B_START - PAGE - 64) - (int64_t)A_START) / 40);
     diagnose();
-    assert_int_equal(told.diagnosis.kind, FAULT_OVERRUN);
-    assert_int_equal(id_of(told.diagnosis.owner), 1);
-    assert_int_equal(told.diagnosis.owner_certainty, CERTAIN_RERUN);
-    assert_int_equal(told.diagnosis.owner_parameter, 1);
-    assert_string_equal(told.diagnosis.owner_reason, "the address is computed from a pointer to it");
+    assert_int_equal(told.diagnosis.verdict.kind, FAULT_OVERRUN);
+    assert_int_equal(id_of(told.diagnosis.verdict.owner), 1);
+    assert_int_equal(told.diagnosis.verdict.certainty, CERTAIN_RERUN);
+    assert_int_equal(told.diagnosis.verdict.parameter, 1);
+    assert_string_equal(told.diagnosis.verdict.reason, "the address is computed from a pointer to it");
     told.origin.address++; /* of another access */
     diagnose();
     assert_null(told.diagnosis.cause);

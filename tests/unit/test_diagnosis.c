@@ -20,6 +20,34 @@ TEST(buffers_are_found_in_any_order)
     expect(&site, 1, &memory, "use-after-free of #4 derived at 100, beside #2 #7; address exact, lane 0, 1 threads, 0 others");
 }
 
+static uint64_t asked[4];
+static size_t asked_count;
+
+static void give_all(void *from, uint64_t address)
+{
+    struct fault_memory *memory = from;
+    assert_true(asked_count < 4);
+    asked[asked_count++] = address;
+    memory->near_count = 1;
+}
+
+/* Each address is asked for once: not where the buffer is there already. */
+TEST(buffers_that_are_not_there_are_asked_for)
+{
+    struct fault_memory memory = *memory_with(BIT(A));
+    struct evidence_lane lanes[] = {{.address = A_END - 2, .certainty = CERTAIN_EXACT}, {.address = A_START}};
+    struct evidence_site site = site_at(lanes, 2, 4);
+    const uint64_t words[] = {A_START, 4};
+    give(&site, words, sizeof words);
+    memory.near_count = 0;
+    memory.buffers_at = give_all;
+    memory.from = &memory;
+    expect(&site, 1, &memory, "overrun of #1 exact at 0 by word 0, beside #1 #0; address exact, lane 0, 1 threads, 0 others");
+    assert_int_equal(asked_count, 2);
+    assert_int_equal(asked[0], A_END - 2);
+    assert_int_equal(asked[1], A_START); /* the argument */
+}
+
 TEST(an_argument_means_the_live_tenant_of_a_place)
 {
     cufence_buffer near[] = {world[F], world[F], world[A], world[A]};
@@ -37,7 +65,7 @@ TEST(an_argument_means_the_live_tenant_of_a_place)
     /* A word that is one buffer's end and another's start means the latter. */
     near[3].address = A_END;
     struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
-    assert_ptr_equal(diagnosis.candidates[1], &near[3]);
+    assert_ptr_equal(diagnosis.candidates.list[1], &near[3]);
 }
 
 /* The number decides the kind; an address helps where there is one. */
@@ -65,8 +93,8 @@ TEST(every_exception_has_its_kind)
         struct evidence_site site = site_at(&lane, 1, 4);
         site.exception = exception_of(cases[i].exception, NULL);
         struct diagnosis diagnosis = diagnosed(&site, 1, memory_with(BIT(A)));
-        assert_int_equal(diagnosis.kind, cases[i].past_end);
-        assert_int_equal(diagnosis.address_certainty, cases[i].past_end == FAULT_OTHER ? CERTAIN_NOT : CERTAIN_EXACT);
+        assert_int_equal(diagnosis.verdict.kind, cases[i].past_end);
+        assert_int_equal(diagnosis.access.certainty, cases[i].past_end == FAULT_OTHER ? CERTAIN_NOT : CERTAIN_EXACT);
         lane.certainty = CERTAIN_NOT;
         char wanted[64];
         snprintf(wanted, sizeof wanted, "%s; address unknown, lane 0, 1 threads, 0 others", fault_kind_names[cases[i].unknown]);
@@ -234,7 +262,7 @@ TEST(equal_kernels_are_not_taken_for_each_other)
         int is_in_graph = i & 1, is_alive = (i & 2) && runs < 3;
         diagnose_equal_kernels(runs, is_in_graph, is_alive, &diagnosis);
         const struct evidence_site *site = fault_site(&diagnosis);
-        diagnosis.candidate_count = 0; /* in any order */
+        diagnosis.candidates.count = 0; /* in any order */
         expect_said(&diagnosis, is_alive ? NOTHING ", bystander" THREE : NOTHING THREE);
         assert_false(site->is_warp_alive || site->has_grid || site->parameters || diagnosis.arguments.bytes);
         assert_int_equal(diagnosis.origin.fits, 3);

@@ -99,7 +99,7 @@ TEST(arguments_of_launches_are_told_where_they_agree)
     struct diagnosis diagnosis = diagnose(&story);
     assert_non_null(diagnosis.arguments.bytes);
     assert_int_equal(diagnosis.arguments.certainty, CERTAIN_DERIVED);
-    assert_int_equal(diagnosis.candidate_certainty, CERTAIN_CANDIDATE); /* two launches, even if they agree */
+    assert_int_equal(diagnosis.candidates.certainty, CERTAIN_CANDIDATE); /* two launches, even if they agree */
     story.entries[1].bytes[16] ^= 1;
     diagnosis = diagnose(&story);
     assert_null(diagnosis.arguments.bytes);
@@ -123,22 +123,22 @@ TEST(the_code_says_which_argument_it_was)
     memcpy(story.entries[0].bytes, story.parameters, 20);
     story.sites[0].kernel = "k_oob(float*, float const*, int)";
     diagnosis = diagnose(&story);
-    assert_int_equal(diagnosis.candidate_total, 1);
-    assert_int_equal(diagnosis.candidates[0]->id, 1);
-    assert_int_equal(diagnosis.candidate_certainty, CERTAIN_DERIVED);
+    assert_int_equal(diagnosis.candidates.total, 1);
+    assert_int_equal(diagnosis.candidates.list[0]->id, 1);
+    assert_int_equal(diagnosis.candidates.certainty, CERTAIN_DERIVED);
 
     /* An argument that points to nobody's memory leaves no candidates, and no other buffer takes its place. */
     story.sites[0].source.words = 4;
     diagnosis = diagnose(&story);
-    assert_int_equal(diagnosis.candidate_total, 0);
+    assert_int_equal(diagnosis.candidates.total, 0);
 
     /* A second launch, or a graph, may have been it. */
     story.sites[0].source.words = 2;
     add_launch(&story, step_frames, 1, 1);
-    assert_int_equal(diagnose(&story).candidate_certainty, CERTAIN_CANDIDATE);
+    assert_int_equal(diagnose(&story).candidates.certainty, CERTAIN_CANDIDATE);
     story.entries[1].function = NULL;
     story.entries[1].graph = 0x77;
-    assert_int_equal(diagnose(&story).candidate_certainty, CERTAIN_CANDIDATE);
+    assert_int_equal(diagnose(&story).candidates.certainty, CERTAIN_CANDIDATE);
 }
 
 TEST(an_exited_warp_may_mean_any_argument)
@@ -146,21 +146,21 @@ TEST(an_exited_warp_may_mean_any_argument)
     struct story story;
     exited_launched_traced(&story);
     story.entries[0].argument_bytes = 400; /* more was given than was kept */
-    assert_int_equal(diagnose(&story).candidate_certainty, CERTAIN_CANDIDATE);
+    assert_int_equal(diagnose(&story).candidates.certainty, CERTAIN_CANDIDATE);
 
     /* All arguments are pointers to const: the name is no help then. */
     exited_launched(&story);
     story.sites[0].kernel = "k_oob(float const*, float const*, int)";
     struct diagnosis diagnosis = diagnose(&story);
-    assert_int_equal(diagnosis.candidate_count, 1);
-    assert_false(diagnosis.is_const_excluded);
+    assert_int_equal(diagnosis.candidates.count, 1);
+    assert_false(diagnosis.candidates.excluded == EXCLUDED_CONST);
 
     /* A read may be through any of them. */
     exited_launched_const(&story);
     story.sites[0].access = ACCESS_READ;
     diagnosis = diagnose(&story);
-    assert_int_equal(diagnosis.candidate_count, 2);
-    assert_int_equal(diagnosis.candidate_certainty, CERTAIN_CANDIDATE);
+    assert_int_equal(diagnosis.candidates.count, 2);
+    assert_int_equal(diagnosis.candidates.certainty, CERTAIN_CANDIDATE);
 
     /* Two halves of integers that look like a pointer together are none. */
     static const struct launch_function halves = {.name = "k_oob",
@@ -171,8 +171,8 @@ TEST(an_exited_warp_may_mean_any_argument)
     exited_launched(&story);
     story.entries[0].function = &halves;
     diagnosis = diagnose(&story);
-    assert_int_equal(diagnosis.candidate_source, CANDIDATES_LIVE);
-    assert_int_equal(diagnosis.candidate_total, 12);
+    assert_int_equal(diagnosis.candidates.source, CANDIDATES_LIVE);
+    assert_int_equal(diagnosis.candidates.total, 12);
 }
 
 /* A launch means the tenants of its own time. */

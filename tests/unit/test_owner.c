@@ -131,17 +131,18 @@ static void check_access(const struct access_case *c, enum certainty address_cer
     give(&site, c->parameters, 8 * words);
     struct diagnosis diagnosis = diagnosed(&site, 1, memory_with(c->set));
     enum certainty expected = c->certainty < address_certainty ? c->certainty : address_certainty;
-    if (diagnosis.kind != c->kind || id_of(diagnosis.owner) != c->owner || diagnosis.owner_certainty != expected ||
-        diagnosis.distance != c->distance || diagnosis.owner_parameter != c->word || id_of(diagnosis.rival) != c->rival ||
-        diagnosis.rival_distance != c->rival_distance || !diagnosis.owner_reason != !c->reason)
-        fail_msg("%s: %s, rival #%" PRIu64 " at %" PRIu64 " (%s)", c->name, said_of(&diagnosis), id_of(diagnosis.rival),
-                 diagnosis.rival_distance, diagnosis.owner_reason ? diagnosis.owner_reason : "no reason");
+    if (diagnosis.verdict.kind != c->kind || id_of(diagnosis.verdict.owner) != c->owner ||
+        diagnosis.verdict.certainty != expected || diagnosis.verdict.distance != c->distance ||
+        diagnosis.verdict.parameter != c->word || id_of(diagnosis.verdict.rival) != c->rival ||
+        diagnosis.verdict.rival_distance != c->rival_distance || !diagnosis.verdict.reason != !c->reason)
+        fail_msg("%s: %s, rival #%" PRIu64 " at %" PRIu64 " (%s)", c->name, said_of(&diagnosis), id_of(diagnosis.verdict.rival),
+                 diagnosis.verdict.rival_distance, diagnosis.verdict.reason ? diagnosis.verdict.reason : "no reason");
     if (c->reason)
-        assert_string_equal(diagnosis.owner_reason, c->reason);
+        assert_string_equal(diagnosis.verdict.reason, c->reason);
     assert_ptr_equal(diagnosis.site, &site);
-    assert_ptr_equal(diagnosis.lane, &lane);
-    assert_int_equal(diagnosis.address, c->address);
-    assert_int_equal(diagnosis.address_certainty, address_certainty);
+    assert_ptr_equal(diagnosis.access.lane, &lane);
+    assert_int_equal(diagnosis.access.address, c->address);
+    assert_int_equal(diagnosis.access.certainty, address_certainty);
 }
 
 TEST(every_place_of_an_exact_address)
@@ -186,15 +187,15 @@ TEST(an_access_in_bounds_is_no_evidence)
         uint64_t word = B_START;
         give(&site, &word, sizeof word);
         struct diagnosis diagnosis = diagnosed(&site, 1, memory_with(cases[i / 3].set));
-        if (diagnosis.kind != FAULT_ILLEGAL_ACCESS || diagnosis.owner || diagnosis.address_certainty != CERTAIN_NOT ||
-            diagnosis.is_bystander != is_bystander || diagnosis.lane != (is_bystander ? NULL : &lane) ||
-            fault_site(&diagnosis)->is_warp_alive == is_bystander)
+        if (diagnosis.verdict.kind != FAULT_ILLEGAL_ACCESS || diagnosis.verdict.owner ||
+            diagnosis.access.certainty != CERTAIN_NOT || diagnosis.is_bystander != is_bystander ||
+            diagnosis.access.lane != (is_bystander ? NULL : &lane) || fault_site(&diagnosis)->is_warp_alive == is_bystander)
             fail_msg("%s, way %zu: %s", cases[i / 3].name, i % 3, said_of(&diagnosis));
         /* The same at one's side does not hide the one that is out of bounds. */
         struct evidence_lane two[] = {lane, {.lane = 1, .address = SLOT(4) + 8, .certainty = CERTAIN_DERIVED}};
         site.lanes = two;
         site.lane_count = 2;
-        assert_ptr_equal(diagnosed(&site, 1, memory_with(cases[i / 3].set)).lane, &two[1]);
+        assert_ptr_equal(diagnosed(&site, 1, memory_with(cases[i / 3].set)).access.lane, &two[1]);
     }
 }
 
@@ -235,10 +236,10 @@ TEST(arguments_count_as_far_as_the_code_uses_them)
         give(&site, words, sizeof words);
         site.source = cases[i].source;
         struct diagnosis diagnosis = diagnosed(&site, 1, memory_with(BOTH));
-        assert_int_equal(id_of(diagnosis.owner), cases[i].owner);
-        assert_int_equal(diagnosis.owner_certainty, cases[i].certainty);
-        assert_string_equal(diagnosis.owner_reason, cases[i].reason);
-        assert_int_equal(diagnosis.owner_parameter, cases[i].word);
+        assert_int_equal(id_of(diagnosis.verdict.owner), cases[i].owner);
+        assert_int_equal(diagnosis.verdict.certainty, cases[i].certainty);
+        assert_string_equal(diagnosis.verdict.reason, cases[i].reason);
+        assert_int_equal(diagnosis.verdict.parameter, cases[i].word);
     }
 }
 
@@ -274,8 +275,8 @@ TEST(the_nearer_end_is_found_to_the_byte)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct diagnosis diagnosis = between(cases[i].gap, cases[i].into);
-        assert_int_equal(id_of(diagnosis.owner), cases[i].owner);
-        assert_int_equal(diagnosis.distance, cases[i].distance);
-        assert_string_equal(diagnosis.owner_reason, cases[i].reason);
+        assert_int_equal(id_of(diagnosis.verdict.owner), cases[i].owner);
+        assert_int_equal(diagnosis.verdict.distance, cases[i].distance);
+        assert_string_equal(diagnosis.verdict.reason, cases[i].reason);
     }
 }

@@ -15,14 +15,14 @@ static struct diagnosis diagnose(const struct story *story)
 static void expect_address(const struct story *story, enum fault_kind kind, uint64_t owner, uint64_t address, uint64_t distance)
 {
     struct diagnosis diagnosis = diagnose(story);
-    assert_int_equal(diagnosis.kind, kind);
-    assert_int_equal(id_of(diagnosis.owner), owner);
-    assert_int_equal(diagnosis.owner_certainty, CERTAIN_RERUN);
-    assert_int_equal(diagnosis.address, address);
-    assert_int_equal(diagnosis.address_certainty, CERTAIN_RERUN);
-    assert_int_equal(diagnosis.distance, distance);
-    assert_int_equal(diagnosis.candidate_count + diagnosis.candidate_total, 0);
-    assert_true(diagnosis.is_rerun);
+    assert_int_equal(diagnosis.verdict.kind, kind);
+    assert_int_equal(id_of(diagnosis.verdict.owner), owner);
+    assert_int_equal(diagnosis.verdict.certainty, CERTAIN_RERUN);
+    assert_int_equal(diagnosis.access.address, address);
+    assert_int_equal(diagnosis.access.certainty, CERTAIN_RERUN);
+    assert_int_equal(diagnosis.verdict.distance, distance);
+    assert_int_equal(diagnosis.candidates.count + diagnosis.candidates.total, 0);
+    assert_true(diagnosis.again);
 }
 
 /* The diagnosis must be that of the first dump alone. */
@@ -30,13 +30,13 @@ static void expect_nothing_new(struct story *story)
 {
     struct diagnosis diagnosis = diagnose(story), alone;
     fault_diagnose(&story->evidence, &story->memory, &alone);
-    assert_false(diagnosis.is_rerun || diagnosis.is_warp_of_rerun || diagnosis.is_grid_of_rerun);
+    assert_int_equal(diagnosis.again, AGAIN_NOTHING);
     char wanted[512];
     strcpy(wanted, said_of(&alone));
     expect_said(&diagnosis, wanted);
     assert_ptr_equal(diagnosis.site, alone.site);
-    assert_ptr_equal(diagnosis.lane, alone.lane);
-    assert_int_equal(diagnosis.address, alone.address);
+    assert_ptr_equal(diagnosis.access.lane, alone.access.lane);
+    assert_int_equal(diagnosis.access.address, alone.access.address);
     assert_ptr_equal(diagnosis.origin.launch, alone.origin.launch);
     assert_int_equal(diagnosis.origin.certainty, alone.origin.certainty);
     assert_ptr_equal(diagnosis.arguments.bytes, alone.arguments.bytes);
@@ -50,25 +50,25 @@ TEST(an_exited_warp_is_found_in_the_second_launch)
     struct diagnosis diagnosis = diagnose(&story);
     assert_ptr_equal(diagnosis.site, story.sites);
     assert_ptr_equal(diagnosis.evidence, &story.evidence);
-    assert_ptr_equal(diagnosis.lane, story.lanes_again);
-    assert_true(diagnosis.is_warp_of_rerun && diagnosis.is_grid_of_rerun && diagnosis.has_first_exited);
+    assert_ptr_equal(diagnosis.access.lane, story.lanes_again);
+    assert_true(diagnosis.again == AGAIN_GRID && fault_has_exited(&diagnosis));
     assert_ptr_equal(diagnosis.arguments.bytes, story.parameters_again);
     const struct evidence_site *places[FAULT_PLACES];
     assert_int_equal(fault_other_places(&diagnosis, places), 0);
 
     story.lanes_again[0].certainty = story.lanes_again[1].certainty = CERTAIN_DERIVED;
     diagnosis = diagnose(&story); /* something was written just there */
-    assert_int_equal(diagnosis.address_certainty, CERTAIN_RERUN);
-    assert_int_equal(diagnosis.owner_certainty, CERTAIN_RERUN);
+    assert_int_equal(diagnosis.access.certainty, CERTAIN_RERUN);
+    assert_int_equal(diagnosis.verdict.certainty, CERTAIN_RERUN);
     enum access_kind access = story.sites[0].access;
     story.sites[0].access = story.sites_again[0].access = ACCESS_READ; /* a write there says nothing about a read */
-    assert_int_equal(diagnose(&story).address_certainty, CERTAIN_DERIVED);
+    assert_int_equal(diagnose(&story).access.certainty, CERTAIN_DERIVED);
     story.sites[0].access = story.sites_again[0].access = access;
     size_t write_count = story.rerun.write_count;
     story.rerun.write_count = 0;
     diagnosis = diagnose(&story);
-    assert_int_equal(diagnosis.address_certainty, CERTAIN_DERIVED);
-    assert_int_equal(diagnosis.owner_certainty, CERTAIN_DERIVED);
+    assert_int_equal(diagnosis.access.certainty, CERTAIN_DERIVED);
+    assert_int_equal(diagnosis.verdict.certainty, CERTAIN_DERIVED);
     story.rerun.write_count = write_count;
     story.sites[0].symbol = story.sites_again[0].symbol = NULL; /* equal offsets in unknown code mean nothing */
     story.rerun.write_count = 0;
@@ -92,7 +92,8 @@ TEST(only_the_same_place_counts)
     assert_null(rerun_result_elsewhere(&diagnosis, &story.rerun));
     story.sites_again[1].symbol = "k_other";
     diagnosis = diagnose(&story); /* an unrolled loop has the access twice */
-    assert_true(diagnosis.address == B_END && diagnosis.address_certainty == CERTAIN_RERUN && diagnosis.is_warp_of_rerun);
+    assert_true(diagnosis.access.address == B_END && diagnosis.access.certainty == CERTAIN_RERUN &&
+                diagnosis.again >= AGAIN_WARP);
     assert_null(rerun_result_elsewhere(&diagnosis, &story.rerun));
     story.sites_again[0].access_bytes *= 2;
     expect_nothing_new(&story);
@@ -134,7 +135,7 @@ TEST(an_address_of_registers_that_may_have_changed_is_replaced)
     story.sites[0].access = story.sites_again[0].access = ACCESS_WRITE; /* it was not written to, but another place was */
     add_write(&story, &story.near[0], A_END + 12, 4, &two, sizeof two);
     expect_address(&story, FAULT_OVERRUN, 1, A_END + 12, 12);
-    story.rerun.writes[0].address = diagnose(&story).lane->address;
+    story.rerun.writes[0].address = diagnose(&story).access.lane->address;
     expect_nothing_new(&story);
 }
 
@@ -148,7 +149,7 @@ TEST(an_unknown_address_is_told)
     fault_again(&story, F_START + 40);
     expect_address(&story, FAULT_USE_AFTER_FREE, 3, F_START + 40, 40);
     struct diagnosis diagnosis = diagnose(&story);
-    assert_false(diagnosis.is_grid_of_rerun || diagnosis.has_first_exited);
+    assert_false(diagnosis.again == AGAIN_GRID || fault_has_exited(&diagnosis));
     assert_int_equal(diagnosis.arguments.certainty, CERTAIN_EXACT);
     assert_ptr_equal(diagnosis.arguments.bytes, story.parameters);
 }
@@ -176,7 +177,7 @@ TEST(the_launch_that_did_it_again_is_the_launch)
     assert_ptr_equal(diagnosis.arguments.bytes, story.entries[1].bytes);
     assert_int_equal(diagnosis.arguments.certainty, CERTAIN_RERUN);
     assert_int_equal(diagnosis.arguments.time_ns, story.entries[1].time_ns);
-    assert_int_equal(diagnosis.owner_parameter, 1);
+    assert_int_equal(diagnosis.verdict.parameter, 1);
 
     story.rerun.launch = NULL;
     diagnosis = diagnose(&story);
@@ -189,7 +190,7 @@ TEST(the_launch_that_did_it_again_is_the_launch)
     fault_again(&story, A_END);
     story.rerun.launch = &story.launches[1];
     diagnosis = diagnose(&story);
-    assert_true(diagnosis.is_rerun);
+    assert_true(diagnosis.again);
     assert_ptr_equal(diagnosis.origin.launch, &story.launches[0]);
     assert_int_equal(diagnosis.origin.certainty, CERTAIN_EXACT);
 }
@@ -198,7 +199,7 @@ TEST(what_was_written_names_the_buffer_if_it_is_one)
 {
     struct story story;
     rerun_exited(&story);
-    assert_false(diagnose(&story).is_warp_of_rerun);
+    assert_true(diagnose(&story).again < AGAIN_WARP);
     add_write(&story, &story.near[0], A_END + 400, 4, &two, sizeof two);
     expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
     story.rerun.outcome = RERUN_WROTE;
@@ -295,7 +296,7 @@ TEST(an_address_of_unknown_variables_is_no_null_pointer)
         story.lanes_again[i].address = 4 * i;
     expect_nothing_new(&story);
     story.rerun.unset[0] = '\0';
-    assert_int_equal(diagnose(&story).kind, FAULT_NULL);
+    assert_int_equal(diagnose(&story).verdict.kind, FAULT_NULL);
 }
 
 TEST(a_thread_is_taken_without_an_address)
@@ -307,12 +308,12 @@ TEST(a_thread_is_taken_without_an_address)
     for (size_t i = 0; i < 3; i++)
         story.lanes_again[i].certainty = CERTAIN_NOT;
     struct diagnosis diagnosis = diagnose(&story);
-    assert_int_equal(diagnosis.kind, FAULT_OTHER);
-    assert_true(diagnosis.is_warp_of_rerun && diagnosis.has_first_exited);
+    assert_int_equal(diagnosis.verdict.kind, FAULT_OTHER);
+    assert_true(diagnosis.again >= AGAIN_WARP && fault_has_exited(&diagnosis));
     assert_int_equal(fault_site(&diagnosis)->block_index[0], 7);
     assert_int_equal(fault_site(&diagnosis)->lanes[0].thread[0], 104);
     story.sites_again[0].exception = exception_of(2, NULL); /* another one */
-    assert_false(diagnose(&story).is_warp_of_rerun);
+    assert_true(diagnose(&story).again < AGAIN_WARP);
 }
 
 TEST(unknown_variables_are_listed_once)

@@ -118,6 +118,8 @@ struct fault_memory {
                                    the nearest live buffers on both sides of it; and those that a kernel argument points to,
                                    with their neighbours */
     size_t near_count;
+    void (*buffers_at)(void *from, uint64_t address); /* adds to `near` those at and around an address; NULL: all are there */
+    void *from;
     const cufence_buffer *live; /* candidates when the address is unknown: live buffers of the device, newest first */
     size_t live_count;
     size_t live_total;    /* number of live buffers on the device */

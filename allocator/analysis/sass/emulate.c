@@ -13,11 +13,11 @@
 /* Returns whether a BRA whose guard is true is taken. */
 static enum truth is_taken(const struct machine *machine, struct sass_instruction instruction)
 {
-    unsigned form = (unsigned)sass_bits(instruction, 9, 3), kind = (unsigned)sass_bits(instruction, 32, 2);
+    unsigned form = (unsigned)sass_bits(instruction, SASS_FORM_AT, 3), kind = (unsigned)sass_bits(instruction, SASS_B_AT, 2);
     if (form == 2 && kind == 1) /* BRA.U UPn: the uniform predicate is encoded in place of a register */
-        return machine_predicate(machine, instruction, 24, UNIFORM);
+        return machine_predicate(machine, instruction, SASS_A_AT, UNIFORM);
     /* A second predicate at [90:87] must be true too; .DIV and .CONV depend on the other lanes. */
-    int is_plain = form == 4 && kind == 0 && machine_predicate(machine, instruction, 87, VECTOR) == TRUTH_TRUE;
+    int is_plain = form == 4 && kind == 0 && machine_predicate(machine, instruction, SASS_PREDICATE_AT, VECTOR) == TRUTH_TRUE;
     return is_plain ? TRUTH_TRUE : TRUTH_UNKNOWN;
 }
 
@@ -26,11 +26,11 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
 {
     uint64_t next = *pc + SASS_INSTRUCTION_BYTES;
     struct cell target;
-    switch (sass_bits(instruction, 0, 9)) {
+    switch (sass_bits(instruction, SASS_OPCODE_AT, 9)) {
     case 0x141: /* BSYNC: waits for diverged lanes */
         break;
     case 0x144: /* CALL.REL; other forms have no known target */
-        if (sass_bits(instruction, 0, 12) != 0x944)
+        if (sass_bits(instruction, SASS_OPCODE_AT, 12) != 0x944)
             return FLOW_LOST;
         next += (uint64_t)instruction_branch_offset(instruction, machine->launch->sm);
         break;
@@ -43,7 +43,7 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
     case 0x14d: /* EXIT */
         return FLOW_DONE;
     case 0x150: /* RET.REL: a register holds the offset in the function at the branch target */
-        target = machine_get(machine, 0, (unsigned)sass_bits(instruction, 24, 8));
+        target = machine_get(machine, 0, (unsigned)sass_bits(instruction, SASS_A_AT, 8));
         if (!target.is_known)
             return FLOW_LOST;
         next += (uint64_t)instruction_branch_offset(instruction, machine->launch->sm) + target.value;
@@ -58,7 +58,8 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
 
 void machine_take_loaded(struct machine *machine, struct sass_instruction instruction, unsigned bytes, const uint8_t loaded[16])
 {
-    unsigned type = (unsigned)sass_bits(instruction, 73, 3), target = (unsigned)sass_bits(instruction, 16, 8);
+    unsigned type = (unsigned)sass_bits(instruction, SASS_TYPE_AT, 3),
+             target = (unsigned)sass_bits(instruction, SASS_TARGET_AT, 8);
     uint8_t extended[16] = {0};
     memcpy(extended, loaded, bytes);
     if ((type == 1 && extended[0] & 0x80) || (type == 3 && extended[1] & 0x80))
@@ -74,7 +75,7 @@ void machine_take_loaded(struct machine *machine, struct sass_instruction instru
 /* LDG and LD. */
 static int load(struct machine *machine, struct sass_instruction instruction)
 {
-    uint64_t opcode = sass_bits(instruction, 0, 9);
+    uint64_t opcode = sass_bits(instruction, SASS_OPCODE_AT, 9);
     const struct emulate_memory *memory = machine->launch->memory;
     struct sass_access access;
     uint8_t bytes[16] = {0};
@@ -92,7 +93,7 @@ static int divide(struct machine *machine, struct sass_instruction instruction)
 {
     struct cell result = machine_divided(instruction, machine_operands(machine, instruction).cells[1]);
     if (result.is_known)
-        machine_set(machine, VECTOR, (unsigned)sass_bits(instruction, 16, 8), result);
+        machine_set(machine, VECTOR, (unsigned)sass_bits(instruction, SASS_TARGET_AT, 8), result);
     return result.is_known;
 }
 
@@ -105,7 +106,7 @@ void machine_run(struct machine *machine, struct sass_instruction instruction)
 
 enum truth machine_guard(const struct machine *machine, struct sass_instruction instruction)
 {
-    return machine_predicate(machine, instruction, 12, sass_has_uniform_guard(instruction) ? UNIFORM : VECTOR);
+    return machine_predicate(machine, instruction, SASS_GUARD_AT, sass_has_uniform_guard(instruction) ? UNIFORM : VECTOR);
 }
 
 int machine_fetch(const struct machine *machine, uint64_t pc, struct sass_instruction *instruction)
@@ -271,7 +272,8 @@ struct cell machine_constant(const struct machine *machine, uint64_t bank, uint6
  * and the predicates in [83:81] and [86:84]. */
 void machine_forget(struct machine *machine, struct sass_instruction instruction)
 {
-    unsigned zero = machine->zero[UNIFORM], target = sass_is_known(instruction) ? (unsigned)sass_bits(instruction, 16, 8) : 0;
+    unsigned zero = machine->zero[UNIFORM],
+             target = sass_is_known(instruction) ? (unsigned)sass_bits(instruction, SASS_TARGET_AT, 8) : 0;
     for (unsigned i = target; i < SASS_RZ && sass_writes_register(instruction, i, 1); i++)
         machine->registers[VECTOR][i] = unknown;
     for (unsigned i = target & zero; i < zero && sass_writes_uniform_register(instruction, i, zero); i++)

@@ -6,15 +6,15 @@ static struct step begin(struct machine *machine, struct sass_instruction instru
     unsigned opcode = sass_opcode(instruction);
     struct step step = {machine, instruction, .file = opcode >= 0x80 && opcode < 0x100 ? UNIFORM : VECTOR};
     int file = step.file;
-    unsigned rc = register_at(&step, 64, file), ub = register_at(&step, 32, UNIFORM);
-    uint64_t bank = field(&step, 54, 5), offset = field(&step, 38, 16);
-    struct cell immediate = known(field(&step, 32, 32));
-    step.a = machine_get(machine, file, register_at(&step, 24, file));
+    unsigned rc = register_at(&step, SASS_C_AT, file), ub = register_at(&step, SASS_B_AT, UNIFORM);
+    uint64_t bank = field(&step, SASS_BANK_AT, 5), offset = field(&step, SASS_OFFSET_AT, 16);
+    struct cell immediate = known(field(&step, SASS_B_AT, 32));
+    step.a = machine_get(machine, file, register_at(&step, SASS_A_AT, file));
     step.b = step.c = machine_get(machine, file, rc);
     step.c_high = next_of(machine, file, rc);
     switch (field(&step, 9, 3)) {
     case 1:
-        step.b = machine_get(machine, file, register_at(&step, 32, file));
+        step.b = machine_get(machine, file, register_at(&step, SASS_B_AT, file));
         break;
     case 2:
         step.c = immediate;
@@ -80,31 +80,31 @@ static enum truth carry_of(const struct sum *sum, unsigned least)
 static void finish_sum(struct step *step, const struct sum *sum)
 {
     set_result(step, sum->is_known ? known(sum->value) : unknown);
-    set_predicate(step, 81, carry_of(sum, 1));
+    set_predicate(step, SASS_WRITTEN_AT, carry_of(sum, 1));
 }
 
 /* The operands a and b where operands are pairs. */
 static struct wide wide_a(const struct step *step)
 {
-    return join(step->a, next_of(step->machine, step->file, register_at(step, 24, step->file)));
+    return join(step->a, next_of(step->machine, step->file, register_at(step, SASS_A_AT, step->file)));
 }
 
 static struct wide wide_b(const struct step *step)
 {
-    unsigned form = field(step, 9, 3);
+    unsigned form = field(step, SASS_FORM_AT, 3);
     int file = form == 6 ? UNIFORM : step->file;
     struct cell high = unknown;
     if (step->is_b_immediate)
         high = known((int32_t)step->b.value < 0 ? 0xffffffffu : 0);
     else if (form == 1 || form == 6)
-        high = next_of(step->machine, file, register_at(step, 32, file));
+        high = next_of(step->machine, file, register_at(step, SASS_B_AT, file));
     return join(step->b, high);
 }
 
 /* MOV, and MOV.64 (bit 80, or a 64-bit immediate in [87:24]) of sm_120. */
 static void run_move(struct step *step)
 {
-    if (field(step, 9, 3) == 2)
+    if (field(step, SASS_FORM_AT, 3) == 2)
         set_wide(step, (struct wide){sass_bits(step->instruction, 24, 40) | (uint64_t)field(step, 64, 24) << 40, 1});
     else if (flag(step, 80))
         set_wide(step, wide_b(step));
@@ -115,15 +115,15 @@ static void run_move(struct step *step)
 /* The second operand of SEL.64; an immediate has 33 bits. */
 static struct wide select_b(const struct step *step)
 {
-    unsigned number = register_at(step, 32, step->file);
-    if (field(step, 9, 3) == 2)
+    unsigned number = register_at(step, SASS_B_AT, step->file);
+    if (field(step, SASS_FORM_AT, 3) == 2)
         return (struct wide){(uint64_t)sass_signed_bits(step->instruction, 32, 33), 1};
     return join(machine_get(step->machine, step->file, number), next_of(step->machine, step->file, number));
 }
 
 static void run_select(struct step *step)
 {
-    enum truth truth = predicate(step, 87);
+    enum truth truth = predicate(step, SASS_PREDICATE_AT);
     if (sass_is_select_wide(step->instruction)) {
         struct wide chosen = truth == TRUTH_TRUE ? wide_a(step) : select_b(step);
         chosen.is_known &= truth != TRUTH_UNKNOWN;
@@ -156,9 +156,9 @@ static void run_compare(struct step *step)
     if (a.is_known && b.is_known)
         truth = field(step, 76, 3) >> relation & 1 ? TRUTH_TRUE : TRUTH_FALSE;
     /* .EX: compares the upper halves; if they are equal, the result for the lower ones decides. */
-    if (flag(step, 72) && truth != TRUTH_UNKNOWN && relation == 1)
-        truth = predicate(step, 68);
-    enum truth other = predicate(step, 87);
+    if (flag(step, SASS_CHAINED_AT) && truth != TRUTH_UNKNOWN && relation == 1)
+        truth = predicate(step, SASS_PREDICATE_3_AT);
+    enum truth other = predicate(step, SASS_PREDICATE_AT);
     unsigned combination = field(step, 74, 2);
     enum truth results[2] = {truth, truth == TRUTH_UNKNOWN ? truth : (enum truth) !truth};
     for (unsigned i = 0; i < 2; i++) {
@@ -180,9 +180,9 @@ static void run_predicate_logic(struct step *step)
 {
     /* In the vector form, bit 67 makes the last predicate a uniform one. */
     int file = step->file == VECTOR && flag(step, 67) ? UNIFORM : step->file;
-    const enum truth inputs[3] = {machine_predicate(step->machine, step->instruction, 68, file), predicate(step, 77),
-                                  predicate(step, 87)};
-    const uint64_t tables[2] = {field(step, 72, 5) << 3 | field(step, 64, 3), field(step, 16, 8)};
+    const enum truth inputs[3] = {machine_predicate(step->machine, step->instruction, SASS_PREDICATE_3_AT, file),
+                                  predicate(step, SASS_PREDICATE_2_AT), predicate(step, SASS_PREDICATE_AT)};
+    const uint64_t tables[2] = {field(step, 72, 5) << 3 | field(step, 64, 3), field(step, SASS_TARGET_AT, 8)};
     for (unsigned i = 0; i < 2; i++) {
         int can_be[2] = {0, 0};
         for (unsigned row = 0; row < 8; row++) {
@@ -198,74 +198,74 @@ static void run_predicate_logic(struct step *step)
 
 static void run_add3(struct step *step)
 {
-    struct sum sum = {0, 1, flag(step, 74)};
-    add(&sum, step->a, flag(step, 72));
-    add(&sum, step->b, !step->is_b_immediate && flag(step, 63));
-    add(&sum, step->c, flag(step, 75));
+    struct sum sum = {0, 1, flag(step, SASS_EXTENDED_AT)};
+    add(&sum, step->a, flag(step, SASS_NEGATE_A_AT));
+    add(&sum, step->b, is_b_negated(step));
+    add(&sum, step->c, flag(step, SASS_NEGATE_C_AT));
     if (sum.is_extended) {
-        add_carry(&sum, predicate(step, 87));
-        add_carry(&sum, predicate(step, 77));
+        add_carry(&sum, predicate(step, SASS_PREDICATE_AT));
+        add_carry(&sum, predicate(step, SASS_PREDICATE_2_AT));
     }
     finish_sum(step, &sum);
-    set_predicate(step, 84, carry_of(&sum, 2));
+    set_predicate(step, SASS_WRITTEN_2_AT, carry_of(&sum, 2));
 }
 
 /* VIADD; its modifiers, if any, are unknown. */
 static void run_add(struct step *step)
 {
-    int is_known = step->a.is_known && step->b.is_known && field(step, 72, 8) == 0 && (step->is_b_immediate || !flag(step, 63));
+    int is_known = step->a.is_known && step->b.is_known && field(step, 72, 8) == 0 && !is_b_negated(step);
     set_result(step, is_known ? known((uint64_t)step->a.value + step->b.value) : unknown);
 }
 
 /* Of pairs; a or b may be negated. */
 static struct wide wide_sum(const struct step *step)
 {
-    return sum_of(sum_of((struct wide){0, 1}, wide_a(step), flag(step, 72)), wide_b(step),
-                  !step->is_b_immediate && flag(step, 63));
+    return sum_of(sum_of((struct wide){0, 1}, wide_a(step), flag(step, SASS_NEGATE_A_AT)), wide_b(step), is_b_negated(step));
 }
 
 /* IADD and IADD.64 of sm_120; the carry of pairs is not tracked. */
 static void run_add_pairs(struct step *step)
 {
-    struct sum sum = {0, step->machine->launch->sm >= 100, flag(step, 74)};
+    struct sum sum = {0, step->machine->launch->sm >= 100, flag(step, SASS_EXTENDED_AT)};
     if (flag(step, 73)) {
         struct wide wide = wide_sum(step);
         wide.is_known &= !sum.is_extended;
         set_wide(step, wide);
-        set_predicate(step, 81, TRUTH_UNKNOWN);
+        set_predicate(step, SASS_WRITTEN_AT, TRUTH_UNKNOWN);
         return;
     }
-    add(&sum, step->a, flag(step, 72));
-    add(&sum, step->b, !step->is_b_immediate && flag(step, 63));
+    add(&sum, step->a, flag(step, SASS_NEGATE_A_AT));
+    add(&sum, step->b, is_b_negated(step));
     if (sum.is_extended)
-        add_carry(&sum, predicate(step, 87));
+        add_carry(&sum, predicate(step, SASS_PREDICATE_AT));
     finish_sum(step, &sum);
 }
 
 /* UIADD3.64 of sm_120; its carries are not tracked. */
 static void run_add3_wide(struct step *step)
 {
-    struct wide sum = sum_of(wide_sum(step), join(step->c, step->c_high), flag(step, 75));
-    sum.is_known &= !flag(step, 74);
+    struct wide sum = sum_of(wide_sum(step), join(step->c, step->c_high), flag(step, SASS_NEGATE_C_AT));
+    sum.is_known &= !flag(step, SASS_EXTENDED_AT);
     set_wide(step, sum);
-    set_predicate(step, 81, TRUTH_UNKNOWN);
-    set_predicate(step, 84, TRUTH_UNKNOWN);
+    set_predicate(step, SASS_WRITTEN_AT, TRUTH_UNKNOWN);
+    set_predicate(step, SASS_WRITTEN_2_AT, TRUTH_UNKNOWN);
 }
 
 /* ptxas loads constants with HFMA2 and HFMA2.MMA with -RZ * RZ. */
 static void run_constant(struct step *step)
 {
-    int is_constant = field(step, 9, 3) == 2 && field(step, 24, 8) == SASS_RZ && field(step, 64, 8) == SASS_RZ;
+    int is_constant =
+        field(step, SASS_FORM_AT, 3) == 2 && field(step, SASS_A_AT, 8) == SASS_RZ && field(step, SASS_C_AT, 8) == SASS_RZ;
     set_result(step, is_constant ? step->c : unknown);
 }
 
 static void run_lea(struct step *step)
 {
-    unsigned shift = field(step, 75, 5);
-    int is_high = flag(step, 80);
-    int is_negated = flag(step, 72); /* as in divisions by warpSize; with more than a shift it has not been seen */
-    int is_seen = !is_negated || (!is_high && !field(step, 73, 2) && field(step, 81, 3) == 7);
-    struct sum sum = {0, step->a.is_known && is_seen, flag(step, 74)};
+    unsigned shift = field(step, SASS_SHIFT_AT, 5);
+    int is_high = flag(step, SASS_HIGH_AT);
+    int is_negated = flag(step, SASS_NEGATE_A_AT); /* in divisions by warpSize; with more than a shift it has not been seen */
+    int is_seen = !is_negated || (!is_high && !field(step, 73, 2) && field(step, SASS_WRITTEN_AT, 3) == 7);
+    struct sum sum = {0, step->a.is_known && is_seen, flag(step, SASS_EXTENDED_AT)};
     uint64_t low = is_negated ? 0 - (uint64_t)step->a.value : step->a.value;
     if (flag(step, 73)) {
         low = (uint64_t)(int64_t)(int32_t)step->a.value;
@@ -274,9 +274,9 @@ static void run_lea(struct step *step)
         low |= (uint64_t)step->c.value << 32;
     }
     sum.value = is_high ? (uint32_t)(low << shift >> 32) : (uint32_t)(low << shift);
-    add(&sum, step->b, !step->is_b_immediate && flag(step, 63));
+    add(&sum, step->b, is_b_negated(step));
     if (sum.is_extended)
-        add_carry(&sum, predicate(step, 87));
+        add_carry(&sum, predicate(step, SASS_PREDICATE_AT));
     finish_sum(step, &sum);
 }
 
@@ -290,15 +290,15 @@ static void run_logic(struct step *step)
             value |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
     set_result(step, is_known ? known(value) : unknown);
     enum truth truth = !is_known ? TRUTH_UNKNOWN : value ? TRUTH_TRUE : TRUTH_FALSE;
-    if (predicate(step, 87) != TRUTH_FALSE)
+    if (predicate(step, SASS_PREDICATE_AT) != TRUTH_FALSE)
         truth = TRUTH_UNKNOWN;
-    set_predicate(step, 81, truth);
+    set_predicate(step, SASS_WRITTEN_AT, truth);
 }
 
 static void run_shift(struct step *step)
 {
     unsigned type = field(step, 73, 2), shift = step->b.value;
-    int is_right = flag(step, 76), is_high = flag(step, 80), is_signed = type == 0 || type == 2;
+    int is_right = flag(step, SASS_RIGHT_AT), is_high = flag(step, SASS_HIGH_AT), is_signed = type == 0 || type == 2;
     int is_narrow_high = is_right && is_high && type >= 2;
     unsigned width = type < 2 ? 64 : 32;
     int is_known = step->b.is_known && (is_narrow_high || step->a.is_known) && ((!is_right && !is_high) || step->c.is_known);
@@ -317,15 +317,15 @@ static void run_shift(struct step *step)
 
 static void run_multiply_add(struct step *step)
 {
-    struct sum sum = {0, 1, flag(step, 74)};
-    sum.is_known = step->a.is_known && step->b.is_known && !flag(step, 72);
+    struct sum sum = {0, 1, flag(step, SASS_EXTENDED_AT)};
+    sum.is_known = step->a.is_known && step->b.is_known && !flag(step, SASS_NEGATE_A_AT);
     /* ptxas encodes moves with a factor of 0: the other factor need not be known. */
     if ((step->a.is_known && step->a.value == 0) || (step->b.is_known && step->b.value == 0))
-        sum.is_known = !flag(step, 72);
+        sum.is_known = !flag(step, SASS_NEGATE_A_AT);
     sum.value = (uint32_t)(step->a.value * step->b.value);
-    add(&sum, step->c, flag(step, 75));
+    add(&sum, step->c, flag(step, SASS_NEGATE_C_AT));
     if (sum.is_extended)
-        add_carry(&sum, predicate(step, 87));
+        add_carry(&sum, predicate(step, SASS_PREDICATE_AT));
     finish_sum(step, &sum);
 }
 
@@ -334,21 +334,21 @@ static struct wide wide_product(const struct step *step)
     struct wide product = {(uint64_t)step->a.value * step->b.value, step->a.is_known && step->b.is_known};
     if (flag(step, 73))
         product.value = (uint64_t)((int64_t)(int32_t)step->a.value * (int32_t)step->b.value);
-    product.is_known &= !flag(step, 72) && !flag(step, 74) && !flag(step, 75);
+    product.is_known &= !flag(step, SASS_NEGATE_A_AT) && !flag(step, SASS_EXTENDED_AT) && !flag(step, SASS_NEGATE_C_AT);
     return sum_of(product, join(step->c, step->c_high), 0);
 }
 
 static void run_multiply_wide(struct step *step)
 {
     set_wide(step, wide_product(step));
-    set_predicate(step, 81, TRUTH_UNKNOWN);
+    set_predicate(step, SASS_WRITTEN_AT, TRUTH_UNKNOWN);
 }
 
 static void run_multiply_high(struct step *step)
 {
     struct wide product = wide_product(step);
     set_result(step, product.is_known ? known(product.value >> 32) : unknown);
-    set_predicate(step, 81, TRUTH_UNKNOWN);
+    set_predicate(step, SASS_WRITTEN_AT, TRUTH_UNKNOWN);
 }
 
 static void run_absolute(struct step *step)
@@ -375,7 +375,7 @@ static void run_count(struct step *step)
 {
     unsigned opcode = sass_opcode(step->instruction);
     uint32_t value = step->b.value, count = 0, highest = value ? 31u - (unsigned)__builtin_clz(value) : UINT32_MAX;
-    int is_known = step->b.is_known && !flag(step, 63) && !flag(step, 73) && !field(step, 75, 3);
+    int is_known = step->b.is_known && !flag(step, SASS_NEGATE_B_AT) && !flag(step, 73) && !field(step, 75, 3);
     if (opcode == 0x100)
         count = flag(step, 74) && value ? 31 - highest : highest;
     else if (opcode == 0x109)
@@ -385,7 +385,7 @@ static void run_count(struct step *step)
         is_known = 0;
     set_result(step, is_known ? known(count) : unknown);
     if (opcode == 0x100)
-        set_predicate(step, 81, TRUTH_UNKNOWN);
+        set_predicate(step, SASS_WRITTEN_AT, TRUTH_UNKNOWN);
 }
 
 /* SGXT: the lowest bits of a, as a number with a sign, or without. More than 31 of them are seldom, and their number is not
@@ -405,27 +405,27 @@ static void run_lesser(struct step *step)
     int is_wide = !is_vector && flag(step, 74); /* IMNMX.U64 and .S64 of sm_120 */
     struct wide a = is_wide ? wide_a(step) : (struct wide){extended(step->a, is_signed), step->a.is_known};
     struct wide b = is_wide ? wide_b(step) : (struct wide){extended(step->b, is_signed), step->b.is_known};
-    enum truth truth = predicate(step, 87);
+    enum truth truth = predicate(step, SASS_PREDICATE_AT);
     struct wide chosen = is_less(a.value, b.value, is_signed) == (truth == TRUTH_TRUE) ? a : b;
     chosen.is_known = a.is_known && b.is_known && truth != TRUTH_UNKNOWN && !(is_vector && field(step, 73, 4));
     if (is_wide)
         set_wide(step, chosen);
     else
         set_result(step, chosen.is_known ? known(chosen.value) : unknown);
-    set_predicate(step, 81, TRUTH_UNKNOWN);
+    set_predicate(step, SASS_WRITTEN_AT, TRUTH_UNKNOWN);
     if (is_wide)
-        set_predicate(step, 84, TRUTH_UNKNOWN);
+        set_predicate(step, SASS_WRITTEN_2_AT, TRUTH_UNKNOWN);
 }
 
 /* Loads from a constant bank: LDC, ULDC, LDCU. Handles whole words without an index register only. */
 static void run_load_constant(struct step *step)
 {
-    unsigned opcode = sass_opcode(step->instruction), type = field(step, 73, 3);
-    int is_indexed = opcode != 0xb9 && field(step, 24, 8) != SASS_RZ;
+    unsigned opcode = sass_opcode(step->instruction), type = field(step, SASS_TYPE_AT, 3);
+    int is_indexed = opcode != 0xb9 && field(step, SASS_A_AT, 8) != SASS_RZ;
     uint64_t offset = sass_bits(step->instruction, opcode == 0x1ac ? 37 : 38, opcode == 0x1ac ? 17 : 16);
-    uint64_t bank = field(step, 54, 5);
+    uint64_t bank = field(step, SASS_BANK_AT, 5);
     step->file = opcode == 0x182 ? VECTOR : UNIFORM;
-    unsigned number = register_at(step, 16, step->file), words = type == 6 ? 4 : type == 5 ? 2 : 1;
+    unsigned number = register_at(step, SASS_TARGET_AT, step->file), words = type == 6 ? 4 : type == 5 ? 2 : 1;
     if (number == step->machine->zero[step->file])
         return;
     for (unsigned i = 0; i < words && number + i < 256; i++)
@@ -458,9 +458,9 @@ static void run_special(struct step *step)
 static void run_to_uniform(struct step *step)
 {
     step->file = UNIFORM;
-    set_result(step, machine_get(step->machine, VECTOR, field(step, 24, 8)));
+    set_result(step, machine_get(step->machine, VECTOR, field(step, SASS_A_AT, 8)));
     step->file = VECTOR; /* of the predicate: whether the lanes agree */
-    set_predicate(step, 81, TRUTH_UNKNOWN);
+    set_predicate(step, SASS_WRITTEN_AT, TRUTH_UNKNOWN);
 }
 
 int machine_compute(struct machine *machine, struct sass_instruction instruction)

@@ -30,6 +30,11 @@ static inline int flag(const struct step *step, unsigned at)
     return (int)field(step, at, 1);
 }
 
+static inline int is_b_negated(const struct step *step)
+{
+    return !step->is_b_immediate && flag(step, SASS_NEGATE_B_AT);
+}
+
 /* The number of a register of the file. */
 static inline unsigned register_at(const struct step *step, unsigned at, int file)
 {
@@ -50,7 +55,7 @@ static inline enum truth predicate(const struct step *step, unsigned at)
 
 static inline void set_result(struct step *step, struct cell cell)
 {
-    machine_set(step->machine, step->file, register_at(step, 16, step->file), cell);
+    machine_set(step->machine, step->file, register_at(step, SASS_TARGET_AT, step->file), cell);
 }
 
 struct wide {
@@ -70,7 +75,7 @@ static inline struct wide sum_of(struct wide a, struct wide b, int is_b_negative
 
 static inline void set_wide(struct step *step, struct wide wide)
 {
-    unsigned number = register_at(step, 16, step->file);
+    unsigned number = register_at(step, SASS_TARGET_AT, step->file);
     if (number == step->machine->zero[step->file])
         return;
     machine_set(step->machine, step->file, number, wide.is_known ? known(wide.value) : unknown);

@@ -303,9 +303,12 @@ static void split_constant(struct hunt *hunt)
  * another instruction goes on with, so that it may well have no room for all. */
 static int is_narrow(struct sass_instruction instruction, uint32_t *kind, unsigned negations[3])
 {
-    static const unsigned product[3] = {72, 72, 75}, sum[3] = {72, 63, 75}, shift[3] = {72, 72, 63};
-    unsigned operation = sass_row_of(instruction)->operation, has_carry = sass_bits(instruction, 81, 3) != 7;
-    unsigned is_extended = (unsigned)sass_bits(instruction, 74, 1), is_high = (unsigned)sass_bits(instruction, 80, 1);
+    static const unsigned product[3] = {SASS_NEGATE_A_AT, SASS_NEGATE_A_AT, SASS_NEGATE_C_AT},
+                          sum[3] = {SASS_NEGATE_A_AT, SASS_NEGATE_B_AT, SASS_NEGATE_C_AT},
+                          shift[3] = {SASS_NEGATE_A_AT, SASS_NEGATE_A_AT, SASS_NEGATE_B_AT};
+    unsigned operation = sass_row_of(instruction)->operation, has_carry = sass_bits(instruction, SASS_WRITTEN_AT, 3) != 7;
+    unsigned is_extended = (unsigned)sass_bits(instruction, SASS_EXTENDED_AT, 1),
+             is_high = (unsigned)sass_bits(instruction, SASS_HIGH_AT, 1);
     const unsigned *bits = operation == SASS_MULTIPLY_ADD ? product : operation == SASS_LEA ? shift : sum;
     memcpy(negations, bits, sizeof product);
     *kind = operation == SASS_MULTIPLY_ADD                     ? ORIGIN_WRAPPED_PRODUCT
@@ -313,15 +316,15 @@ static int is_narrow(struct sass_instruction instruction, uint32_t *kind, unsign
                                                                : ORIGIN_WRAPPED_SUM;
     switch (operation) {
     case SASS_MULTIPLY_ADD:
-        return !is_extended && !has_carry && !sass_bits(instruction, 72, 1);
+        return !is_extended && !has_carry && !sass_bits(instruction, SASS_NEGATE_A_AT, 1);
     case SASS_ADD3:
-        return !is_extended && !has_carry && sass_bits(instruction, 84, 3) == 7;
+        return !is_extended && !has_carry && sass_bits(instruction, SASS_WRITTEN_2_AT, 3) == 7;
     case SASS_ADD:
-        return sass_bits(instruction, 72, 8) == 0;
+        return sass_bits(instruction, SASS_NEGATE_A_AT, 8) == 0; /* nothing but a sum of two */
     case SASS_LEA:
-        return !is_extended && !has_carry && !is_high && !sass_bits(instruction, 72, 1);
+        return !is_extended && !has_carry && !is_high && !sass_bits(instruction, SASS_NEGATE_A_AT, 1);
     case SASS_SHIFT: /* to the left, and the lower half */
-        return !is_high && !sass_bits(instruction, 76, 1);
+        return !is_high && !sass_bits(instruction, SASS_RIGHT_AT, 1);
     default:
         return 0;
     }
@@ -337,7 +340,7 @@ static int is_exact(const struct machine *machine, struct sass_instruction instr
         return 0;
     if (operation == SASS_LEA) { /* (a << shift) + b */
         operands.cells[2] = operands.cells[1];
-        operands.cells[1] = known(sass_bits(instruction, 75, 5));
+        operands.cells[1] = known(sass_bits(instruction, SASS_SHIFT_AT, 5));
     } else if (operation == SASS_SHIFT || operation == SASS_ADD) {
         operands.cells[2] = known(0);
     }
@@ -365,18 +368,18 @@ static int overwrites(struct sass_instruction instruction, struct sass_instructi
 {
     if (!sass_writes_uniform(like))
         return sass_writes_register(instruction, number, 1);
-    return sass_writes_uniform(instruction) && sass_bits(instruction, 16, 8) == number;
+    return sass_writes_uniform(instruction) && sass_bits(instruction, SASS_TARGET_AT, 8) == number;
 }
 
 /* Whether the upper half of a shift is computed, too: then the lower one may lose bits. */
 static int has_upper_half(const struct path *path, uint32_t step, struct sass_instruction instruction)
 {
-    unsigned operand = (unsigned)sass_bits(instruction, 24, 8);
+    unsigned operand = (unsigned)sass_bits(instruction, SASS_A_AT, 8);
     for (size_t i = step + 1; i < path->step_count && !overwrites(instruction, instruction, operand); i++) {
         struct sass_instruction other = path_instruction(path, i);
         unsigned operation = sass_row_of(other)->operation;
-        if ((operation == SASS_SHIFT || operation == SASS_LEA) && sass_bits(other, 80, 1) &&
-            (sass_bits(other, 24, 8) == operand || sass_bits(other, 64, 8) == operand))
+        if ((operation == SASS_SHIFT || operation == SASS_LEA) && sass_bits(other, SASS_HIGH_AT, 1) &&
+            (sass_bits(other, SASS_A_AT, 8) == operand || sass_bits(other, SASS_C_AT, 8) == operand))
             return 1;
         if (overwrites(other, instruction, operand))
             break;

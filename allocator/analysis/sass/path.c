@@ -98,7 +98,7 @@ static void want(struct wanted *wanted, const struct machine *machine, int file,
 /* Whether it writes one of them, which then is explained: more than four in a row are written by none that can be computed. */
 static int explains(struct wanted *wanted, const struct machine *machine, struct sass_instruction instruction)
 {
-    unsigned vector = (unsigned)sass_bits(instruction, 16, 8), uniform = vector & machine->zero[UNIFORM];
+    unsigned vector = (unsigned)sass_bits(instruction, SASS_TARGET_AT, 8), uniform = vector & machine->zero[UNIFORM];
     int is_wanted = 0;
     int is_single = sass_opcode(instruction) == 0x035 && machine->launch->sm < 100; /* HFMA2.MMA, not IADD.64 */
     for (unsigned i = vector; i < vector + (is_single ? 1 : 4) && i < SASS_RZ; i++) {
@@ -121,30 +121,32 @@ static int explains(struct wanted *wanted, const struct machine *machine, struct
 /* Whether it reads the predicate whose number is at that bit. Others than these compute nothing from one. */
 static int reads_predicate(struct sass_instruction instruction, unsigned at)
 {
-    int is_extended = (int)sass_bits(instruction, 74, 1);
+    int is_extended = (int)sass_bits(instruction, SASS_EXTENDED_AT, 1);
     switch (sass_row_of(instruction)->operation) {
     case SASS_PREDICATE_LOGIC:
         return 1;
     case SASS_COMPARE:
-        return at == 87 || (at == 68 && sass_bits(instruction, 72, 1));
+        return at == SASS_PREDICATE_AT || (at == SASS_PREDICATE_3_AT && sass_bits(instruction, SASS_CHAINED_AT, 1));
     case SASS_ADD3:
-        return at != 68 && is_extended;
+        return at != SASS_PREDICATE_3_AT && is_extended;
     case SASS_SELECT:
     case SASS_LESSER:
     case SASS_LOGIC:
-        return at == 87;
+        return at == SASS_PREDICATE_AT;
     default: /* with a carry */
-        return at == 87 && is_extended;
+        return at == SASS_PREDICATE_AT && is_extended;
     }
 }
 
 /* What it may read. More than it does read costs only time. */
 static void want_operands(struct wanted *wanted, const struct machine *machine, struct sass_instruction instruction)
 {
-    static const unsigned registers[] = {24, 32, 64}, predicates[] = {68, 77, 87};
-    unsigned form = (unsigned)sass_bits(instruction, 9, 3);
+    static const unsigned registers[] = {SASS_A_AT, SASS_B_AT, SASS_C_AT};
+    static const unsigned predicates[] = {SASS_PREDICATE_3_AT, SASS_PREDICATE_2_AT, SASS_PREDICATE_AT};
+    unsigned form = (unsigned)sass_bits(instruction, SASS_FORM_AT, 3);
     for (unsigned i = 0; i < 3; i++) {
-        int has_number = registers[i] != 32 || form < 2 || form > 5; /* not a constant's place, nor the constant itself */
+        int has_number =
+            registers[i] != SASS_B_AT || form < 2 || form > 5; /* not a constant's place, nor the constant itself */
         for (int file = VECTOR; file <= UNIFORM; file++) {
             if (has_number)
                 want(wanted, machine, file, (unsigned)sass_bits(instruction, registers[i], 8));
@@ -248,7 +250,8 @@ static void run_again(struct machine *machine, const struct path *path, uint32_t
         machine_run(machine, instruction);
     for (size_t i = 0; i < count; i++)
         if (changes[i].input == PATH_RESULT && changes[i].at == index)
-            machine_set(machine, file, (unsigned)sass_bits(instruction, 16, 8) & machine->zero[file], known(changes[i].value));
+            machine_set(machine, file, (unsigned)sass_bits(instruction, SASS_TARGET_AT, 8) & machine->zero[file],
+                        known(changes[i].value));
 }
 
 /* Nothing is lost without them but time. */

@@ -182,7 +182,7 @@ static void write_text(const struct encoding *encoding, struct sass_instruction 
     if (encoding->type == TYPE_COPY) /* to shared memory */
         snprintf(to, sizeof(to), "[%s%s], ", data, offset_text(sass_signed_bits(instruction, 44, 20), offset));
     else if (encoding->kind == ACCESS_READ || (encoding->kind == ACCESS_ATOMIC && !is_reduction))
-        snprintf(to, sizeof(to), "%s, ", register_name((unsigned)sass_bits(instruction, 16, 8), other));
+        snprintf(to, sizeof(to), "%s, ", register_name((unsigned)sass_bits(instruction, SASS_TARGET_AT, 8), other));
     if (access->base != SASS_RZ || access->uniform < 0)
         snprintf(base, sizeof(base), "%s%s", register_name(access->base, other),
                  !encoding->is_extended ? ""
@@ -191,7 +191,7 @@ static void write_text(const struct encoding *encoding, struct sass_instruction 
     if (access->uniform >= 0)
         snprintf(uniform, sizeof(uniform), "%sUR%d", base[0] ? "+" : "", access->uniform);
     if (encoding->type == TYPE_COMPARE)
-        snprintf(from, sizeof(from), ", %s, %s", data, register_name((unsigned)sass_bits(instruction, 64, 8), other));
+        snprintf(from, sizeof(from), ", %s, %s", data, register_name((unsigned)sass_bits(instruction, SASS_C_AT, 8), other));
     else if (encoding->kind != ACCESS_READ)
         snprintf(from, sizeof(from), ", %s", data);
     else if (access->has_source)
@@ -214,14 +214,14 @@ int sass_decode(struct sass_instruction instruction, unsigned sm, struct sass_ac
     struct data_width width = width_of(encoding, instruction, sm);
     access->kind = (enum access_kind)encoding->kind;
     access->bytes = width.bytes;
-    access->predicate = (unsigned)sass_bits(instruction, 12, 3);
+    access->predicate = (unsigned)sass_bits(instruction, SASS_GUARD_AT, 3);
     access->is_negated = bit(instruction, 15);
     if (encoding->type == TYPE_COPY && sass_bits(instruction, 87, 4) != 7) {
         access->has_source = 1;
         access->source = (unsigned)sass_bits(instruction, 87, 3);
         access->is_source_negated = bit(instruction, 90);
     }
-    access->base = (unsigned)sass_bits(instruction, 24, 8);
+    access->base = (unsigned)sass_bits(instruction, SASS_A_AT, 8);
     access->is_base_wide = bit(instruction, encoding->wide_bit);
     access->immediate = sass_signed_bits(instruction, encoding->immediate_at, encoding->immediate_bits);
     if (encoding->type == TYPE_256)
@@ -321,7 +321,8 @@ int sass_bulk(struct sass_instruction instruction, struct sass_bulk *bulk)
     /* By [84:82]. The four rows of a gather or scatter lie in as many coordinates behind the first one. */
     static const char *const modes[2][8] = {{"", ".IM2COL", ".SCATTER4", "", "", "", "", ""},
                                             {"", ".IM2COL", ".W128", ".W", ".GATHER4", "", "", ""}};
-    const unsigned first = (unsigned)sass_bits(instruction, 32, 8), second = (unsigned)sass_bits(instruction, 24, 8);
+    const unsigned first = (unsigned)sass_bits(instruction, SASS_B_AT, 8),
+                   second = (unsigned)sass_bits(instruction, SASS_A_AT, 8);
     enum access_kind kind;
     const char *name = sass_class(instruction, &kind);
     if (!name || sass_opcode(instruction) < UTMALDG)
@@ -338,7 +339,7 @@ int sass_bulk(struct sass_instruction instruction, struct sass_bulk *bulk)
     }
     if (is_from_shared && sass_bits(instruction, 73, 1)) /* to the shared memory of another block */
         return 0;
-    bulk->size = (unsigned)sass_bits(instruction, 64, 8);
+    bulk->size = (unsigned)sass_bits(instruction, SASS_C_AT, 8);
     if (kind == ACCESS_UNKNOWN)
         bulk->kind = is_from_shared ? ACCESS_WRITE : ACCESS_READ;
     if (bulk->kind != ACCESS_READ)

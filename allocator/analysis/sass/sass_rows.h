@@ -59,6 +59,37 @@ unsigned sass_width(struct sass_instruction instruction);
 /* Whether it is SEL.64 or USEL.64. */
 int sass_is_select_wide(struct sass_instruction instruction);
 
+/*
+ * Where the fields of an instruction begin, as bit numbers in its 128 bits. NVIDIA does not document them; they were found by
+ * flipping single bits of what ptxas 13.0 has made, and reading nvdisasm 13.5. Two names for one bit are those of different
+ * instructions. What one function reads for one instruction only is a number there, with the modifier's name.
+ */
+enum sass_field {
+    SASS_OPCODE_AT = 0,  /* 9 bits, or 12 with the form */
+    SASS_FORM_AT = 9,    /* 3 bits: whether b and c are registers, an immediate or a constant */
+    SASS_GUARD_AT = 12,  /* a predicate: 3 bits, and 1 that negates it */
+    SASS_TARGET_AT = 16, /* a register, 8 bits, like a, b and c */
+    SASS_A_AT = 24,
+    SASS_B_AT = 32,        /* also an immediate of 32 bits */
+    SASS_OFFSET_AT = 38,   /* 16 bits: of b in a constant bank */
+    SASS_BANK_AT = 54,     /* 5 bits */
+    SASS_NEGATE_B_AT = 63, /* of LEA: c */
+    SASS_C_AT = 64,
+    SASS_PREDICATE_3_AT = 68, /* predicates that it reads, like the guard */
+    SASS_NEGATE_A_AT = 72,    /* of IMAD: the product */
+    SASS_CHAINED_AT = 72,     /* ISETP.EX: goes on with the lower half */
+    SASS_TYPE_AT = 73,        /* 3 bits: what a load or store moves */
+    SASS_EXTENDED_AT = 74,    /* .X: with a carry */
+    SASS_NEGATE_C_AT = 75,
+    SASS_SHIFT_AT = 75, /* LEA: 5 bits */
+    SASS_RIGHT_AT = 76, /* SHF */
+    SASS_PREDICATE_2_AT = 77,
+    SASS_HIGH_AT = 80,    /* .HI: the upper half */
+    SASS_WRITTEN_AT = 81, /* predicates that it writes, 3 bits each; 7: none */
+    SASS_WRITTEN_2_AT = 84,
+    SASS_PREDICATE_AT = 87
+};
+
 /* Returns `count` bits of the instruction from bit `at`; count < 64. */
 static inline uint64_t sass_bits(struct sass_instruction instruction, unsigned at, unsigned count)
 {

@@ -34,7 +34,7 @@ struct walk {
 
 static int has_certainly_run(const struct walk *walk, struct sass_instruction before)
 {
-    unsigned guard = (unsigned)sass_bits(before, 12, 4);
+    unsigned guard = (unsigned)sass_bits(before, SASS_GUARD_AT, 4);
     return guard == ALWAYS || (walk->is_guarded && guard == walk->guard && !sass_has_uniform_guard(before));
 }
 
@@ -71,7 +71,7 @@ static int is_kept_by_call(struct slicer *slicer, uint32_t call, int file, unsig
     slicer->steps += ways->count - start + ways->branch_count;
     for (uint32_t i = start; i < ways->count; i++) {
         struct sass_instruction instruction = ways_instruction(ways, i);
-        if (way_of(instruction) == WAY_CALL && sass_bits(instruction, 0, 12) != 0x944)
+        if (way_of(instruction) == WAY_CALL && sass_bits(instruction, SASS_OPCODE_AT, 12) != 0x944)
             return 0; /* to another function */
         if (sass_opcode(instruction) != 0x144 && sass_opcode(instruction) != 0x150 &&
             slice_writes(slicer, instruction, file, number))
@@ -124,7 +124,7 @@ struct meeting slice_terms_before(struct slicer *slicer, uint32_t at, int file, 
 {
     struct meeting meeting = {NOTHING, 0};
     struct sass_instruction user = ways_instruction(&slicer->ways, at);
-    struct walk walk = {.guard = (unsigned)sass_bits(user, 12, 4)};
+    struct walk walk = {.guard = (unsigned)sass_bits(user, SASS_GUARD_AT, 4)};
     uint32_t left = 0;
     if (number == slicer->zero[file])
         return (struct meeting){NOTHING, 1};

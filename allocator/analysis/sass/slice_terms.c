@@ -44,21 +44,22 @@ static term_set read_field(struct reading *reading, unsigned at, int file, enum 
 /* Reads operand b or c, whose source [11:9] selects; some forms swap their positions. */
 static term_set read_operand(struct reading *reading, int is_c, enum which which)
 {
-    unsigned form = (unsigned)sass_bits(reading->instruction, 9, 3);
-    uint64_t bank = sass_bits(reading->instruction, 54, 5), offset = sass_bits(reading->instruction, 38, 16);
+    unsigned form = (unsigned)sass_bits(reading->instruction, SASS_FORM_AT, 3);
+    uint64_t bank = sass_bits(reading->instruction, SASS_BANK_AT, 5),
+             offset = sass_bits(reading->instruction, SASS_OFFSET_AT, 16);
     int is_elsewhere = is_c ? form == 2 || form == 3 || form == 7 : form == 1 || form == 4 || form == 5 || form == 6;
     int is_indexed = sass_bits(reading->instruction, 91, 1) != 0 && reading->file == VECTOR;
     if (!is_elsewhere)
-        return read_field(reading, 64, reading->file, which);
+        return read_field(reading, SASS_C_AT, reading->file, which);
     switch (form) {
     case 1:
-        return read_field(reading, 32, reading->file, which);
+        return read_field(reading, SASS_B_AT, reading->file, which);
     case 2:
     case 4:
         return NOTHING;
     case 6:
     case 7:
-        return read_field(reading, 32, UNIFORM, which);
+        return read_field(reading, SASS_B_AT, UNIFORM, which);
     default: /* 3 and 5; with bit 91, a uniform register selects the bank */
         return is_indexed ? UNKNOWN : constant_terms(reading->slicer, bank, offset + (which == HIGH ? 4 : 0));
     }
@@ -66,14 +67,14 @@ static term_set read_operand(struct reading *reading, int is_c, enum which which
 
 static term_set read_a(struct reading *reading, enum which which)
 {
-    return read_field(reading, 24, reading->file, which);
+    return read_field(reading, SASS_A_AT, reading->file, which);
 }
 
 /* ptxas encodes sums with a factor of 1; with any other factor, the product is an index. */
 static term_set read_product(struct reading *reading)
 {
-    int is_immediate = sass_bits(reading->instruction, 9, 3) == 4;
-    return is_immediate && sass_bits(reading->instruction, 32, 32) == 1 ? read_a(reading, LOW) : NOTHING;
+    int is_immediate = sass_bits(reading->instruction, SASS_FORM_AT, 3) == 4;
+    return is_immediate && sass_bits(reading->instruction, SASS_B_AT, 32) == 1 ? read_a(reading, LOW) : NOTHING;
 }
 
 static term_set of_nothing(struct reading *reading, enum which which)
@@ -92,17 +93,18 @@ static term_set of_memory(struct reading *reading, enum which which)
 
 static term_set of_move(struct reading *reading, enum which which)
 {
-    return sass_bits(reading->instruction, 9, 3) == 2 ? NOTHING : read_operand(reading, 0, which);
+    return sass_bits(reading->instruction, SASS_FORM_AT, 3) == 2 ? NOTHING : read_operand(reading, 0, which);
 }
 
 static term_set of_select(struct reading *reading, enum which which)
 {
     struct meeting meeting = {NOTHING, 0};
-    int is_wide = sass_is_select_wide(reading->instruction), is_immediate = sass_bits(reading->instruction, 9, 3) == 2;
+    int is_wide = sass_is_select_wide(reading->instruction),
+        is_immediate = sass_bits(reading->instruction, SASS_FORM_AT, 3) == 2;
     meet(&meeting, read_a(reading, which));
     meet(&meeting, !is_wide       ? read_operand(reading, 0, LOW)
                    : is_immediate ? NOTHING
-                                  : read_field(reading, 32, reading->file, which));
+                                  : read_field(reading, SASS_B_AT, reading->file, which));
     return meeting.terms;
 }
 
@@ -120,7 +122,7 @@ static term_set of_three(struct reading *reading, enum which which)
 static term_set of_lea(struct reading *reading, enum which which)
 {
     (void)which;
-    return (sass_bits(reading->instruction, 75, 5) ? NOTHING : read_a(reading, LOW)) | read_operand(reading, 0, LOW);
+    return (sass_bits(reading->instruction, SASS_SHIFT_AT, 5) ? NOTHING : read_a(reading, LOW)) | read_operand(reading, 0, LOW);
 }
 
 static term_set of_multiply_add(struct reading *reading, enum which which)
@@ -131,17 +133,18 @@ static term_set of_multiply_add(struct reading *reading, enum which which)
 /* The high half of a product is an index, too. */
 static term_set of_high_product(struct reading *reading, enum which which)
 {
-    unsigned form = (unsigned)sass_bits(reading->instruction, 9, 3);
+    unsigned form = (unsigned)sass_bits(reading->instruction, SASS_FORM_AT, 3);
     (void)which;
-    return (form == 1 || form == 4 || form == 5) && sass_bits(reading->instruction, 64, 8) == SASS_RZ ? NOTHING : UNKNOWN;
+    return (form == 1 || form == 4 || form == 5) && sass_bits(reading->instruction, SASS_C_AT, 8) == SASS_RZ ? NOTHING
+                                                                                                             : UNKNOWN;
 }
 
 /* HFMA2 and HFMA2.MMA */
 static term_set of_constant(struct reading *reading, enum which which)
 {
     (void)which;
-    return sass_bits(reading->instruction, 9, 3) == 2 && sass_bits(reading->instruction, 24, 8) == SASS_RZ &&
-                   sass_bits(reading->instruction, 64, 8) == SASS_RZ
+    return sass_bits(reading->instruction, SASS_FORM_AT, 3) == 2 && sass_bits(reading->instruction, SASS_A_AT, 8) == SASS_RZ &&
+                   sass_bits(reading->instruction, SASS_C_AT, 8) == SASS_RZ
                ? NOTHING
                : UNKNOWN;
 }
@@ -150,9 +153,10 @@ static term_set of_constant(struct reading *reading, enum which which)
 static term_set constant_load(const struct reading *reading, unsigned word)
 {
     unsigned opcode = sass_opcode(reading->instruction);
-    int is_indexed = opcode != 0xb9 && sass_bits(reading->instruction, 24, 8) != SASS_RZ;
-    uint64_t offset = opcode == 0x1ac ? sass_bits(reading->instruction, 37, 17) : sass_bits(reading->instruction, 38, 16);
-    uint64_t bank = sass_bits(reading->instruction, 54, 5);
+    int is_indexed = opcode != 0xb9 && sass_bits(reading->instruction, SASS_A_AT, 8) != SASS_RZ;
+    uint64_t offset =
+        opcode == 0x1ac ? sass_bits(reading->instruction, 37, 17) : sass_bits(reading->instruction, SASS_OFFSET_AT, 16);
+    uint64_t bank = sass_bits(reading->instruction, SASS_BANK_AT, 5);
     if (is_indexed && bank == 0)
         return UNKNOWN;
     return constant_terms(reading->slicer, bank, offset + 4ul * word);
@@ -162,7 +166,7 @@ static term_set constant_load(const struct reading *reading, unsigned word)
 static term_set of_to_uniform(struct reading *reading, enum which which)
 {
     (void)which;
-    return read_field(reading, 24, VECTOR, LOW);
+    return read_field(reading, SASS_A_AT, VECTOR, LOW);
 }
 
 /* Of the operations that are supported. */
@@ -209,7 +213,8 @@ struct meeting slice_terms_of(struct slicer *slicer, const struct value *value)
     struct reading reading = {slicer, ways_instruction(&slicer->ways, value->instruction), value->instruction, VECTOR, 1};
     const struct sass_row *row = sass_row_of(reading.instruction);
     unsigned opcode = sass_opcode(reading.instruction);
-    unsigned first = register_field(slicer, reading.instruction, 16, value->file), word = (unsigned)value->number - first;
+    unsigned first = register_field(slicer, reading.instruction, SASS_TARGET_AT, value->file),
+             word = (unsigned)value->number - first;
     if (value->number < first || word >= 4)
         return (struct meeting){UNKNOWN, 1};
     if (is_constant_load(reading.instruction))

@@ -14,12 +14,12 @@ int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned 
     /* In units of 4: [33:32] is the kind. From sm_90 on, the low byte is in [23:16]. */
     if (sm < 90)
         return sass_signed_bits(instruction, 34, 48) * 4;
-    return (int64_t)((uint64_t)sass_signed_bits(instruction, 34, 48) << 8 | sass_bits(instruction, 16, 8)) * 4;
+    return (int64_t)((uint64_t)sass_signed_bits(instruction, 34, 48) << 8 | sass_bits(instruction, SASS_TARGET_AT, 8)) * 4;
 }
 
 enum way way_of(struct sass_instruction instruction)
 {
-    int is_always = sass_bits(instruction, 12, 4) == 7;
+    int is_always = sass_bits(instruction, SASS_GUARD_AT, 4) == 7;
     unsigned opcode = sass_opcode(instruction);
     switch (opcode) {
     case 0x141: /* BSYNC: waits for diverged lanes */
@@ -32,8 +32,8 @@ enum way way_of(struct sass_instruction instruction)
     case 0x144: /* CALL.REL */
         return WAY_CALL;
     case 0x147: /* BRA; with a second predicate it may fall through, and so may .U and .DIV */
-        return is_always && sass_bits(instruction, 0, 12) == 0x947 && sass_bits(instruction, 32, 2) == 0 &&
-                       sass_bits(instruction, 87, 4) == 7
+        return is_always && sass_bits(instruction, SASS_OPCODE_AT, 12) == 0x947 && sass_bits(instruction, SASS_B_AT, 2) == 0 &&
+                       sass_bits(instruction, SASS_PREDICATE_AT, 4) == 7
                    ? WAY_END
                    : WAY_ON;
     case 0x14d: /* EXIT */
@@ -56,7 +56,7 @@ int ways_find(struct ways *ways, struct span code, unsigned sm)
         unsigned opcode = sass_opcode(instruction);
         if (way_of(instruction) == WAY_UNKNOWN)
             return 0;
-        if (opcode != 0x147 && sass_bits(instruction, 0, 12) != 0x944)
+        if (opcode != 0x147 && sass_bits(instruction, SASS_OPCODE_AT, 12) != 0x944)
             continue;
         int64_t to = (int64_t)(i + 1) * SASS_INSTRUCTION_BYTES + instruction_branch_offset(instruction, sm);
         if (to < 0 || to % SASS_INSTRUCTION_BYTES != 0 || to / SASS_INSTRUCTION_BYTES >= ways->count ||

@@ -13,12 +13,12 @@
 int cause_access(const struct diagnosis *diagnosis, struct origin_access *access)
 {
     const struct evidence_site *site = fault_site(diagnosis);
-    if (!site || !site->symbol || site->is_in_driver || !site->is_warp_alive || !diagnosis->lane ||
-        diagnosis->address_certainty == CERTAIN_NOT)
+    if (!site || !site->symbol || site->is_in_driver || !site->is_warp_alive || !diagnosis->access.lane ||
+        diagnosis->access.certainty == CERTAIN_NOT)
         return 0;
-    *access = (struct origin_access){.code_at = site->kernel_offset, .address = diagnosis->address};
+    *access = (struct origin_access){.code_at = site->kernel_offset, .address = diagnosis->access.address};
     memcpy(access->block, site->block_index, sizeof access->block);
-    memcpy(access->thread, diagnosis->lane->thread, sizeof access->thread);
+    memcpy(access->thread, diagnosis->access.lane->thread, sizeof access->thread);
     return 1;
 }
 
@@ -108,19 +108,22 @@ void cause_take(struct diagnosis *diagnosis, const struct origin *cause)
     if (!is_sound(cause) || !cause_access(diagnosis, &access) || access.address != cause->address)
         return;
     diagnosis->cause = cause;
+    memory_look(diagnosis->memory, cause->base);
+    for (uint32_t i = 0; i < cause->term_count; i++)
+        memory_look(diagnosis->memory, cause->terms[i].from);
     const cufence_buffer *buffer = word_buffer(diagnosis->memory, cause->base, diagnosis->arguments.time_ns);
-    struct evidence_lane lane = *diagnosis->lane;
-    lane.address = diagnosis->address;
-    lane.certainty = diagnosis->address_certainty < CERTAIN_RERUN ? diagnosis->address_certainty : CERTAIN_RERUN;
-    if (!buffer || (is_same_memory(buffer, diagnosis->owner) && diagnosis->owner_certainty >= CERTAIN_RERUN))
+    struct evidence_lane lane = *diagnosis->access.lane;
+    lane.address = diagnosis->access.address;
+    lane.certainty = diagnosis->access.certainty < CERTAIN_RERUN ? diagnosis->access.certainty : CERTAIN_RERUN;
+    if (!buffer || (is_same_memory(buffer, diagnosis->verdict.owner) && diagnosis->verdict.certainty >= CERTAIN_RERUN))
         return;
     struct verdict verdict = owner_settle(diagnosis->memory, fault_site(diagnosis), &lane, buffer, reason);
     if (verdict.rank != RANK_OWNED)
         return;
     if (cause->base_at >= 0)
         verdict.parameter = cause->base_at / 8;
-    diagnosis_take(diagnosis, &verdict);
-    diagnosis->candidate_count = diagnosis->candidate_total = 0;
+    diagnosis->verdict = verdict;
+    diagnosis->candidates = (struct fault_candidates){.count = 0};
 }
 
 const struct origin_wrap *cause_wrap(const struct diagnosis *diagnosis)

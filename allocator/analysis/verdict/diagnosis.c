@@ -9,7 +9,7 @@
 
 /* Buffers that the arguments of all fitting launches point to; a longer list would be of no use. */
 #define MAX_SEEN 64
-#define MAX_CANDIDATES (sizeof(((struct diagnosis *)0)->candidates) / sizeof(((struct diagnosis *)0)->candidates[0]))
+#define MAX_CANDIDATES (sizeof(((struct fault_candidates *)0)->list) / sizeof(((struct fault_candidates *)0)->list[0]))
 
 /* A site's best lane and the verdict on it; no lane if the warp had exited. */
 struct finding {
@@ -55,7 +55,7 @@ static void count_sms(const struct evidence *evidence, struct diagnosis *diagnos
         const struct evidence_site *site = &evidence->sites[i];
         if (site->sm == own || site->sm == last || !is_same_place(site, diagnosis->site))
             continue;
-        diagnosis->other_sites++;
+        diagnosis->access.other_sites++;
         last = site->sm;
     }
 }
@@ -67,33 +67,37 @@ static void count_others(const struct evidence *evidence, const struct fault_mem
         const struct evidence_site *site = &evidence->sites[i];
         if (!is_same_place(site, diagnosis->site))
             continue;
-        diagnosis->other_sites += site != diagnosis->site;
+        diagnosis->access.other_sites += site != diagnosis->site;
         for (size_t j = 0; site->is_warp_alive && j < site->lane_count; j++) {
             const struct evidence_lane *lane = &site->lanes[j];
             enum exception_class class = site->exception.class;
             uint64_t at;
             if (lane->certainty == CERTAIN_NOT || class == CLASS_OTHER || class == CLASS_NO_BUFFER)
-                diagnosis->faulting_threads += lane->has_exception || lane == diagnosis->lane;
+                diagnosis->access.threads += lane->has_exception || lane == diagnosis->access.lane;
             else if (class == CLASS_MISALIGNED)
-                diagnosis->faulting_threads += (size_t)is_misaligned(site, lane);
+                diagnosis->access.threads += (size_t)is_misaligned(site, lane);
             else
-                diagnosis->faulting_threads += (size_t)first_unmapped(memory, lane->address, access_bytes(site), &at);
+                diagnosis->access.threads += (size_t)first_unmapped(memory, lane->address, access_bytes(site), &at);
         }
     }
 }
 
-/* Finds the live buffers on both sides of the fault, on the owner's device if there is an owner. */
-static void find_surroundings(const struct fault_memory *memory, uint64_t at, struct diagnosis *diagnosis)
+struct fault_neighbours fault_neighbours(const struct diagnosis *diagnosis)
 {
-    for (size_t i = 0; i < memory->near_count; i++) {
+    const struct fault_memory *memory = diagnosis->memory;
+    const cufence_buffer *owner = diagnosis->verdict.owner;
+    uint64_t at = diagnosis->verdict.at;
+    struct fault_neighbours found = {NULL, NULL};
+    for (size_t i = 0; i < memory->near_count && diagnosis->access.certainty != CERTAIN_NOT; i++) {
         const cufence_buffer *buffer = &memory->near[i];
-        if (buffer->freed_ns || (diagnosis->owner && buffer->device != diagnosis->owner->device))
+        if (buffer->freed_ns || (owner && buffer->device != owner->device))
             continue;
-        if (buffer->mapping_end <= at && (!diagnosis->previous || buffer->mapping_end > diagnosis->previous->mapping_end))
-            diagnosis->previous = buffer;
-        if (buffer->mapping_start > at && (!diagnosis->next || buffer->mapping_start < diagnosis->next->mapping_start))
-            diagnosis->next = buffer;
+        if (buffer->mapping_end <= at && (!found.previous || buffer->mapping_end > found.previous->mapping_end))
+            found.previous = buffer;
+        if (buffer->mapping_start > at && (!found.next || buffer->mapping_start < found.next->mapping_start))
+            found.next = buffer;
     }
+    return found;
 }
 
 /* Which buffers become candidates. */
@@ -115,13 +119,13 @@ static int see(struct choice *choice, const cufence_buffer *buffer)
     return 1;
 }
 
-static void add_candidate(struct diagnosis *diagnosis, const cufence_buffer *buffer, int word)
+static void add_candidate(struct fault_candidates *candidates, const cufence_buffer *buffer, int word)
 {
-    diagnosis->candidate_total++;
-    if (diagnosis->candidate_count == MAX_CANDIDATES)
+    candidates->total++;
+    if (candidates->count == MAX_CANDIDATES)
         return;
-    diagnosis->candidates[diagnosis->candidate_count] = buffer;
-    diagnosis->candidate_parameter[diagnosis->candidate_count++] = word;
+    candidates->list[candidates->count] = buffer;
+    candidates->parameter[candidates->count++] = word;
 }
 
 /* Returns 1 if the code shows which words the address comes from. If it is a sum of a loaded value and a word, either may be
@@ -139,11 +143,11 @@ static int is_left_out(struct diagnosis *diagnosis, const struct choice *choice,
     uint32_t offset;
     int argument = launch_argument_of(layout, word, &offset);
     if (is_traceable(site)) {
-        diagnosis->is_traced = 1;
+        diagnosis->candidates.excluded = EXCLUDED_BY_CODE;
         return !parameter_may_be_used(site, word);
     }
     if (choice->is_writable && argument >= 0 && signature_is_const(site->kernel, layout->argument_count, (size_t)argument)) {
-        diagnosis->is_const_excluded = 1;
+        diagnosis->candidates.excluded = EXCLUDED_CONST;
         return 1;
     }
     return 0;
@@ -160,7 +164,7 @@ static void add_pointers(struct diagnosis *diagnosis, struct choice *choice, con
         const cufence_buffer *buffer =
             !layout || launch_argument_of(layout, i, &offset) >= 0 ? word_buffer(diagnosis->memory, word, time_ns) : NULL;
         if (buffer && !is_left_out(diagnosis, choice, i) && see(choice, buffer))
-            add_candidate(diagnosis, buffer, (int)i);
+            add_candidate(&diagnosis->candidates, buffer, (int)i);
     }
 }
 
@@ -171,7 +175,7 @@ static void add_arguments(struct diagnosis *diagnosis, int is_writable)
     const struct fault_memory *memory = diagnosis->memory;
     const struct evidence_site *site = fault_site(diagnosis);
     struct choice choice = {.is_writable = is_writable};
-    diagnosis->is_const_excluded = 0;
+    diagnosis->candidates = (struct fault_candidates){.certainty = CERTAIN_CANDIDATE};
     if (diagnosis->site->parameters)
         add_pointers(diagnosis, &choice, diagnosis->site->parameters, diagnosis->site->parameter_bytes, 0);
     for (size_t i = 0; !site->parameters && diagnosis->origin.fits && i < memory->launch_count; i++) {
@@ -192,9 +196,9 @@ static enum candidate_source source_of_arguments(const struct diagnosis *diagnos
 static int is_sure_of_arguments(const struct diagnosis *diagnosis)
 {
     const struct fault_origin *origin = &diagnosis->origin;
-    if (diagnosis->candidate_source == CANDIDATES_ARGUMENTS)
+    if (diagnosis->candidates.source == CANDIDATES_ARGUMENTS)
         return !fault_site(diagnosis)->is_grid_borrowed || launches_of_kernel(diagnosis->memory, diagnosis->site) == 1;
-    return diagnosis->candidate_source == CANDIDATES_LAUNCHES && origin->fits == 1 &&
+    return diagnosis->candidates.source == CANDIDATES_LAUNCHES && origin->fits == 1 &&
            launches_of_kernel(diagnosis->memory, diagnosis->site) == 1 &&
            origin->launch->entry->kept_bytes == origin->launch->entry->argument_bytes;
 }
@@ -202,32 +206,31 @@ static int is_sure_of_arguments(const struct diagnosis *diagnosis)
 static void find_candidates(const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
     const struct evidence_site *site = fault_site(diagnosis);
-    int is_write = site->access == ACCESS_WRITE || site->access == ACCESS_ATOMIC;
-    add_arguments(diagnosis, is_write);
-    if (!diagnosis->candidate_count && diagnosis->is_const_excluded)
+    struct fault_candidates *candidates = &diagnosis->candidates;
+    add_arguments(diagnosis, site->access == ACCESS_WRITE || site->access == ACCESS_ATOMIC);
+    if (!candidates->count && candidates->excluded == EXCLUDED_CONST)
         add_arguments(diagnosis, 0);
-    diagnosis->candidate_certainty = CERTAIN_CANDIDATE;
-    if (diagnosis->candidate_count) {
-        diagnosis->candidate_source = source_of_arguments(diagnosis);
-        if (diagnosis->candidate_total == 1 && diagnosis->is_traced && is_sure_of_arguments(diagnosis))
-            diagnosis->candidate_certainty = CERTAIN_DERIVED;
-    } else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS && !diagnosis->is_traced) {
+    if (candidates->count) {
+        candidates->source = source_of_arguments(diagnosis);
+        if (candidates->total == 1 && candidates->excluded == EXCLUDED_BY_CODE && is_sure_of_arguments(diagnosis))
+            candidates->certainty = CERTAIN_DERIVED;
+    } else if (diagnosis->verdict.kind == FAULT_ILLEGAL_ACCESS && candidates->excluded != EXCLUDED_BY_CODE) {
         for (size_t i = 0; i < memory->live_count; i++)
-            add_candidate(diagnosis, &memory->live[i], -1);
-        diagnosis->candidate_total = memory->live_total;
+            add_candidate(candidates, &memory->live[i], -1);
+        candidates->total = memory->live_total;
     }
 }
 
 void diagnosis_find_parameter(struct diagnosis *diagnosis)
 {
     const struct fault_arguments *arguments = &diagnosis->arguments;
-    const cufence_buffer *owner = diagnosis->owner;
-    for (size_t i = 0; arguments->layout && i < arguments->count / sizeof(uint64_t) && diagnosis->owner_parameter < 0; i++) {
+    const cufence_buffer *owner = diagnosis->verdict.owner;
+    for (size_t i = 0; arguments->layout && i < arguments->count / sizeof(uint64_t) && diagnosis->verdict.parameter < 0; i++) {
         uint32_t offset;
         uint64_t word = load_u64(arguments->bytes + i * sizeof word);
         if (word >= owner->address && word - owner->address <= owner->size &&
             launch_argument_of(arguments->layout, i, &offset) >= 0)
-            diagnosis->owner_parameter = (int)i;
+            diagnosis->verdict.parameter = (int)i;
     }
 }
 
@@ -277,14 +280,20 @@ static struct verdict choose(const struct evidence *evidence, const struct fault
             best = found;
     }
     diagnosis->site = best.site;
-    diagnosis->lane = best.lane;
+    diagnosis->access.lane = best.lane;
     diagnosis->is_bystander = best.is_bystander;
     return best.verdict;
 }
 
 const struct evidence_site *fault_site(const struct diagnosis *diagnosis)
 {
-    return diagnosis->has_view ? &diagnosis->view : diagnosis->site;
+    return diagnosis->site ? &diagnosis->view : NULL;
+}
+
+int fault_has_exited(const struct diagnosis *diagnosis)
+{
+    const struct evidence_site *site = diagnosis->site;
+    return diagnosis->is_bystander || site->is_grid_borrowed || !site->is_warp_alive;
 }
 
 /*
@@ -294,64 +303,48 @@ const struct evidence_site *fault_site(const struct diagnosis *diagnosis)
 static void set_view(const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
     const struct evidence_site *site = diagnosis->site;
+    struct evidence_site *view = &diagnosis->view;
+    *view = *site;
     if (!diagnosis->is_bystander && !site->is_grid_borrowed)
         return;
     size_t launches = launches_of_kernel(memory, site);
-    diagnosis->has_view = 1;
-    diagnosis->view = *site;
-    diagnosis->view.is_warp_alive = 0;
-    diagnosis->view.is_grid_borrowed = 1;
-    diagnosis->view.lanes = NULL;
-    diagnosis->view.lane_count = 0;
+    view->is_warp_alive = 0;
+    view->is_grid_borrowed = 1;
+    view->lanes = NULL;
+    view->lane_count = 0;
     if (launches == 1 || (launches == 0 && !diagnosis->is_bystander))
         return;
-    diagnosis->view.has_grid = 0;
-    diagnosis->view.parameters = NULL;
-    diagnosis->view.parameter_bytes = 0;
-}
-
-void diagnosis_take(struct diagnosis *diagnosis, const struct verdict *verdict)
-{
-    diagnosis->kind = verdict->kind;
-    diagnosis->owner = verdict->owner;
-    diagnosis->owner_certainty = verdict->owner ? verdict->certainty : CERTAIN_NOT;
-    diagnosis->owner_reason = verdict->reason;
-    diagnosis->owner_parameter = verdict->parameter;
-    diagnosis->distance = verdict->distance;
-    diagnosis->rival = verdict->rival;
-    diagnosis->rival_distance = verdict->rival_distance;
-}
-
-void diagnosis_take_address(struct diagnosis *diagnosis, uint64_t address, enum certainty certainty, uint64_t at)
-{
-    diagnosis->address = address;
-    diagnosis->address_certainty = certainty;
-    find_surroundings(diagnosis->memory, at, diagnosis);
+    view->has_grid = 0;
+    view->parameters = NULL;
+    view->parameter_bytes = 0;
 }
 
 void diagnosis_of_place(const struct evidence *evidence, const struct fault_memory *memory, const struct evidence_site *place,
                         int with_copies, struct diagnosis *diagnosis)
 {
     *diagnosis = (struct diagnosis){.evidence = evidence, .memory = memory};
-    struct verdict verdict = choose(evidence, memory, place, with_copies, diagnosis);
-    const struct evidence_lane *lane = diagnosis->lane;
-    diagnosis_take(diagnosis, &verdict);
+    memory_meet(memory, evidence);
+    diagnosis->verdict = choose(evidence, memory, place, with_copies, diagnosis);
+    const struct verdict *verdict = &diagnosis->verdict;
+    const struct evidence_lane *lane = diagnosis->access.lane;
     if (!diagnosis->site)
         return;
     set_view(memory, diagnosis);
 
     /* Of a lower rank, the address may be known, but the lane did not fault there. */
-    if (lane && verdict.rank > RANK_SITE && verdict.kind != FAULT_OTHER)
-        diagnosis_take_address(diagnosis, lane->address, lane->certainty, verdict.at);
+    if (lane && verdict->rank > RANK_SITE && verdict->kind != FAULT_OTHER) {
+        diagnosis->access.address = lane->address;
+        diagnosis->access.certainty = lane->certainty;
+    }
     if (fault_site(diagnosis)->is_warp_alive)
         count_others(evidence, memory, diagnosis);
     else
         count_sms(evidence, diagnosis);
     diagnosis->origin = launches_origin(memory, fault_site(diagnosis));
     diagnosis->arguments = launches_arguments(memory, fault_site(diagnosis), &diagnosis->origin);
-    if (diagnosis->owner && !diagnosis->site->parameters && diagnosis->arguments.certainty == CERTAIN_EXACT)
+    if (diagnosis->verdict.owner && !diagnosis->site->parameters && diagnosis->arguments.certainty == CERTAIN_EXACT)
         diagnosis_find_parameter(diagnosis);
-    if (!diagnosis->owner && (verdict.kind == FAULT_ILLEGAL_ACCESS || verdict.kind == FAULT_WILD))
+    if (!diagnosis->verdict.owner && (verdict->kind == FAULT_ILLEGAL_ACCESS || verdict->kind == FAULT_WILD))
         find_candidates(memory, diagnosis);
 }
 
@@ -362,8 +355,8 @@ void fault_diagnose(const struct evidence *evidence, const struct fault_memory *
 
 int fault_is_address_sure(const struct diagnosis *diagnosis)
 {
-    const struct evidence_lane *lane = diagnosis->lane;
-    enum certainty certainty = diagnosis->address_certainty;
+    const struct evidence_lane *lane = diagnosis->access.lane;
+    enum certainty certainty = diagnosis->access.certainty;
     return certainty > CERTAIN_DERIVED || (certainty == CERTAIN_DERIVED && lane && lane->is_replayed);
 }
 

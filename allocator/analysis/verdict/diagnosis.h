@@ -47,46 +47,90 @@ enum candidate_source {
     CANDIDATES_RUNNING    /* the parameters of the kernel's only running launch, which need not be the faulting one */
 };
 
-struct diagnosis {
+/* How much a lane, or a site without lanes, explains. The highest rank is reported. */
+enum rank {
+    RANK_INNOCENT,   /* the access cannot have faulted: in mapped memory that the device has access to, or aligned */
+    RANK_SITE,       /* an exception without a meaningful address */
+    RANK_INSIDE,     /* an address in a buffer of another device, which is not known to have granted access */
+    RANK_MISALIGNED, /* an address that is not a multiple of the access width */
+    RANK_NOWHERE,    /* an unmapped address that belongs to no buffer */
+    RANK_OWNED       /* an unmapped address that belongs to a buffer */
+};
+
+/* What is wrong with an access, and which buffer it was meant for. Without an owner, all below `owner` is zero. */
+struct verdict {
+    enum rank rank;
     enum fault_kind kind;
-    const struct evidence *evidence;  /* borrowed */
-    const struct evidence_site *site; /* that the report is about; NULL if there is none. See fault_site() for its valid part */
-    int is_bystander; /* every lane of the site's warp is known to be in bounds: another warp had faulted here and exited */
-    int has_view;     /* `view` is the valid part of the site, or the site with the warp of the second launch */
-    struct evidence_site view;
-    size_t other_sites;               /* further warps with the same kernel and PC, or SMs where the warp had exited */
-    size_t faulting_threads;          /* lanes of all alive sites with this kernel and PC whose access is out of bounds */
-    const struct evidence_lane *lane; /* the lane with the first byte out of bounds; if no address is known, the first lane that
-                                         the dump marks; NULL if the warp had exited */
-    uint64_t address;                 /* start of its access, which may be inside the buffer */
-    enum certainty address_certainty; /* CERTAIN_NOT if unknown */
-    const cufence_buffer *owner;      /* borrowed from fault_memory, NULL if unknown */
-    enum certainty owner_certainty;
-    const char *owner_reason;    /* static: why this buffer and not its neighbour; NULL if owner is NULL */
+    uint64_t at;                 /* the first byte out of bounds */
+    int parameter;               /* index of the 8-byte word in the parameter bytes that points to the owner, -1 if none */
+    const cufence_buffer *owner; /* borrowed from fault_memory, NULL if unknown */
+    enum certainty certainty;
+    const char *reason;          /* static: why this buffer and not its neighbour */
     uint64_t distance;           /* of the first byte out of bounds from owner, like cufence_description.offset */
-    int owner_parameter;         /* index of the 8-byte word in the parameter bytes that points to owner, -1 if none */
     const cufence_buffer *rival; /* the buffer on the other side of the guard, if it can't be ruled out; else NULL */
     uint64_t rival_distance;
-    const cufence_buffer *previous; /* nearest live buffers on the same device, for the memory line */
-    const cufence_buffer *next;
-    const cufence_buffer *candidates[8]; /* from candidate_source, unless is_traced or is_const_excluded excluded it */
-    int candidate_parameter[8];          /* index of the 8-byte word in the parameter bytes that points to it, -1 if none */
-    size_t candidate_count;
-    size_t candidate_total; /* total number of candidates */
-    enum candidate_source candidate_source;
-    enum certainty candidate_certainty; /* DERIVED for a single buffer if the code shows that the address comes from the
-                                           argument, and no other launch is possible */
-    int is_traced;                      /* the kernel's code excluded words that the address does not come from */
-    int is_const_excluded;              /* arguments that are pointers to const were excluded, as the access writes */
+};
+
+/* The access that faulted. */
+struct fault_access {
+    const struct evidence_lane *lane; /* the lane with the first byte out of bounds; if no address is known, the first lane that
+                                         the dump marks; NULL if the warp had exited */
+    uint64_t address;                 /* its start, which may be inside the buffer */
+    enum certainty certainty;         /* CERTAIN_NOT if unknown */
+    size_t threads;                   /* lanes of all alive sites with this kernel and PC whose access is out of bounds */
+    size_t other_sites;               /* further warps with the same kernel and PC, or SMs where the warp had exited */
+};
+
+/* Which words of the parameters lead to no candidate. */
+enum exclusion {
+    EXCLUDED_NONE,
+    EXCLUDED_BY_CODE, /* by the kernel's code, the address does not come from them */
+    EXCLUDED_CONST    /* they are pointers to const, and the access writes */
+};
+
+/* Buffers that an access without a known owner may have been meant for. */
+struct fault_candidates {
+    const cufence_buffer *list[8];
+    int parameter[8]; /* index of the 8-byte word in the parameter bytes that points to it, -1 if none */
+    size_t count;
+    size_t total;
+    enum candidate_source source;
+    enum exclusion excluded;
+    enum certainty certainty; /* DERIVED for a single buffer if the code shows that the address comes from the argument, and no
+                                 other launch is possible */
+};
+
+/* What of a diagnosis the second launch of the kernel tells: see rerun.h. */
+enum fault_again {
+    AGAIN_NOTHING,
+    AGAIN_WRITES, /* address and owner: it wrote there */
+    AGAIN_WARP,   /* the lanes, block and threads are those of its warp; and address and owner, if the exception has one */
+    AGAIN_GRID    /* the same, and grid, block and cluster are its own, because the dump has none */
+};
+
+/*
+ * What happened. These go together:
+ *   no site:           the dump names no exception. `verdict` is FAULT_OTHER without an owner, the rest is zero
+ *   address unknown:   no owner. Candidates only for FAULT_ILLEGAL_ACCESS. No lane if the warp had exited
+ *   address known:     an owner for an overrun, an underrun and use after free; one is possible for FAULT_MISALIGNED and
+ *                      FAULT_ILLEGAL_ACCESS; none for a null, host or wild address, of which the last has candidates
+ *   bystander:         no lane and no address; `again` may add both
+ *   again:             from AGAIN_WARP on there is a lane, and `view` has an alive warp. AGAIN_WRITES has no lane that matters
+ *   cause:             the address is known, and its lane
+ */
+struct diagnosis {
+    const struct evidence *evidence;   /* borrowed */
+    const struct fault_memory *memory; /* borrowed */
+    const struct evidence_site *site;  /* that the report is about; NULL if there is none */
+    struct evidence_site view;         /* its valid part, with the warp of the second launch if that tells more: fault_site() */
+    int is_bystander; /* every lane of the site's warp is known to be in bounds: another warp had faulted here and exited */
+    struct verdict verdict;
+    struct fault_access access;
+    struct fault_candidates candidates;
     struct fault_origin origin;
     struct fault_arguments arguments;
-    const struct fault_memory *memory; /* borrowed */
-    const struct origin *cause;        /* what the address is made of (cause.h); borrowed; NULL if unknown */
-    /* The second launch of the kernel: see rerun.h. */
-    int is_rerun;         /* address and owner are what it did */
-    int is_warp_of_rerun; /* the lanes, block and threads are those of its warps */
-    int is_grid_of_rerun; /* grid, block and cluster are its own, because the dump has none */
-    int has_first_exited; /* if is_warp_of_rerun: the warp of the first launch had exited */
+    enum fault_again again;
+    const struct origin *cause; /* what the address is made of (cause.h); borrowed; NULL if unknown */
 };
 
 /* Diagnoses a fault. Cannot fail; unknown facts stay unknown. `evidence` and `memory` must outlive *diagnosis. */
@@ -103,6 +147,15 @@ const struct evidence_site *fault_site(const struct diagnosis *diagnosis);
  * the pointer was loaded from memory. */
 int fault_source_word(const struct diagnosis *diagnosis);
 int fault_is_loaded(const struct diagnosis *diagnosis);
+
+/* Returns 1 if the warp of the first launch had exited. Requires a site. */
+int fault_has_exited(const struct diagnosis *diagnosis);
+
+/* Finds the nearest live buffers on both sides of a known address, on the owner's device if there is an owner; else NULL. */
+struct fault_neighbours {
+    const cufence_buffer *previous, *next;
+};
+struct fault_neighbours fault_neighbours(const struct diagnosis *diagnosis);
 
 /* Fills in other places that faulted at the same time, one site for each, at most FAULT_PLACES. Returns their number. */
 #define FAULT_PLACES 4

@@ -195,3 +195,51 @@ const cufence_buffer *word_buffer(const struct fault_memory *memory, uint64_t wo
     }
     return best;
 }
+
+/* ---- buffers that are not ready yet ---- */
+
+#define MOST_LOOKS 65536u /* for addresses of lanes: 0.2 s; a grid may have hundreds of thousands that are nowhere */
+
+static int is_ready(const struct fault_memory *memory, uint64_t address)
+{
+    for (size_t i = 0; i < memory->near_count; i++)
+        if (address >= memory->near[i].mapping_start && address < memory->near[i].guard_end)
+            return 1;
+    return 0;
+}
+
+int memory_look(const struct fault_memory *memory, uint64_t address)
+{
+    if (!memory->buffers_at || is_ready(memory, address))
+        return 0;
+    memory->buffers_at(memory->from, address);
+    return 1;
+}
+
+void memory_look_at_words(const struct fault_memory *memory, const uint8_t *bytes, size_t count)
+{
+    for (size_t at = 0; memory->buffers_at && at + 8 <= count; at += 8) {
+        uint64_t word = load_u64(bytes + at);
+        if (word >= memory->arena_start && word < memory->arena_end)
+            memory->buffers_at(memory->from, word);
+    }
+}
+
+void memory_meet(const struct fault_memory *memory, const struct evidence *evidence)
+{
+    unsigned looks = 0;
+    for (size_t i = 0; i < evidence->site_count && memory->buffers_at; i++) {
+        const struct evidence_site *site = &evidence->sites[i];
+        for (size_t k = 0; k < site->lane_count; k++) {
+            const struct evidence_lane *lane = &site->lanes[k];
+            uint64_t last = lane->address + (site->access_bytes ? site->access_bytes - 1 : 0);
+            if (lane->certainty == CERTAIN_NOT || looks >= MOST_LOOKS)
+                continue;
+            /* Most lanes access a buffer that an earlier lane has already added. */
+            looks += memory_look(memory, lane->address) > 0;
+            looks += last > lane->address && memory_look(memory, last) > 0;
+        }
+        if (site->parameters && (!i || site->parameters != site[-1].parameters)) /* the warps of a grid share them */
+            memory_look_at_words(memory, site->parameters, site->parameter_bytes);
+    }
+}

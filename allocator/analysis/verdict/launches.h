@@ -41,6 +41,15 @@ int parameter_may_be_used(const struct evidence_site *site, size_t index);
  * place, returns the one of that time (0: any), then the live one, then the newest. */
 const cufence_buffer *word_buffer(const struct fault_memory *memory, uint64_t word, uint64_t time_ns);
 
+/* Have the buffers at an address ready in memory->near; or at every address that evidence names: first and last byte of each
+ * access, and pointers in the kernel's parameters. Whoever follows an address calls this first. memory_look() returns whether
+ * they were not there. */
+int memory_look(const struct fault_memory *memory, uint64_t address);
+void memory_meet(const struct fault_memory *memory, const struct evidence *evidence);
+
+/* The same for the words in a launch's arguments. */
+void memory_look_at_words(const struct fault_memory *memory, const uint8_t *bytes, size_t count);
+
 /* ---- boxes.c: where copies by tensor maps leave the memory: a site's box, and the map among the kernel's arguments, give an
  * address. ---- */
 

@@ -9,29 +9,6 @@
 /* The driver maps nothing below this address on any platform; fields of a null struct pointer are here. */
 #define NULL_PAGE UINT64_C(0x10000)
 
-/* How much a lane, or a site without lanes, explains. The highest rank is reported. */
-enum rank {
-    RANK_INNOCENT,   /* the access cannot have faulted: in mapped memory that the device has access to, or aligned */
-    RANK_SITE,       /* an exception without a meaningful address */
-    RANK_INSIDE,     /* an address in a buffer of another device, which is not known to have granted access */
-    RANK_MISALIGNED, /* an address that is not a multiple of the access width */
-    RANK_NOWHERE,    /* an unmapped address that belongs to no buffer */
-    RANK_OWNED       /* an unmapped address that belongs to a buffer */
-};
-
-struct verdict {
-    enum rank rank;
-    enum fault_kind kind;
-    const cufence_buffer *owner;
-    enum certainty certainty;
-    const char *reason;
-    uint64_t distance;
-    int parameter;
-    const cufence_buffer *rival;
-    uint64_t rival_distance;
-    uint64_t at; /* the first unmapped byte */
-};
-
 /* Returns the verdict on the access of `lane`, or on the site alone if lane is NULL or its address is unknown. An address at
  * which nothing can have faulted also gives the site's verdict, with rank INNOCENT if it is certain, otherwise SITE. */
 struct verdict owner_judge(const struct fault_memory *memory, const struct evidence_site *site,
@@ -60,10 +37,6 @@ void diagnosis_of_place(const struct evidence *evidence, const struct fault_memo
 /* Returns 1 if both sites are at the same instruction of the same kernel, wherever its code was loaded, or at equal accesses of
  * one source line, as an unrolled loop has them. 0 if either is at no known function. */
 int diagnosis_is_copy(const struct evidence_site *other, const struct evidence_site *place);
-
-/* Enter the verdict, and the address with the live buffers around `at`, its first byte out of bounds. */
-void diagnosis_take(struct diagnosis *diagnosis, const struct verdict *verdict);
-void diagnosis_take_address(struct diagnosis *diagnosis, uint64_t address, enum certainty certainty, uint64_t at);
 
 /* Finds the parameter that points to the owner in the arguments, if it is unknown and their layout is known. Requires an
  * owner. */

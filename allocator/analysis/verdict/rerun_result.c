@@ -1,6 +1,7 @@
 #include "rerun_result.h"
 
 #include "cause.h"
+#include "launches.h"
 #include "owner.h"
 
 #include <stdio.h>
@@ -94,12 +95,12 @@ static void take_arguments(struct diagnosis *diagnosis, const struct diagnosis *
 
 static void take_record(struct diagnosis *diagnosis, const struct diagnosis *again, const struct rerun_result *rerun)
 {
-    diagnosis->is_rerun = 1;
-    limit(&diagnosis->address_certainty);
-    limit(&diagnosis->owner_certainty);
+    diagnosis->again = diagnosis->again ?: AGAIN_WRITES;
+    limit(&diagnosis->access.certainty);
+    limit(&diagnosis->verdict.certainty);
     take_launch(diagnosis, rerun->launch);
     take_arguments(diagnosis, again, rerun->launch);
-    if (diagnosis->owner && !fault_site(diagnosis)->parameters)
+    if (diagnosis->verdict.owner && !fault_site(diagnosis)->parameters)
         diagnosis_find_parameter(diagnosis);
 }
 
@@ -113,11 +114,11 @@ static void confirm(struct diagnosis *diagnosis, const struct rerun_result *reru
 {
     for (size_t i = 0; i < rerun->write_count && is_writing(fault_site(diagnosis)); i++) {
         const struct rerun_write *write = &rerun->writes[i];
-        if (!write->buffer || write->is_slack || diagnosis->address - write->address >= write->bytes)
+        if (!write->buffer || write->is_slack || diagnosis->access.address - write->address >= write->bytes)
             continue;
-        diagnosis->address_certainty = CERTAIN_RERUN;
-        if (diagnosis->owner && diagnosis->owner->id == write->buffer->id)
-            diagnosis->owner_certainty = CERTAIN_RERUN;
+        diagnosis->access.certainty = CERTAIN_RERUN;
+        if (diagnosis->verdict.owner && diagnosis->verdict.owner->id == write->buffer->id)
+            diagnosis->verdict.certainty = CERTAIN_RERUN;
     }
 }
 
@@ -125,25 +126,24 @@ static void confirm(struct diagnosis *diagnosis, const struct rerun_result *reru
 static void take_view(struct diagnosis *diagnosis, const struct diagnosis *again)
 {
     const struct evidence_site site = *fault_site(diagnosis);
-    diagnosis->has_view = 1;
+    int is_own_grid = again->site->has_grid && (site.is_grid_borrowed || !site.has_grid);
+    diagnosis->again = is_own_grid ? AGAIN_GRID : AGAIN_WARP;
     diagnosis->view = with_warp(&site, again->site);
-    diagnosis->lane = again->lane;
-    diagnosis->is_warp_of_rerun = 1;
-    diagnosis->has_first_exited = !site.is_warp_alive;
-    diagnosis->is_grid_of_rerun = again->site->has_grid && (site.is_grid_borrowed || !site.has_grid);
+    diagnosis->access.lane = again->access.lane;
+    diagnosis->access.threads = again->access.threads;
 }
 
 /* The address is that of registers which may have changed since. */
 static int is_guess(const struct diagnosis *diagnosis)
 {
-    return diagnosis->address_certainty != CERTAIN_NOT && !fault_is_address_sure(diagnosis);
+    return diagnosis->access.certainty != CERTAIN_NOT && !fault_is_address_sure(diagnosis);
 }
 
 /* Returns whether the second launch may have gone astray only because variables had their first values: an address beside no
  * buffer then means nothing. */
 static int is_astray(const struct diagnosis *again, const struct rerun_result *rerun)
 {
-    return rerun->unset[0] && !again->owner;
+    return rerun->unset[0] && !again->verdict.owner;
 }
 
 /* Takes over the diagnosis of a warp that faulted at the same place. Returns 0 if there is none whose address is known. */
@@ -154,22 +154,17 @@ static int take_warp(struct diagnosis *diagnosis, const struct evidence *evidenc
         return 0;
     for (int with_copies = 0; with_copies < 2; with_copies++) {
         diagnosis_of_place(evidence, diagnosis->memory, diagnosis->site, with_copies, &again);
-        if (again.site && again.address_certainty != CERTAIN_NOT)
+        if (again.site && again.access.certainty != CERTAIN_NOT)
             break;
     }
-    if (!again.site || again.address_certainty == CERTAIN_NOT || !is_same_kind(again.site, diagnosis->site) ||
+    if (!again.site || again.access.certainty == CERTAIN_NOT || !is_same_kind(again.site, diagnosis->site) ||
         is_astray(&again, rerun))
         return 0;
-    if (is_guess(diagnosis) && again.address_certainty != CERTAIN_EXACT)
+    if (is_guess(diagnosis) && again.access.certainty != CERTAIN_EXACT)
         return 0;
-    const struct diagnosis first = *diagnosis;
-    *diagnosis = again;
-    diagnosis->evidence = first.evidence;
-    diagnosis->site = first.site;
-    diagnosis->has_view = first.has_view;
-    diagnosis->view = first.view;
-    diagnosis->origin = first.origin;
-    diagnosis->arguments = first.arguments;
+    diagnosis->verdict = again.verdict;
+    diagnosis->access = again.access;
+    diagnosis->candidates = again.candidates;
     take_view(diagnosis, &again);
     take_record(diagnosis, &again, rerun);
     confirm(diagnosis, rerun);
@@ -272,10 +267,10 @@ static void take_write(struct diagnosis *diagnosis, const struct rerun_result *r
     struct verdict verdict = owner_settle(diagnosis->memory, site, &lane, write->buffer, reason);
     if (verdict.rank != RANK_OWNED)
         return;
-    diagnosis_take(diagnosis, &verdict);
-    diagnosis_take_address(diagnosis, write->address, CERTAIN_RERUN, verdict.at);
-    diagnosis->candidate_count = diagnosis->candidate_total = 0;
-    diagnosis->is_traced = diagnosis->is_const_excluded = 0;
+    diagnosis->verdict = verdict;
+    diagnosis->access.address = write->address;
+    diagnosis->access.certainty = CERTAIN_RERUN;
+    diagnosis->candidates = (struct fault_candidates){.count = 0};
     take_record(diagnosis, NULL, rerun);
 }
 
@@ -289,37 +284,44 @@ static void take_thread(struct diagnosis *diagnosis, const struct rerun_result *
     if (!again.site || !is_same_kind(again.site, diagnosis->site) || is_astray(&again, rerun))
         return;
     take_view(diagnosis, &again);
-    diagnosis->faulting_threads = again.faulting_threads;
     take_record(diagnosis, &again, rerun);
 }
 
-static void take_rerun(struct diagnosis *diagnosis, const struct rerun_result *rerun)
+static void take_address(struct diagnosis *diagnosis, const struct rerun_result *rerun)
 {
-    if (!is_about_memory(diagnosis->site)) {
-        take_thread(diagnosis, rerun);
-        return;
-    }
     int is_again = rerun->outcome == RERUN_FAULTED || rerun->outcome == RERUN_WROTE;
     if (fault_is_address_sure(diagnosis) || rerun_result_elsewhere(diagnosis, rerun) ||
         (is_again && take_warp(diagnosis, rerun->evidence, rerun)))
         return;
     if (is_guess(diagnosis)) {
-        if (is_again && is_writing(fault_site(diagnosis)) && !is_written(rerun, diagnosis->address))
+        if (is_again && is_writing(fault_site(diagnosis)) && !is_written(rerun, diagnosis->access.address))
             take_write(diagnosis, rerun);
         return;
     }
-    if (is_again && diagnosis->address_certainty == CERTAIN_NOT)
+    if (is_again && diagnosis->access.certainty == CERTAIN_NOT)
         take_write(diagnosis, rerun);
     take_thread(diagnosis, rerun);
+}
+
+void diagnosis_take_rerun(struct diagnosis *diagnosis, const struct rerun_result *rerun)
+{
+    if (!diagnosis->site)
+        return;
+    if (rerun->evidence)
+        memory_meet(diagnosis->memory, rerun->evidence);
+    if (is_about_memory(diagnosis->site))
+        take_address(diagnosis, rerun);
+    else
+        take_thread(diagnosis, rerun);
 }
 
 void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_result *rerun, const struct fault_memory *memory,
                           struct diagnosis *diagnosis)
 {
     fault_diagnose(evidence, memory, diagnosis);
-    if (!rerun || !diagnosis->site)
+    if (!rerun)
         return;
-    take_rerun(diagnosis, rerun);
+    diagnosis_take_rerun(diagnosis, rerun);
     cause_take(diagnosis, &rerun->cause);
 }
 
@@ -337,9 +339,17 @@ void rerun_result_add_unset(struct rerun_result *rerun, const char *name)
 
 void rerun_result_clear(struct rerun_result *rerun)
 {
-    struct rerun_result clear = {0};
+    struct rerun_result clear = {.launches_tried = rerun->launches_tried, .took_ms = rerun->took_ms};
     memcpy(clear.unset, rerun->unset, sizeof clear.unset);
     *rerun = clear;
+}
+
+cufence_status rerun_result_fail(struct rerun_result *rerun, const char *why)
+{
+    if (rerun->outcome != RERUN_FAILED)
+        snprintf(rerun->reason, sizeof rerun->reason, "%s", why);
+    rerun->outcome = RERUN_FAILED;
+    return CUFENCE_ERROR_UNSUPPORTED;
 }
 
 const char *const rerun_outcome_words[] = {
@@ -349,6 +359,8 @@ const char *const rerun_outcome_words[] = {
 
 void rerun_result_name_buffers(struct rerun_result *rerun, const struct fault_memory *memory)
 {
-    for (size_t i = 0; i < rerun->write_count; i++)
+    for (size_t i = 0; i < rerun->write_count; i++) {
+        memory_look(memory, rerun->writes[i].address);
         (rerun->writes[i].is_slack ? name_owner : name_buffer)(&rerun->writes[i], memory);
+    }
 }

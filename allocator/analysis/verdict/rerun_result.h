@@ -58,11 +58,17 @@ struct rerun_result {
 void fault_diagnose_rerun(const struct evidence *evidence, const struct rerun_result *rerun, const struct fault_memory *memory,
                           struct diagnosis *diagnosis);
 
+/* The same for a diagnosis of the first dump, but for the cause: cause_take(). */
+void diagnosis_take_rerun(struct diagnosis *diagnosis, const struct rerun_result *rerun);
+
 /* Adds a variable to those whose values are not known, unless it is there. */
 void rerun_result_add_unset(struct rerun_result *rerun, const char *name);
 
-/* Forgets everything but those. */
+/* Forgets what it has shown. Those variables, the number of launches and the time stay. */
 void rerun_result_clear(struct rerun_result *rerun);
+
+/* It has failed for that reason, unless there is one already. Returns UNSUPPORTED. */
+cufence_status rerun_result_fail(struct rerun_result *rerun, const char *why);
 
 /* Finds the buffer that each of the bytes were written next to: the nearer of the two that share the guard. */
 void rerun_result_name_buffers(struct rerun_result *rerun, const struct fault_memory *memory);

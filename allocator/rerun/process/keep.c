@@ -1,4 +1,4 @@
-#include "memory.h"
+#include "process_memory.h"
 
 #include "base/error.h"
 #include "base/files.h"

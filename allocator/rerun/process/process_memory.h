@@ -14,7 +14,7 @@
 
 #include "rerun/input.h"
 
-/* ---- memory.c: the device's ---- */
+/* ---- process_memory.c: the device's ---- */
 
 /* Reserves cufence's address space. Call it before a context is created. Errors: OUT_OF_ADDRESS_SPACE, DRIVER. */
 cufence_status memory_open(int socket, int device, const struct rerun_input *input);
@@ -50,7 +50,7 @@ cufence_status memory_remove_patterns(void);
  * in the slack. Returns the number of those in the guards. */
 size_t memory_tell_writes(int is_only);
 
-/* ---- host.c: pinned host memory ---- */
+/* ---- process_pinned.c: pinned host memory ---- */
 
 /* Maps memory at the addresses. Call it first of all, before a library may lie there. Errors: OUT_OF_ADDRESS_SPACE (something
  * of this process is there, or the host allows no memory there). */
@@ -112,7 +112,7 @@ cufence_status patterns_write_far(void);
 size_t patterns_count_far(void); /* bytes that have changed; 0 if there is no such page */
 cufence_status patterns_remove_far(void);
 
-/* ---- what looks at the memory ---- */
+/* ---- process_looks.c: what looks at the memory ---- */
 
 /* Sends a MESSAGE_FIGURES for each range of the input that can be read. Looks at 16 MiB of a range at most, its first and its
  * last bytes, and at 64 MiB in all. Call it before the first launch. */

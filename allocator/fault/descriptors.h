@@ -28,7 +28,7 @@ void hidden_stop(void);
 /* Ends the thread; whoever has opened the pipe keeps it. path: of the pipe or FIFO. */
 void hidden_close(const char *path);
 
-/* ---- spares.c: file descriptors that are kept from the start on, so that a fault is reported and its kernel launched again
+/* ---- spares: file descriptors that are kept from the start on, so that a fault is reported and its kernel launched again
  * where the program has used up its limit. They are lent while a report is made; what other threads open meanwhile may take
  * them. One thread at a time. ---- */
 

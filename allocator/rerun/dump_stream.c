@@ -1,4 +1,4 @@
-#include "dump.h"
+#include "dump_stream.h"
 
 #include "base/clock.h"
 #include "base/error.h"
