@@ -70,38 +70,29 @@ void array_destroy_all(CUcontext context)
         continue;
 }
 
-static CUresult find_place(CUarray array, size_t offset, struct transfer_end *end)
-{
-    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, array), INVALID_HANDLE);
-    *end = (struct transfer_end){.side = SIDE_DEVICE, .address = array->memory + offset};
-    return CUDA_SUCCESS;
-}
-
 DRIVER_TWIN(cuMemcpyDtoA, ptds, 3020, (CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount),
             (dstArray, dstOffset, srcDevice, ByteCount))
 {
-    struct transfer_end to;
-    CALL_TRY(find_place(dstArray, dstOffset, &to));
-    return transfer_copy(&to, &(struct transfer_end){.side = SIDE_DEVICE, .address = srcDevice}, ByteCount, NULL, SUBMIT_ASYNC);
+    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, dstArray), INVALID_HANDLE);
+    return transfer_row(dstArray->memory + dstOffset, CU_MEMORYTYPE_DEVICE, srcDevice, CU_MEMORYTYPE_DEVICE, ByteCount, NULL,
+                        1);
 }
 
 DRIVER_TWIN(cuMemcpyAtoD, ptds, 3020, (CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount),
             (dstDevice, srcArray, srcOffset, ByteCount))
 {
-    struct transfer_end from;
-    CALL_TRY(find_place(srcArray, srcOffset, &from));
-    return transfer_copy(&(struct transfer_end){.side = SIDE_DEVICE, .address = dstDevice}, &from, ByteCount, NULL,
-                         SUBMIT_ASYNC);
+    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, srcArray), INVALID_HANDLE);
+    return transfer_row(dstDevice, CU_MEMORYTYPE_DEVICE, srcArray->memory + srcOffset, CU_MEMORYTYPE_DEVICE, ByteCount, NULL,
+                        1);
 }
 
 static CUresult find_memory(const CUDA_RESOURCE_DESC *resource, CUdeviceptr *memory)
 {
-    struct transfer_end end;
     const size_t linear = element_bytes(resource->res.linear.format, resource->res.linear.numChannels);
     switch (resource->resType) {
     case CU_RESOURCE_TYPE_ARRAY:
-        CALL_TRY(find_place(resource->res.array.hArray, 0, &end));
-        *memory = end.address;
+        CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, resource->res.array.hArray), INVALID_HANDLE);
+        *memory = resource->res.array.hArray->memory;
         return CUDA_SUCCESS;
     case CU_RESOURCE_TYPE_PITCH2D: /* begins as a linear one */
         CALL_REFUSE(resource->res.pitch2D.pitchInBytes % TEXTURE_PITCH_ALIGNMENT != 0, INVALID_VALUE);

@@ -86,6 +86,8 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
 #define FORM_TWIN(base, name, suffix, since, parameters, arguments)                                                            \
     TWIN(base, name, suffix, since, parameters, arguments) SIM_API CUresult name parameters
 
+#define ALL(...) __VA_ARGS__ /* takes the parentheses off */
+
 /* stream.c: sets what the NULL stream means to the calling thread: its per-thread default stream, or the legacy one
  * (initially). */
 void stream_use_own_default(int is_own);

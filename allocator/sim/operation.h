@@ -26,20 +26,21 @@ enum operation_kind {
     OPERATION_RELEASE
 };
 
-enum transfer_side { SIDE_HOST, SIDE_DEVICE, SIDE_EITHER };
-
 struct transfer_end {
-    enum transfer_side side;
+    CUmemorytype type; /* UNIFIED: the address tells whether it is on a device. Never an array */
     uint64_t address;
     size_t pitch;      /* from one row to the next */
     size_t slice;      /* from one slice to the next */
     CUcontext context; /* whose device must have access; NULL: the stream's */
 };
 
+/* A copy, or a set: that has no `from`. */
 struct transfer {
     struct transfer_end to, from;
     size_t bytes; /* of a row */
     size_t rows, slices;
+    unsigned width; /* bytes of the value to set; 0: it is a copy */
+    uint32_t value;
 };
 
 struct launch {
@@ -60,14 +61,7 @@ struct operation {
         struct {
             struct transfer transfer;
             void *staging; /* copy of a host source, or NULL; owned; one row only */
-        } copy;
-        struct {
-            uint64_t destination;
-            uint32_t value;
-            unsigned width; /* bytes of value */
-            size_t count;   /* in a row */
-            size_t rows, pitch;
-        } set;
+        } copy;            /* and set */
         struct {
             CUhostFn function;
             CUstreamCallback callback;

@@ -100,17 +100,18 @@ void stream_stop(CUcontext context, int is_stopped);
 /* Counts the core dumps of the context that are being written: synchronisations wait for them. */
 void stream_count_dumps(CUcontext context, int change);
 
-/* transfer.c: sets memory. `rows` rows of `count` values of `width` bytes. Errors: INVALID_VALUE (not entirely mapped, or out
- * of reach), and those of stream_submit(). */
-CUresult transfer_set(CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width, size_t count, size_t rows,
-                      CUstream stream);
-/* Create the operation only, for a graph that runs in the context; there is something to copy, and count and rows are not 0. */
-CUresult transfer_create_set(struct operation **out, CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width,
-                             size_t count, size_t rows, CUcontext context);
-CUresult transfer_create_copy(struct operation **out, const CUDA_MEMCPY3D *copy, CUcontext context);
-/* Copies bytes in a row. */
-CUresult transfer_copy(const struct transfer_end *to, const struct transfer_end *from, size_t bytes, CUstream stream,
-                       enum submit_mode mode);
+/* transfer.c: copies or sets memory. A copy with `is_sync` set has ended when it returns, if the host has a part in it. Errors:
+ * INVALID_VALUE (not entirely mapped, or out of reach), and those of stream_submit(). */
+CUresult transfer_submit(const struct transfer *transfer, CUstream stream, int is_sync);
+CUresult transfer_row(uint64_t to, CUmemorytype to_type, uint64_t from, CUmemorytype from_type, size_t bytes, CUstream stream,
+                      int is_sync);
+/* Creates the operation only, for a graph that runs in the context; there is something to copy or set. */
+CUresult transfer_create(struct operation **out, const struct transfer *transfer, CUcontext context);
+/* Describe what sets `rows` rows of `count` values of `width` bytes; or copies as CUDA_MEMCPY3D(_PEER) says, which may be NULL.
+ * Errors: INVALID_VALUE, NOT_SUPPORTED (arrays). */
+CUresult transfer_set(struct transfer *set, CUdeviceptr to, size_t pitch, uint32_t value, unsigned width, size_t count,
+                      size_t rows);
+CUresult transfer_volume(struct transfer *transfer, const void *copy, int is_peer);
 
 /* array.c */
 void array_destroy_all(CUcontext context);

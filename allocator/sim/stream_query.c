@@ -65,24 +65,14 @@ STREAM_GETTER(cuStreamGetFlags, 5050, unsigned int, flags)
 STREAM_GETTER(cuStreamGetId, 12000, unsigned long long, id)
 STREAM_GETTER(cuStreamGetCtx, 9020, CUcontext, context)
 
-/* Streams that wait for a word of memory, and write one: for the order between a device and whatever else sees that memory. */
-#define ADDRESS_ALIGNMENT 4
-
+/* cuStreamWriteValue32() is a set. */
 DRIVER_TWIN(cuStreamWaitValue32, ptsz, 11070, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
             (stream, addr, value, flags))
 {
-    CALL_REFUSE(addr == 0 || addr % ADDRESS_ALIGNMENT != 0 || flags > CU_STREAM_WAIT_VALUE_NOR, INVALID_VALUE);
+    CALL_REFUSE(addr == 0 || addr % sizeof value != 0 || flags > CU_STREAM_WAIT_VALUE_NOR, INVALID_VALUE);
     CALL_REFUSE(flags != CU_STREAM_WAIT_VALUE_GEQ, NOT_SUPPORTED);
     struct operation *operation = operation_create(OPERATION_WAIT);
     operation->wait.address = addr;
     operation->wait.value = value;
     return stream_submit(stream, operation, SUBMIT_ASYNC);
-}
-
-DRIVER_TWIN(cuStreamWriteValue32, ptsz, 11070, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
-            (stream, addr, value, flags))
-{
-    if (addr % ADDRESS_ALIGNMENT != 0 || (flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    return transfer_set(addr, 0, value, sizeof value, 1, 1, stream);
 }
