@@ -30,7 +30,7 @@ static size_t element_bytes(CUarray_format format, unsigned channels)
     return 0;
 }
 
-DRIVER(cuArray3DCreate, 3020, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *wanted), (pHandle, wanted))
+DRIVER(cuArray3DCreate, 3020, (CUarray *, pHandle, const CUDA_ARRAY3D_DESCRIPTOR *, wanted))
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(pHandle == NULL || wanted == NULL || wanted->Width == 0, INVALID_VALUE);
@@ -47,7 +47,7 @@ DRIVER(cuArray3DCreate, 3020, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuArrayDestroy, 2000, (CUarray hArray), (hArray))
+DRIVER(cuArrayDestroy, 2000, (CUarray, hArray))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, hArray), INVALID_HANDLE);
     CALL_TRY(capture_check_unsafe());
@@ -70,16 +70,14 @@ void array_destroy_all(CUcontext context)
         continue;
 }
 
-DRIVER_TWIN(cuMemcpyDtoA, ptds, 3020, (CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount),
-            (dstArray, dstOffset, srcDevice, ByteCount))
+DRIVER_TWIN(cuMemcpyDtoA, ptds, 3020, (CUarray, dstArray, size_t, dstOffset, CUdeviceptr, srcDevice, size_t, ByteCount))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, dstArray), INVALID_HANDLE);
     return transfer_row(dstArray->memory + dstOffset, CU_MEMORYTYPE_DEVICE, srcDevice, CU_MEMORYTYPE_DEVICE, ByteCount, NULL,
                         1);
 }
 
-DRIVER_TWIN(cuMemcpyAtoD, ptds, 3020, (CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount),
-            (dstDevice, srcArray, srcOffset, ByteCount))
+DRIVER_TWIN(cuMemcpyAtoD, ptds, 3020, (CUdeviceptr, dstDevice, CUarray, srcArray, size_t, srcOffset, size_t, ByteCount))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, srcArray), INVALID_HANDLE);
     return transfer_row(dstDevice, CU_MEMORYTYPE_DEVICE, srcArray->memory + srcOffset, CU_MEMORYTYPE_DEVICE, ByteCount, NULL,
@@ -127,26 +125,25 @@ static CUresult destroy(unsigned long long object)
 }
 
 DRIVER(cuTexObjectCreate, 5000,
-       (CUtexObject * pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc,
-        const CUDA_RESOURCE_VIEW_DESC *pResViewDesc),
-       (pTexObject, pResDesc, pTexDesc, pResViewDesc))
+       (CUtexObject *, pTexObject, const CUDA_RESOURCE_DESC *, pResDesc, const CUDA_TEXTURE_DESC *, pTexDesc,
+        const CUDA_RESOURCE_VIEW_DESC *, pResViewDesc))
 {
     (void)pResViewDesc;
     return pTexDesc == NULL ? CUDA_ERROR_INVALID_VALUE : create(pTexObject, pResDesc);
 }
 
-DRIVER(cuTexObjectDestroy, 5000, (CUtexObject texObject), (texObject))
+DRIVER(cuTexObjectDestroy, 5000, (CUtexObject, texObject))
 {
     return destroy(texObject);
 }
 
-DRIVER(cuSurfObjectCreate, 5000, (CUsurfObject * pSurfObject, const CUDA_RESOURCE_DESC *pResDesc), (pSurfObject, pResDesc))
+DRIVER(cuSurfObjectCreate, 5000, (CUsurfObject *, pSurfObject, const CUDA_RESOURCE_DESC *, pResDesc))
 {
     CALL_REFUSE(pResDesc == NULL || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY, INVALID_VALUE);
     return create(pSurfObject, pResDesc);
 }
 
-DRIVER(cuSurfObjectDestroy, 5000, (CUsurfObject surfObject), (surfObject))
+DRIVER(cuSurfObjectDestroy, 5000, (CUsurfObject, surfObject))
 {
     return destroy(surfObject);
 }

@@ -280,8 +280,7 @@ void space_release_context(CUcontext context)
 }
 
 DRIVER(cuMemGetAllocationGranularity, 10020,
-       (size_t * granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option),
-       (granularity, prop, option))
+       (size_t *, granularity, const CUmemAllocationProp *, prop, CUmemAllocationGranularity_flags, option))
 {
     CALL_REFUSE(granularity == NULL || prop == NULL || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, INVALID_VALUE);
     CALL_REFUSE(prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !config_has_device(prop->location.id), INVALID_DEVICE);
@@ -298,14 +297,13 @@ static CUresult allocate(CUdeviceptr *address, size_t size)
     return space_allocate(address, size, context->home, context->device);
 }
 
-DRIVER(cuMemAlloc, 3020, (CUdeviceptr * dptr, size_t bytesize), (dptr, bytesize))
+DRIVER(cuMemAlloc, 3020, (CUdeviceptr *, dptr, size_t, bytesize))
 {
     return allocate(dptr, bytesize);
 }
 
 DRIVER(cuMemAllocPitch, 3020,
-       (CUdeviceptr * dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes),
-       (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes))
+       (CUdeviceptr *, dptr, size_t *, pPitch, size_t, WidthInBytes, size_t, Height, unsigned int, ElementSizeBytes))
 {
     size_t pitch, size;
     CONTEXT_CURRENT(context);
@@ -327,7 +325,7 @@ static CUcontext owner_of(CUdeviceptr address)
     return host_find(address, &host) ? host.context : NULL;
 }
 
-DRIVER(cuMemFree, 3020, (CUdeviceptr dptr), (dptr))
+DRIVER(cuMemFree, 3020, (CUdeviceptr, dptr))
 {
     CALL_TRY(context_check()); /* none need be current */
     CALL_TRY(capture_check_unsafe());

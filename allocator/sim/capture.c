@@ -176,16 +176,15 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
     return add_stream(capture, stream);
 }
 
-DRIVER_TWIN(cuStreamBeginCapture, ptsz, 10010, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
+DRIVER_TWIN(cuStreamBeginCapture, ptsz, 10010, (CUstream, hStream, CUstreamCaptureMode, mode))
 {
     return begin(hStream, mode, NULL);
 }
 
 /* Captured work runs behind everything in the graph, whatever the dependencies say. */
 DRIVER_TWIN(cuStreamBeginCaptureToGraph, ptsz, 12030,
-            (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
-             size_t numDependencies, CUstreamCaptureMode mode),
-            (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
+            (CUstream, hStream, CUgraph, hGraph, const CUgraphNode *, dependencies, const CUgraphEdgeData *, dependencyData,
+             size_t, numDependencies, CUstreamCaptureMode, mode))
 {
     (void)dependencyData;
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, hGraph) || (numDependencies != 0 && dependencies == NULL), INVALID_VALUE);
@@ -257,7 +256,7 @@ static CUresult finish(CUstream handle, CUgraph *out)
     return result;
 }
 
-DRIVER_TWIN(cuStreamEndCapture, ptsz, 10000, (CUstream hStream, CUgraph *phGraph), (hStream, phGraph))
+DRIVER_TWIN(cuStreamEndCapture, ptsz, 10000, (CUstream, hStream, CUgraph *, phGraph))
 {
     CALL_REFUSE(phGraph == NULL, INVALID_VALUE);
     CUgraph graph = NULL;
@@ -324,8 +323,7 @@ static CUresult set_dependencies_locked(CUstream stream, const struct capture_cl
 }
 
 DRIVER_TWIN(cuStreamUpdateCaptureDependencies, ptsz, 12030,
-            (CUstream handle, CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, unsigned int flags),
-            (handle, nodes, edges, count, flags))
+            (CUstream, handle, CUgraphNode *, nodes, const CUgraphEdgeData *, edges, size_t, count, unsigned int, flags))
 {
     (void)edges;
     CUstream stream;
@@ -348,9 +346,8 @@ DRIVER_TWIN(cuStreamUpdateCaptureDependencies, ptsz, 12030,
 
 /* The dependencies are valid until the capture continues. */
 DRIVER_TWIN(cuStreamGetCaptureInfo, ptsz, 12030,
-            (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
-             const CUgraphEdgeData **edges, size_t *count),
-            (handle, status, id, graph, dependencies, edges, count))
+            (CUstream, handle, CUstreamCaptureStatus *, status, cuuint64_t *, id, CUgraph *, graph, const CUgraphNode **,
+             dependencies, const CUgraphEdgeData **, edges, size_t *, count))
 {
     CUstream stream;
     CALL_REFUSE(status == NULL, INVALID_VALUE);
@@ -377,13 +374,12 @@ DRIVER_TWIN(cuStreamGetCaptureInfo, ptsz, 12030,
     return CUDA_SUCCESS;
 }
 
-DRIVER_TWIN(cuStreamIsCapturing, ptsz, 10000, (CUstream hStream, CUstreamCaptureStatus *captureStatus),
-            (hStream, captureStatus))
+DRIVER_TWIN(cuStreamIsCapturing, ptsz, 10000, (CUstream, hStream, CUstreamCaptureStatus *, captureStatus))
 {
     return cuStreamGetCaptureInfo(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL);
 }
 
-DRIVER(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode * mode), (mode))
+DRIVER(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode *, mode))
 {
     CALL_REFUSE(mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED, INVALID_VALUE);
     CUstreamCaptureMode previous = thread_mode;

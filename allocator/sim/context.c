@@ -168,7 +168,7 @@ static CUresult retain_primary_locked(CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuDevicePrimaryCtxRetain, 7000, (CUcontext * pctx, CUdevice dev), (pctx, dev))
+DRIVER(cuDevicePrimaryCtxRetain, 7000, (CUcontext *, pctx, CUdevice, dev))
 {
     CALL_TRY(device_check(dev, pctx));
     HOLD(&contexts_lock);
@@ -216,17 +216,17 @@ CUresult context_destroy_green(CUcontext context)
     return primary_drop(device, 0);
 }
 
-DRIVER(cuDevicePrimaryCtxRelease, 11000, (CUdevice dev), (dev))
+DRIVER(cuDevicePrimaryCtxRelease, 11000, (CUdevice, dev))
 {
     return primary_drop(dev, 0);
 }
 
-DRIVER(cuDevicePrimaryCtxReset, 11000, (CUdevice dev), (dev))
+DRIVER(cuDevicePrimaryCtxReset, 11000, (CUdevice, dev))
 {
     return primary_drop(dev, 1);
 }
 
-DRIVER(cuDevicePrimaryCtxGetState, 7000, (CUdevice dev, unsigned int *flags, int *active), (dev, flags, active))
+DRIVER(cuDevicePrimaryCtxGetState, 7000, (CUdevice, dev, unsigned int *, flags, int *, active))
 {
     CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
     CALL_REFUSE(flags == NULL || active == NULL, INVALID_VALUE);
@@ -244,7 +244,7 @@ static CUresult push(CUcontext context)
     return CUDA_SUCCESS;
 }
 
-DRIVER_FORM("cuCtxCreate", cuCtxCreate_v2, 3020, (CUcontext * pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
+DRIVER_FORM("cuCtxCreate", cuCtxCreate_v2, 3020, (CUcontext *, pctx, unsigned int, flags, CUdevice, dev))
 {
     CALL_TRY(device_check(dev, pctx));
     HOLD(&contexts_lock);
@@ -255,7 +255,7 @@ DRIVER_FORM("cuCtxCreate", cuCtxCreate_v2, 3020, (CUcontext * pctx, unsigned int
 }
 
 FORM("cuCtxCreate", cuCtxCreate, 12050,
-     (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev))
+     (CUcontext *, pctx, CUctxCreateParams *, ctxCreateParams, unsigned int, flags, CUdevice, dev))
 {
     if (ctxCreateParams != NULL && (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL))
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -269,7 +269,7 @@ static void end(CUcontext context)
     destroy(context);
 }
 
-DRIVER(cuCtxDestroy, 4000, (CUcontext ctx), (ctx))
+DRIVER(cuCtxDestroy, 4000, (CUcontext, ctx))
 {
     CALL_REFUSE(ctx == NULL, INVALID_VALUE);
     CALL_TRY(check_alive(ctx));
@@ -279,7 +279,7 @@ DRIVER(cuCtxDestroy, 4000, (CUcontext ctx), (ctx))
 }
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* these two are */
-DRIVER(cuCtxAttach, 2000, (CUcontext * pctx, unsigned int flags), (pctx, flags))
+DRIVER(cuCtxAttach, 2000, (CUcontext *, pctx, unsigned int, flags))
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(pctx == NULL || flags != 0, INVALID_VALUE);
@@ -294,7 +294,7 @@ DRIVER(cuCtxAttach, 2000, (CUcontext * pctx, unsigned int flags), (pctx, flags))
 }
 
 /* Measured: also takes a primary context. */
-DRIVER(cuCtxDetach, 2000, (CUcontext ctx), (ctx))
+DRIVER(cuCtxDetach, 2000, (CUcontext, ctx))
 {
     CALL_TRY(check_alive(ctx));
     CALL_REFUSE(ctx != top() || ctx->green != NULL, INVALID_CONTEXT);
@@ -305,14 +305,14 @@ DRIVER(cuCtxDetach, 2000, (CUcontext ctx), (ctx))
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuCtxGetCurrent, 4000, (CUcontext * pctx), (pctx))
+DRIVER(cuCtxGetCurrent, 4000, (CUcontext *, pctx))
 {
     CALL_REFUSE(pctx == NULL, INVALID_VALUE);
     *pctx = top();
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuCtxSetCurrent, 4000, (CUcontext ctx), (ctx))
+DRIVER(cuCtxSetCurrent, 4000, (CUcontext, ctx))
 {
     if (ctx != NULL)
         CALL_TRY(check_alive(ctx));
@@ -321,13 +321,13 @@ DRIVER(cuCtxSetCurrent, 4000, (CUcontext ctx), (ctx))
     return ctx == NULL ? CUDA_SUCCESS : push(ctx);
 }
 
-DRIVER(cuCtxPushCurrent, 4000, (CUcontext ctx), (ctx))
+DRIVER(cuCtxPushCurrent, 4000, (CUcontext, ctx))
 {
     CALL_TRY(check_alive(ctx));
     return push(ctx);
 }
 
-DRIVER(cuCtxPopCurrent, 4000, (CUcontext * pctx), (pctx))
+DRIVER(cuCtxPopCurrent, 4000, (CUcontext *, pctx))
 {
     CALL_REFUSE(current.depth == 0, INVALID_CONTEXT);
     current.depth--;
@@ -336,7 +336,7 @@ DRIVER(cuCtxPopCurrent, 4000, (CUcontext * pctx), (pctx))
     return CUDA_SUCCESS;
 }
 
-DRIVER_FORM("cuCtxGetDevice", cuCtxGetDevice_v2, 13000, (CUdevice * device, CUcontext ctx), (device, ctx))
+DRIVER_FORM("cuCtxGetDevice", cuCtxGetDevice_v2, 13000, (CUdevice *, device, CUcontext, ctx))
 {
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     CALL_REFUSE(device == NULL, INVALID_VALUE);
@@ -344,12 +344,12 @@ DRIVER_FORM("cuCtxGetDevice", cuCtxGetDevice_v2, 13000, (CUdevice * device, CUco
     return CUDA_SUCCESS;
 }
 
-FORM("cuCtxGetDevice", cuCtxGetDevice, 2000, (CUdevice * device))
+FORM("cuCtxGetDevice", cuCtxGetDevice, 2000, (CUdevice *, device))
 {
     return cuCtxGetDevice_v2(device, NULL);
 }
 
-DRIVER(cuCtxGetId, 12000, (CUcontext ctx, unsigned long long *ctxId), (ctx, ctxId))
+DRIVER(cuCtxGetId, 12000, (CUcontext, ctx, unsigned long long *, ctxId))
 {
     CALL_REFUSE(ctxId == NULL, INVALID_VALUE);
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
@@ -372,7 +372,7 @@ int context_reaches(CUcontext context, CUcontext owner)
     return owner == NULL || owner->device == context->device || peer_locked(context, owner->home->id) != NULL;
 }
 
-DRIVER(cuCtxEnablePeerAccess, 4000, (CUcontext peerContext, unsigned int Flags), (peerContext, Flags))
+DRIVER(cuCtxEnablePeerAccess, 4000, (CUcontext, peerContext, unsigned int, Flags))
 {
     CONTEXT_CURRENT(context);
     CALL_TRY(context_validate(peerContext));
@@ -383,7 +383,7 @@ DRIVER(cuCtxEnablePeerAccess, 4000, (CUcontext peerContext, unsigned int Flags),
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuCtxDisablePeerAccess, 4000, (CUcontext peerContext), (peerContext))
+DRIVER(cuCtxDisablePeerAccess, 4000, (CUcontext, peerContext))
 {
     CONTEXT_CURRENT(context);
     CALL_TRY(context_validate(peerContext));

@@ -117,20 +117,20 @@ static CUresult set_locked(struct dump_settings *to, CUcoredumpSettings number, 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuCoredumpGetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
+DRIVER(cuCoredumpGetAttributeGlobal, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
 {
     struct dump_settings settings;
     coredump_snapshot(&settings);
     return get(&settings, attrib, value, size);
 }
 
-DRIVER(cuCoredumpSetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
+DRIVER(cuCoredumpSetAttributeGlobal, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
 {
     HOLD(&settings_lock);
     return set_locked(&global, attrib, value, size);
 }
 
-DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
+DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
 {
     CONTEXT_CURRENT(context);
     HOLD(&settings_lock);
@@ -138,7 +138,7 @@ DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings attrib, void *value, s
 }
 
 /* Measured (580.159): a context for which dumps were not on when it was created writes none. */
-DRIVER(cuCoredumpSetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
+DRIVER(cuCoredumpSetAttribute, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
 {
     CONTEXT_CURRENT(context);
     HOLD(&settings_lock);

@@ -2,7 +2,7 @@
 #include "kernel.h"
 #include "space.h"
 
-DRIVER_EARLY(cuInit, 2000, (unsigned int Flags), (Flags))
+DRIVER_EARLY(cuInit, 2000, (unsigned int, Flags))
 {
     static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
     static int is_done; /* under init_lock */
@@ -20,14 +20,14 @@ DRIVER_EARLY(cuInit, 2000, (unsigned int Flags), (Flags))
     return CUDA_SUCCESS;
 }
 
-DRIVER_EARLY(cuDriverGetVersion, 2020, (int *driverVersion), (driverVersion))
+DRIVER_EARLY(cuDriverGetVersion, 2020, (int *, driverVersion))
 {
     CALL_REFUSE(driverVersion == NULL, INVALID_VALUE);
     *driverVersion = newer_version() != 0 ? newer_version() : CUDA_VERSION;
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuDeviceGetCount, 2000, (int *count), (count))
+DRIVER(cuDeviceGetCount, 2000, (int *, count))
 {
     CALL_REFUSE(count == NULL, INVALID_VALUE);
     *count = (int)config_get()->devices;
@@ -40,14 +40,14 @@ CUresult device_check(CUdevice device, const void *out)
     return config_has_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-DRIVER(cuDeviceGet, 2000, (CUdevice * device, int ordinal), (device, ordinal))
+DRIVER(cuDeviceGet, 2000, (CUdevice *, device, int, ordinal))
 {
     CALL_TRY(device_check(ordinal, device));
     *device = ordinal;
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuDeviceGetName, 2000, (char *name, int len, CUdevice dev), (name, len, dev))
+DRIVER(cuDeviceGetName, 2000, (char *, name, int, len, CUdevice, dev))
 {
     CALL_TRY(device_check(dev, name));
     CALL_REFUSE(len <= 0, INVALID_VALUE);
@@ -55,7 +55,7 @@ DRIVER(cuDeviceGetName, 2000, (char *name, int len, CUdevice dev), (name, len, d
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuDeviceGetUuid, 11040, (CUuuid * uuid, CUdevice dev), (uuid, dev))
+DRIVER(cuDeviceGetUuid, 11040, (CUuuid *, uuid, CUdevice, dev))
 {
     CALL_TRY(device_check(dev, uuid));
     memcpy(uuid->bytes, "cufence-sim-gpu", 16);
@@ -63,7 +63,7 @@ DRIVER(cuDeviceGetUuid, 11040, (CUuuid * uuid, CUdevice dev), (uuid, dev))
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuDeviceTotalMem, 3020, (size_t * bytes, CUdevice dev), (bytes, dev))
+DRIVER(cuDeviceTotalMem, 3020, (size_t *, bytes, CUdevice, dev))
 {
     CALL_TRY(device_check(dev, bytes));
     *bytes = config_get()->memory;
@@ -72,7 +72,7 @@ DRIVER(cuDeviceTotalMem, 3020, (size_t * bytes, CUdevice dev), (bytes, dev))
 
 #define ATTRIBUTE(name, value) LIST(CU_DEVICE_ATTRIBUTE_##name, (int)(value))
 
-DRIVER(cuDeviceGetAttribute, 2000, (int *pi, CUdevice_attribute attrib, CUdevice dev), (pi, attrib, dev))
+DRIVER(cuDeviceGetAttribute, 2000, (int *, pi, CUdevice_attribute, attrib, CUdevice, dev))
 {
     CALL_TRY(device_check(dev, pi));
     /* Attributes of an H100, except for the number of multiprocessors; others read as 0. */
@@ -95,7 +95,7 @@ DRIVER(cuDeviceGetAttribute, 2000, (int *pi, CUdevice_attribute attrib, CUdevice
     return attrib < 1 || attrib >= CU_DEVICE_ATTRIBUTE_MAX ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-DRIVER(cuDeviceCanAccessPeer, 4000, (int *canAccessPeer, CUdevice dev, CUdevice peerDev), (canAccessPeer, dev, peerDev))
+DRIVER(cuDeviceCanAccessPeer, 4000, (int *, canAccessPeer, CUdevice, dev, CUdevice, peerDev))
 {
     CALL_TRY(device_check(dev, canAccessPeer));
     CALL_TRY(device_check(peerDev, canAccessPeer));

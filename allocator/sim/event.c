@@ -32,7 +32,7 @@ void event_complete(struct CUevent_st *event, uint64_t generation)
         event->completed_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-DRIVER(cuEventCreate, 2000, (CUevent * phEvent, unsigned int Flags), (phEvent, Flags))
+DRIVER(cuEventCreate, 2000, (CUevent *, phEvent, unsigned int, Flags))
 {
     CONTEXT_CURRENT(context);
     stream_await_submitters(context);
@@ -52,7 +52,7 @@ void event_destroy_all(CUcontext context)
         event_release(event);
 }
 
-DRIVER(cuEventDestroy, 4000, (CUevent hEvent), (hEvent))
+DRIVER(cuEventDestroy, 4000, (CUevent, hEvent))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     stream_await_submitters(hEvent->context);
@@ -61,7 +61,7 @@ DRIVER(cuEventDestroy, 4000, (CUevent hEvent), (hEvent))
     return CUDA_SUCCESS;
 }
 
-DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent event, CUstream handle), (event, handle))
+DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent, event, CUstream, handle))
 {
     CUstream stream;
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
@@ -104,7 +104,7 @@ static CUresult check_observable_locked(CUevent event)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-DRIVER(cuEventQuery, 2000, (CUevent hEvent), (hEvent))
+DRIVER(cuEventQuery, 2000, (CUevent, hEvent))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     HOLD(&queue_lock);
@@ -112,7 +112,7 @@ DRIVER(cuEventQuery, 2000, (CUevent hEvent), (hEvent))
     return ticket_is_done_locked(&hEvent->ticket) ? context_error(hEvent->context) : CUDA_ERROR_NOT_READY;
 }
 
-DRIVER(cuEventSynchronize, 2000, (CUevent hEvent), (hEvent))
+DRIVER(cuEventSynchronize, 2000, (CUevent, hEvent))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     CUcontext context = hEvent->context;
@@ -123,7 +123,7 @@ DRIVER(cuEventSynchronize, 2000, (CUevent hEvent), (hEvent))
     return context_error(context);
 }
 
-DRIVER(cuEventElapsedTime, 12080, (float *pMilliseconds, CUevent hStart, CUevent hEnd), (pMilliseconds, hStart, hEnd))
+DRIVER(cuEventElapsedTime, 12080, (float *, pMilliseconds, CUevent, hStart, CUevent, hEnd))
 {
     CALL_REFUSE(pMilliseconds == NULL, INVALID_VALUE);
     if (!handle_is_valid(HANDLE_EVENT, hStart) || !handle_is_valid(HANDLE_EVENT, hEnd) || hStart->context != hEnd->context ||
@@ -136,7 +136,7 @@ DRIVER(cuEventElapsedTime, 12080, (float *pMilliseconds, CUevent hStart, CUevent
     return CUDA_SUCCESS;
 }
 
-DRIVER_TWIN(cuStreamWaitEvent, ptsz, 3020, (CUstream hStream, CUevent hEvent, unsigned int Flags), (hStream, hEvent, Flags))
+DRIVER_TWIN(cuStreamWaitEvent, ptsz, 3020, (CUstream, hStream, CUevent, hEvent, unsigned int, Flags))
 {
     CUstream stream;
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);

@@ -65,23 +65,22 @@ static CUresult add_node(CUgraphNode *node, CUgraph graph, struct operation *ope
 }
 
 /* A function that adds a node of the operation that `create` makes in `operation`; `last` are its own parameters. */
-#define ADD_NODE(name, since, last, arguments, create)                                                                         \
-    DRIVER(name, since, (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count, ALL last),          \
-           (node, graph, dependencies, count, ALL arguments))                                                                  \
+#define ADD_NODE(name, since, last, create)                                                                                    \
+    DRIVER(name, since, (CUgraphNode *, node, CUgraph, graph, const CUgraphNode *, dependencies, size_t, count, ALL last))     \
     {                                                                                                                          \
         struct operation *operation = NULL;                                                                                    \
         CALL_TRY(check(node, graph, dependencies, count));                                                                     \
         CALL_TRY(create);                                                                                                      \
         return add_node(node, graph, operation);                                                                               \
     }
-ADD_NODE(cuGraphAddKernelNode, 12000, (const CUDA_KERNEL_NODE_PARAMS *params), (params), create_kernel(&operation, params))
-ADD_NODE(cuGraphAddMemsetNode, 10000, (const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context), (params, context),
+ADD_NODE(cuGraphAddKernelNode, 12000, (const CUDA_KERNEL_NODE_PARAMS *, params), create_kernel(&operation, params))
+ADD_NODE(cuGraphAddMemsetNode, 10000, (const CUDA_MEMSET_NODE_PARAMS *, params, CUcontext, context),
          create_set(&operation, params, context))
-ADD_NODE(cuGraphAddMemcpyNode, 10000, (const CUDA_MEMCPY3D *params, CUcontext context), (params, context),
+ADD_NODE(cuGraphAddMemcpyNode, 10000, (const CUDA_MEMCPY3D *, params, CUcontext, context),
          create_copy(&operation, params, context))
-ADD_NODE(cuGraphAddChildGraphNode, 10000, (CUgraph child), (child), create_child(&operation, child))
-ADD_NODE(cuGraphAddMemAllocNode, 11040, (CUDA_MEM_ALLOC_NODE_PARAMS * params), (params), create_allocation(&operation, params))
-ADD_NODE(cuGraphAddMemFreeNode, 11040, (CUdeviceptr dptr), (dptr), graph_memory_free_node(&operation, graph->recording, dptr))
+ADD_NODE(cuGraphAddChildGraphNode, 10000, (CUgraph, child), create_child(&operation, child))
+ADD_NODE(cuGraphAddMemAllocNode, 11040, (CUDA_MEM_ALLOC_NODE_PARAMS *, params), create_allocation(&operation, params))
+ADD_NODE(cuGraphAddMemFreeNode, 11040, (CUdeviceptr, dptr), graph_memory_free_node(&operation, graph->recording, dptr))
 
 /* Only the nodes of memory are made this way. */
 static CUresult create_any(struct operation **operation, CUgraph graph, CUgraphNodeParams *params)
@@ -98,9 +97,8 @@ static CUresult create_any(struct operation **operation, CUgraph graph, CUgraphN
 }
 
 DRIVER(cuGraphAddNode, 12030,
-       (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
-        CUgraphNodeParams *params),
-       (node, graph, dependencies, edges, count, params))
+       (CUgraphNode *, node, CUgraph, graph, const CUgraphNode *, dependencies, const CUgraphEdgeData *, edges, size_t, count,
+        CUgraphNodeParams *, params))
 {
     struct operation *operation;
     (void)edges;
@@ -109,7 +107,7 @@ DRIVER(cuGraphAddNode, 12030,
     return add_node(node, graph, operation);
 }
 
-DRIVER(cuGraphMemAllocNodeGetParams, 11040, (CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out), (hNode, params_out))
+DRIVER(cuGraphMemAllocNodeGetParams, 11040, (CUgraphNode, hNode, CUDA_MEM_ALLOC_NODE_PARAMS *, params_out))
 {
     const struct operation *operation = (const struct operation *)hNode;
     CALL_REFUSE(operation == NULL || params_out == NULL || operation->kind != OPERATION_ALLOCATE, INVALID_VALUE);
@@ -117,7 +115,7 @@ DRIVER(cuGraphMemAllocNodeGetParams, 11040, (CUgraphNode hNode, CUDA_MEM_ALLOC_N
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuGraphMemFreeNodeGetParams, 11040, (CUgraphNode hNode, CUdeviceptr *dptr_out), (hNode, dptr_out))
+DRIVER(cuGraphMemFreeNodeGetParams, 11040, (CUgraphNode, hNode, CUdeviceptr *, dptr_out))
 {
     const struct operation *operation = (const struct operation *)hNode;
     CALL_REFUSE(operation == NULL || dptr_out == NULL || operation->kind != OPERATION_RELEASE, INVALID_VALUE);
@@ -125,7 +123,7 @@ DRIVER(cuGraphMemFreeNodeGetParams, 11040, (CUgraphNode hNode, CUdeviceptr *dptr
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuGraphNodeGetType, 10000, (CUgraphNode hNode, CUgraphNodeType *type), (hNode, type))
+DRIVER(cuGraphNodeGetType, 10000, (CUgraphNode, hNode, CUgraphNodeType *, type))
 {
     static const CUgraphNodeType types[] = {
         [OPERATION_NOTHING] = CU_GRAPH_NODE_TYPE_EMPTY,      [OPERATION_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
@@ -141,7 +139,7 @@ DRIVER(cuGraphNodeGetType, 10000, (CUgraphNode hNode, CUgraphNodeType *type), (h
 
 /* Launches in progress continue with the previous contents of the executable. */
 DRIVER(cuGraphExecKernelNodeSetParams, 12000,
-       (CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams), (hGraphExec, hNode, nodeParams))
+       (CUgraphExec, hGraphExec, CUgraphNode, hNode, const CUDA_KERNEL_NODE_PARAMS *, nodeParams))
 {
     struct operation *operation;
     size_t at = 0;

@@ -30,8 +30,7 @@ static CUresult check(CUgreenCtx green)
     return context_validate(green->context);
 }
 
-DRIVER(cuDeviceGetDevResource, 12040, (CUdevice device, CUdevResource *resource, CUdevResourceType type),
-       (device, resource, type))
+DRIVER(cuDeviceGetDevResource, 12040, (CUdevice, device, CUdevResource *, resource, CUdevResourceType, type))
 {
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     CALL_REFUSE(resource == NULL, INVALID_VALUE);
@@ -41,9 +40,8 @@ DRIVER(cuDeviceGetDevResource, 12040, (CUdevice device, CUdevResource *resource,
 }
 
 DRIVER(cuDevSmResourceSplitByCount, 12040,
-       (CUdevResource * result, unsigned int *nbGroups, const CUdevResource *input, CUdevResource *remaining,
-        unsigned int useFlags, unsigned int minCount),
-       (result, nbGroups, input, remaining, useFlags, minCount))
+       (CUdevResource *, result, unsigned int *, nbGroups, const CUdevResource *, input, CUdevResource *, remaining,
+        unsigned int, useFlags, unsigned int, minCount))
 {
     const unsigned known =
         CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
@@ -62,8 +60,7 @@ DRIVER(cuDevSmResourceSplitByCount, 12040,
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuDevResourceGenerateDesc, 12040, (CUdevResourceDesc * phDesc, CUdevResource *resources, unsigned int nbResources),
-       (phDesc, resources, nbResources))
+DRIVER(cuDevResourceGenerateDesc, 12040, (CUdevResourceDesc *, phDesc, CUdevResource *, resources, unsigned int, nbResources))
 {
     CALL_REFUSE(phDesc == NULL || resources == NULL || nbResources == 0, INVALID_VALUE);
     for (unsigned i = 0; i < nbResources; i++) {
@@ -76,8 +73,7 @@ DRIVER(cuDevResourceGenerateDesc, 12040, (CUdevResourceDesc * phDesc, CUdevResou
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuGreenCtxCreate, 12040, (CUgreenCtx * phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags),
-       (phCtx, desc, dev, flags))
+DRIVER(cuGreenCtxCreate, 12040, (CUgreenCtx *, phCtx, CUdevResourceDesc, desc, CUdevice, dev, unsigned int, flags))
 {
     if (phCtx == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM || !handle_is_valid(HANDLE_DESCRIPTION, desc))
         return CUDA_ERROR_INVALID_VALUE;
@@ -86,7 +82,7 @@ DRIVER(cuGreenCtxCreate, 12040, (CUgreenCtx * phCtx, CUdevResourceDesc desc, CUd
     return context_create_green(&(*phCtx)->context, dev, *phCtx);
 }
 
-DRIVER(cuGreenCtxDestroy, 12040, (CUgreenCtx hCtx), (hCtx))
+DRIVER(cuGreenCtxDestroy, 12040, (CUgreenCtx, hCtx))
 {
     CALL_REFUSE(!handle_remove(HANDLE_GREEN, hCtx), INVALID_CONTEXT);
     CUresult result = context_destroy_green(hCtx->context);
@@ -94,7 +90,7 @@ DRIVER(cuGreenCtxDestroy, 12040, (CUgreenCtx hCtx), (hCtx))
     return result;
 }
 
-DRIVER(cuCtxFromGreenCtx, 12040, (CUcontext * pContext, CUgreenCtx hCtx), (pContext, hCtx))
+DRIVER(cuCtxFromGreenCtx, 12040, (CUcontext *, pContext, CUgreenCtx, hCtx))
 {
     CALL_REFUSE(pContext == NULL, INVALID_VALUE);
     CALL_TRY(check(hCtx));
@@ -102,8 +98,7 @@ DRIVER(cuCtxFromGreenCtx, 12040, (CUcontext * pContext, CUgreenCtx hCtx), (pCont
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuGreenCtxStreamCreate, 12050, (CUstream * phStream, CUgreenCtx greenCtx, unsigned int flags, int priority),
-       (phStream, greenCtx, flags, priority))
+DRIVER(cuGreenCtxStreamCreate, 12050, (CUstream *, phStream, CUgreenCtx, greenCtx, unsigned int, flags, int, priority))
 {
     CALL_TRY(check(greenCtx));
     CALL_REFUSE(phStream == NULL || flags != CU_STREAM_NON_BLOCKING, INVALID_VALUE);

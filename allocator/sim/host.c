@@ -92,18 +92,18 @@ static CUresult allocate(void **pointer, size_t size, enum host_kind kind)
     return add(memory, size, kind, context->home); /* memory that is registered is not free */
 }
 
-DRIVER(cuMemAllocHost, 3020, (void **pp, size_t bytesize), (pp, bytesize))
+DRIVER(cuMemAllocHost, 3020, (void **, pp, size_t, bytesize))
 {
     return allocate(pp, bytesize, HOST_PINNED);
 }
 
-DRIVER(cuMemHostAlloc, 2020, (void **pp, size_t bytesize, unsigned int Flags), (pp, bytesize, Flags))
+DRIVER(cuMemHostAlloc, 2020, (void **, pp, size_t, bytesize, unsigned int, Flags))
 {
     const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     return (Flags & ~known) != 0 ? CUDA_ERROR_INVALID_VALUE : allocate(pp, bytesize, HOST_PINNED);
 }
 
-DRIVER(cuMemAllocManaged, 6000, (CUdeviceptr * dptr, size_t bytesize, unsigned int flags), (dptr, bytesize, flags))
+DRIVER(cuMemAllocManaged, 6000, (CUdeviceptr *, dptr, size_t, bytesize, unsigned int, flags))
 {
     CALL_REFUSE(dptr == NULL || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST), INVALID_VALUE);
     void *memory;
@@ -112,7 +112,7 @@ DRIVER(cuMemAllocManaged, 6000, (CUdeviceptr * dptr, size_t bytesize, unsigned i
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemHostRegister, 6050, (void *p, size_t bytesize, unsigned int Flags), (p, bytesize, Flags))
+DRIVER(cuMemHostRegister, 6050, (void *, p, size_t, bytesize, unsigned int, Flags))
 {
     const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
     CUcontext context;
@@ -124,13 +124,13 @@ DRIVER(cuMemHostRegister, 6050, (void *p, size_t bytesize, unsigned int Flags), 
     return add(p, bytesize, HOST_REGISTERED, context->home);
 }
 
-DRIVER(cuMemHostUnregister, 4000, (void *p), (p))
+DRIVER(cuMemHostUnregister, 4000, (void *, p))
 {
     CUresult result = host_drop((CUdeviceptr)(uintptr_t)p, HOST_REGISTERED);
     return result == CUDA_ERROR_INVALID_VALUE && p != NULL ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : result;
 }
 
-DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr * pdptr, void *p, unsigned int Flags), (pdptr, p, Flags))
+DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr *, pdptr, void *, p, unsigned int, Flags))
 {
     struct host_range range;
     if (pdptr == NULL || Flags != 0 || !host_find((CUdeviceptr)(uintptr_t)p, &range) || range.kind == HOST_MANAGED)
@@ -139,7 +139,7 @@ DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr * pdptr, void *p, unsigned 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemFreeHost, 2000, (void *p), (p))
+DRIVER(cuMemFreeHost, 2000, (void *, p))
 {
     CUcontext context;
     struct host_range range;

@@ -198,8 +198,7 @@ struct CUlinkState_st {
     unsigned char cubin[CUBIN_MOST];
 };
 
-DRIVER(cuLinkCreate, 6050, (unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut),
-       (numOptions, options, optionValues, stateOut))
+DRIVER(cuLinkCreate, 6050, (unsigned int, numOptions, CUjit_option *, options, void **, optionValues, CUlinkState *, stateOut))
 {
     CALL_TRY(context_check());
     CALL_REFUSE(stateOut == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)), INVALID_VALUE);
@@ -208,9 +207,8 @@ DRIVER(cuLinkCreate, 6050, (unsigned int numOptions, CUjit_option *options, void
 }
 
 DRIVER(cuLinkAddData, 6050,
-       (CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions,
-        CUjit_option *options, void **optionValues),
-       (state, type, data, size, name, numOptions, options, optionValues))
+       (CUlinkState, state, CUjitInputType, type, void *, data, size_t, size, const char *, name, unsigned int, numOptions,
+        CUjit_option *, options, void **, optionValues))
 {
     (void)name;
     CALL_REFUSE(state == NULL || data == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)), INVALID_VALUE);
@@ -220,7 +218,7 @@ DRIVER(cuLinkAddData, 6050,
     return file != NULL && sscanf(file, ".file%*d \"%511[^\"]", state->file) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
 }
 
-DRIVER(cuLinkComplete, 5050, (CUlinkState state, void **cubinOut, size_t *sizeOut), (state, cubinOut, sizeOut))
+DRIVER(cuLinkComplete, 5050, (CUlinkState, state, void **, cubinOut, size_t *, sizeOut))
 {
     CALL_REFUSE(state == NULL || cubinOut == NULL || sizeOut == NULL, INVALID_VALUE);
     FILE *file = fopen(state->file, "rb");
@@ -231,7 +229,7 @@ DRIVER(cuLinkComplete, 5050, (CUlinkState state, void **cubinOut, size_t *sizeOu
     return *sizeOut == 0 ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS;
 }
 
-DRIVER(cuLinkDestroy, 5050, (CUlinkState state), (state))
+DRIVER(cuLinkDestroy, 5050, (CUlinkState, state))
 {
     free(state);
     return CUDA_SUCCESS;

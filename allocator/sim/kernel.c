@@ -204,7 +204,7 @@ static CUresult unload(enum handle_kind kind, CUmodule module)
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuModuleLoadData, 2000, (CUmodule * module, const void *image), (module, image))
+DRIVER(cuModuleLoadData, 2000, (CUmodule *, module, const void *, image))
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(module == NULL || image == NULL, INVALID_VALUE);
@@ -223,12 +223,12 @@ void kernel_unload_all(CUcontext context)
     }
 }
 
-DRIVER(cuModuleUnload, 2000, (CUmodule hmod), (hmod))
+DRIVER(cuModuleUnload, 2000, (CUmodule, hmod))
 {
     return unload(HANDLE_MODULE, hmod);
 }
 
-DRIVER(cuModuleGetGlobal, 3020, (CUdeviceptr * dptr, size_t *bytes, CUmodule hmod, const char *name), (dptr, bytes, hmod, name))
+DRIVER(cuModuleGetGlobal, 3020, (CUdeviceptr *, dptr, size_t *, bytes, CUmodule, hmod, const char *, name))
 {
     CALL_REFUSE(name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_MODULE, hmod), INVALID_HANDLE);
@@ -240,7 +240,7 @@ DRIVER(cuModuleGetGlobal, 3020, (CUdeviceptr * dptr, size_t *bytes, CUmodule hmo
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuModuleGetFunction, 2000, (CUfunction * hfunc, CUmodule hmod, const char *name), (hfunc, hmod, name))
+DRIVER(cuModuleGetFunction, 2000, (CUfunction *, hfunc, CUmodule, hmod, const char *, name))
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(hfunc == NULL || name == NULL, INVALID_VALUE);
@@ -253,7 +253,7 @@ DRIVER(cuModuleGetFunction, 2000, (CUfunction * hfunc, CUmodule hmod, const char
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuFuncGetModule, 11000, (CUmodule * hmod, CUfunction hfunc), (hmod, hfunc))
+DRIVER(cuFuncGetModule, 11000, (CUmodule *, hmod, CUfunction, hfunc))
 {
     if (hmod == NULL || !kernel_is_valid(hfunc) || hfunc->kernel_handle == NULL)
         return hmod == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
@@ -262,9 +262,8 @@ DRIVER(cuFuncGetModule, 11000, (CUmodule * hmod, CUfunction hfunc), (hmod, hfunc
 }
 
 DRIVER(cuLibraryLoadData, 12000,
-       (CUlibrary * library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
-        CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions),
-       (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions))
+       (CUlibrary *, library, const void *, code, CUjit_option *, jitOptions, void **, jitOptionsValues, unsigned int,
+        numJitOptions, CUlibraryOption *, libraryOptions, void **, libraryOptionValues, unsigned int, numLibraryOptions))
 {
     if (library == NULL || code == NULL || (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
         (numLibraryOptions != 0 && (libraryOptions == NULL || libraryOptionValues == NULL)))
@@ -272,12 +271,12 @@ DRIVER(cuLibraryLoadData, 12000,
     return load((CUmodule *)library, code, NULL);
 }
 
-DRIVER(cuLibraryUnload, 12000, (CUlibrary library), (library))
+DRIVER(cuLibraryUnload, 12000, (CUlibrary, library))
 {
     return unload(HANDLE_LIBRARY, (CUmodule)library);
 }
 
-DRIVER(cuLibraryGetKernel, 12000, (CUkernel * pKernel, CUlibrary library, const char *name), (pKernel, library, name))
+DRIVER(cuLibraryGetKernel, 12000, (CUkernel *, pKernel, CUlibrary, library, const char *, name))
 {
     CALL_REFUSE(pKernel == NULL || name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_LIBRARY, library), INVALID_HANDLE);
@@ -288,7 +287,7 @@ DRIVER(cuLibraryGetKernel, 12000, (CUkernel * pKernel, CUlibrary library, const 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuKernelGetLibrary, 12050, (CUlibrary * pLib, CUkernel kernel), (pLib, kernel))
+DRIVER(cuKernelGetLibrary, 12050, (CUlibrary *, pLib, CUkernel, kernel))
 {
     CUfunction function = (CUfunction)kernel;
     if (pLib == NULL || !kernel_is_valid(kernel) || function->kernel_handle != NULL)
@@ -297,7 +296,7 @@ DRIVER(cuKernelGetLibrary, 12050, (CUlibrary * pLib, CUkernel kernel), (pLib, ke
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuKernelGetFunction, 12000, (CUfunction * pFunc, CUkernel kernel), (pFunc, kernel))
+DRIVER(cuKernelGetFunction, 12000, (CUfunction *, pFunc, CUkernel, kernel))
 {
     CONTEXT_CURRENT(context);
     if (pFunc == NULL || !kernel_is_valid(kernel))
@@ -314,17 +313,17 @@ static CUresult get_name(const char **name, const void *function)
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuFuncGetName, 12030, (const char **name, CUfunction hfunc), (name, hfunc))
+DRIVER(cuFuncGetName, 12030, (const char **, name, CUfunction, hfunc))
 {
     return get_name(name, hfunc);
 }
 
-DRIVER(cuKernelGetName, 12030, (const char **name, CUkernel hfunc), (name, hfunc))
+DRIVER(cuKernelGetName, 12030, (const char **, name, CUkernel, hfunc))
 {
     return get_name(name, hfunc);
 }
 
-DRIVER(cuFuncGetAttribute, 2020, (int *pi, CUfunction_attribute attrib, CUfunction hfunc), (pi, attrib, hfunc))
+DRIVER(cuFuncGetAttribute, 2020, (int *, pi, CUfunction_attribute, attrib, CUfunction, hfunc))
 {
     CALL_REFUSE(pi == NULL || (unsigned)attrib >= CU_FUNC_ATTRIBUTE_MAX, INVALID_VALUE);
     CALL_REFUSE(!kernel_is_valid(hfunc), INVALID_HANDLE);
@@ -332,7 +331,7 @@ DRIVER(cuFuncGetAttribute, 2020, (int *pi, CUfunction_attribute attrib, CUfuncti
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuFuncSetAttribute, 9000, (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value))
+DRIVER(cuFuncSetAttribute, 9000, (CUfunction, hfunc, CUfunction_attribute, attrib, int, value))
 {
     CALL_TRY(context_check());
     CALL_REFUSE(!kernel_is_valid(hfunc), INVALID_HANDLE);
@@ -355,14 +354,12 @@ static CUresult get_parameter(const void *handle, size_t index, size_t *offset, 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuFuncGetParamInfo, 12040, (CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize),
-       (func, paramIndex, paramOffset, paramSize))
+DRIVER(cuFuncGetParamInfo, 12040, (CUfunction, func, size_t, paramIndex, size_t *, paramOffset, size_t *, paramSize))
 {
     return get_parameter(func, paramIndex, paramOffset, paramSize);
 }
 
-DRIVER(cuKernelGetParamInfo, 12040, (CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize),
-       (kernel, paramIndex, paramOffset, paramSize))
+DRIVER(cuKernelGetParamInfo, 12040, (CUkernel, kernel, size_t, paramIndex, size_t *, paramOffset, size_t *, paramSize))
 {
     return get_parameter(kernel, paramIndex, paramOffset, paramSize);
 }

@@ -66,30 +66,27 @@ static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const
 }
 
 DRIVER_TWIN(cuLaunchKernel, ptsz, 4000,
-            (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-             CUstream stream, void **params, void **extra),
-            (f, gx, gy, gz, bx, by, bz, shared, stream, params, extra))
+            (CUfunction, f, unsigned, gx, unsigned, gy, unsigned, gz, unsigned, bx, unsigned, by, unsigned, bz, unsigned,
+             shared, CUstream, stream, void **, params, void **, extra))
 {
     return launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, extra);
 }
 
 DRIVER_TWIN(cuLaunchCooperativeKernel, ptsz, 9000,
-            (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-             CUstream stream, void **params),
-            (f, gx, gy, gz, bx, by, bz, shared, stream, params))
+            (CUfunction, f, unsigned, gx, unsigned, gy, unsigned, gz, unsigned, bx, unsigned, by, unsigned, bz, unsigned,
+             shared, CUstream, stream, void **, params))
 {
     return launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, NULL);
 }
 
-DRIVER_TWIN(cuLaunchKernelEx, ptsz, 11060, (const CUlaunchConfig *c, CUfunction f, void **params, void **extra),
-            (c, f, params, extra))
+DRIVER_TWIN(cuLaunchKernelEx, ptsz, 11060, (const CUlaunchConfig *, c, CUfunction, f, void **, params, void **, extra))
 {
     CALL_REFUSE(c == NULL || (c->numAttrs != 0 && c->attrs == NULL), INVALID_VALUE);
     return launch_kernel(f, (uint32_t[]){c->gridDimX, c->gridDimY, c->gridDimZ},
                          (uint32_t[]){c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, c->hStream, params, extra);
 }
 
-DRIVER_TWIN(cuLaunchHostFunc, ptsz, 10000, (CUstream hStream, CUhostFn fn, void *userData), (hStream, fn, userData))
+DRIVER_TWIN(cuLaunchHostFunc, ptsz, 10000, (CUstream, hStream, CUhostFn, fn, void *, userData))
 {
     CALL_REFUSE(fn == NULL, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_HOST);
@@ -98,8 +95,8 @@ DRIVER_TWIN(cuLaunchHostFunc, ptsz, 10000, (CUstream hStream, CUhostFn fn, void 
     return stream_submit(hStream, operation, SUBMIT_ASYNC);
 }
 
-DRIVER_TWIN(cuStreamAddCallback, ptsz, 5000, (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
-            (hStream, callback, userData, flags))
+DRIVER_TWIN(cuStreamAddCallback, ptsz, 5000,
+            (CUstream, hStream, CUstreamCallback, callback, void *, userData, unsigned int, flags))
 {
     CALL_REFUSE(callback == NULL || flags != 0, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_CALLBACK);

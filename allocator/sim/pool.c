@@ -68,17 +68,17 @@ static CUresult get_pool(CUmemoryPool *pool, int device, CUmemoryPool (*find_loc
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool * pool_out, CUdevice dev), (pool_out, dev))
+DRIVER(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool *, pool_out, CUdevice, dev))
 {
     return get_pool(pool_out, dev, default_pool_locked);
 }
 
-DRIVER(cuDeviceGetMemPool, 11020, (CUmemoryPool * pool, CUdevice dev), (pool, dev))
+DRIVER(cuDeviceGetMemPool, 11020, (CUmemoryPool *, pool, CUdevice, dev))
 {
     return get_pool(pool, dev, current_pool_locked);
 }
 
-DRIVER(cuDeviceSetMemPool, 11020, (CUdevice dev, CUmemoryPool pool), (dev, pool))
+DRIVER(cuDeviceSetMemPool, 11020, (CUdevice, dev, CUmemoryPool, pool))
 {
     CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
     HOLD(&pools_lock);
@@ -87,7 +87,7 @@ DRIVER(cuDeviceSetMemPool, 11020, (CUdevice dev, CUmemoryPool pool), (dev, pool)
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemPoolCreate, 11020, (CUmemoryPool * pool, const CUmemPoolProps *poolProps), (pool, poolProps))
+DRIVER(cuMemPoolCreate, 11020, (CUmemoryPool *, pool, const CUmemPoolProps *, poolProps))
 {
     CALL_REFUSE(pool == NULL || poolProps == NULL || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED, INVALID_VALUE);
     if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
@@ -104,7 +104,7 @@ DRIVER(cuMemPoolCreate, 11020, (CUmemoryPool * pool, const CUmemPoolProps *poolP
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemPoolDestroy, 11020, (CUmemoryPool pool), (pool))
+DRIVER(cuMemPoolDestroy, 11020, (CUmemoryPool, pool))
 {
     HOLD(&pools_lock);
     CALL_REFUSE(!is_pool_locked(pool) || pool == &defaults[pool->device], INVALID_VALUE);
@@ -157,20 +157,20 @@ static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, C
     return after.stream == NULL ? CUDA_SUCCESS : stream_enqueue_locked(stream, wait, &after, NULL);
 }
 
-DRIVER_TWIN(cuMemAllocAsync, ptsz, 11020, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream))
+DRIVER_TWIN(cuMemAllocAsync, ptsz, 11020, (CUdeviceptr *, dptr, size_t, bytesize, CUstream, hStream))
 {
     return allocate(dptr, bytesize, NULL, hStream);
 }
 
-DRIVER_TWIN(cuMemAllocFromPoolAsync, ptsz, 11020, (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
-            (dptr, bytesize, pool, hStream))
+DRIVER_TWIN(cuMemAllocFromPoolAsync, ptsz, 11020,
+            (CUdeviceptr *, dptr, size_t, bytesize, CUmemoryPool, pool, CUstream, hStream))
 {
     return is_pool(pool) ? allocate(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* A captured free is a node of the graph, and only allowed for memory of a graph: the capture goes on without it. Another free
  * ends captures of other streams (both measured). */
-DRIVER_TWIN(cuMemFreeAsync, ptsz, 11020, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream))
+DRIVER_TWIN(cuMemFreeAsync, ptsz, 11020, (CUdeviceptr, dptr, CUstream, hStream))
 {
     CUstream stream;
     if (dptr == 0)
@@ -190,7 +190,7 @@ DRIVER_TWIN(cuMemFreeAsync, ptsz, 11020, (CUdeviceptr dptr, CUstream hStream), (
     return stream_enqueue_locked(stream, operation, NULL, NULL);
 }
 
-DRIVER(cuMemPoolTrimTo, 11020, (CUmemoryPool pool, size_t minBytesToKeep), (pool, minBytesToKeep))
+DRIVER(cuMemPoolTrimTo, 11020, (CUmemoryPool, pool, size_t, minBytesToKeep))
 {
     CALL_REFUSE(!is_pool(pool), INVALID_VALUE);
     CALL_TRY(capture_check_unsafe());
@@ -213,7 +213,7 @@ static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemPoolSetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attr, void *value), (pool, attr, value))
+DRIVER(cuMemPoolSetAttribute, 11020, (CUmemoryPool, pool, CUmemPool_attribute, attr, void *, value))
 {
     HOLD(&pools_lock);
     return value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : set_attribute(pool, attr, value);
@@ -247,7 +247,7 @@ static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-DRIVER(cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attr, void *value), (pool, attr, value))
+DRIVER(cuMemPoolGetAttribute, 11020, (CUmemoryPool, pool, CUmemPool_attribute, attr, void *, value))
 {
     HOLD(&pools_lock);
     return value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : get_attribute(pool, attr, value);
@@ -264,7 +264,7 @@ static CUresult set_access_locked(CUmemoryPool pool, const CUmemAccessDesc *desc
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count), (pool, map, count))
+DRIVER(cuMemPoolSetAccess, 11020, (CUmemoryPool, pool, const CUmemAccessDesc *, map, size_t, count))
 {
     HOLD(&pools_lock);
     CALL_REFUSE(map == NULL || !is_pool_locked(pool), INVALID_VALUE);
@@ -275,7 +275,7 @@ DRIVER(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *map
 
 /* ---- the memory of graphs ---- */
 
-DRIVER(cuDeviceGetGraphMemAttribute, 11040, (CUdevice device, CUgraphMem_attribute attr, void *value), (device, attr, value))
+DRIVER(cuDeviceGetGraphMemAttribute, 11040, (CUdevice, device, CUgraphMem_attribute, attr, void *, value))
 {
     static const CUmemPool_attribute like[] = {[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT] = CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
                                                [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = CU_MEMPOOL_ATTR_USED_MEM_HIGH,
@@ -286,7 +286,7 @@ DRIVER(cuDeviceGetGraphMemAttribute, 11040, (CUdevice device, CUgraphMem_attribu
     return get_attribute(&of_graphs[device], like[attr], value);
 }
 
-DRIVER(cuDeviceGraphMemTrim, 11040, (CUdevice device), (device))
+DRIVER(cuDeviceGraphMemTrim, 11040, (CUdevice, device))
 {
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     space_trim(pool_of_graphs(device), 0);

@@ -68,9 +68,8 @@ static CUresult check_type(CUmemAllocationHandleType type)
 
 /* Neither looks at the current context (measured: both work after its sticky error). */
 DRIVER(cuMemExportToShareableHandle, 10020,
-       (void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
-        unsigned long long flags),
-       (shareableHandle, handle, handleType, flags))
+       (void *, shareableHandle, CUmemGenericAllocationHandle, handle, CUmemAllocationHandleType, handleType,
+        unsigned long long, flags))
 {
     CALL_REFUSE(shareableHandle == NULL || flags != 0, INVALID_VALUE);
     CALL_TRY(check_type(handleType));
@@ -88,8 +87,7 @@ DRIVER(cuMemExportToShareableHandle, 10020,
 
 /* The descriptor stays the caller's. */
 DRIVER(cuMemImportFromShareableHandle, 10020,
-       (CUmemGenericAllocationHandle * handle, void *osHandle, CUmemAllocationHandleType shHandleType),
-       (handle, osHandle, shHandleType))
+       (CUmemGenericAllocationHandle *, handle, void *, osHandle, CUmemAllocationHandleType, shHandleType))
 {
     uint64_t offset;
     struct note note;
@@ -115,8 +113,7 @@ DRIVER(cuMemImportFromShareableHandle, 10020,
 
 /* The descriptor is that of the memory's file, at the memory's place; nothing here can map it. */
 DRIVER(cuMemGetHandleForAddressRange, 11070,
-       (void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags),
-       (handle, dptr, size, handleType, flags))
+       (void *, handle, CUdeviceptr, dptr, size_t, size, CUmemRangeHandleType, handleType, unsigned long long, flags))
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     CALL_REFUSE(handle == NULL || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0, INVALID_VALUE);

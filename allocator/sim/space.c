@@ -131,8 +131,7 @@ CUresult space_unreserve_locked(uint64_t address, size_t size)
 /* Measured: this, cuMemMap and cuMemSetAccess work after the context's sticky error. A wish for an address is granted at
  * multiples of 32 MiB, and rounded up to one elsewhere; what is as large starts at one. */
 DRIVER(cuMemAddressReserve, 10020,
-       (CUdeviceptr * address, size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags),
-       (address, size, alignment, hint, flags))
+       (CUdeviceptr *, address, size_t, size, size_t, alignment, CUdeviceptr, hint, unsigned long long, flags))
 {
     const size_t unit = (size_t)32 << 20;
     if (alignment < (size < unit ? SIM_GRANULARITY : unit))
@@ -144,7 +143,7 @@ DRIVER(cuMemAddressReserve, 10020,
     return space_reserve_locked(address, size, alignment, hint, NULL);
 }
 
-DRIVER(cuMemAddressFree, 10020, (CUdeviceptr address, size_t size), (address, size))
+DRIVER(cuMemAddressFree, 10020, (CUdeviceptr, address, size_t, size))
 {
     CALL_TRY(context_check());
     HOLD(&space_lock);
@@ -194,8 +193,8 @@ void space_drop_locked(struct physical *physical)
 }
 
 DRIVER(cuMemCreate, 10020,
-       (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp *properties, unsigned long long flags),
-       (handle, size, properties, flags))
+       (CUmemGenericAllocationHandle *, handle, size_t, size, const CUmemAllocationProp *, properties, unsigned long long,
+        flags))
 {
     CALL_TRY(context_check());
     CALL_REFUSE(handle == NULL || properties == NULL || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED, INVALID_VALUE);
@@ -216,7 +215,7 @@ DRIVER(cuMemCreate, 10020,
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemRelease, 10020, (CUmemGenericAllocationHandle handle), (handle))
+DRIVER(cuMemRelease, 10020, (CUmemGenericAllocationHandle, handle))
 {
     CALL_TRY(context_check());
     HOLD(&space_lock);
@@ -227,7 +226,7 @@ DRIVER(cuMemRelease, 10020, (CUmemGenericAllocationHandle handle), (handle))
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle * handle, void *address), (handle, address))
+DRIVER(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle *, handle, void *, address))
 {
     HOLD(&space_lock);
     struct mapping *mapping = space_mapping_locked((uintptr_t)address);
@@ -248,8 +247,7 @@ CUresult space_map_locked(struct mapping **out, uint64_t address, size_t size, s
 
 /* Without access; only a whole handle can be mapped. */
 DRIVER(cuMemMap, 10020,
-       (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags),
-       (address, size, offset, handle, flags))
+       (CUdeviceptr, address, size_t, size, size_t, offset, CUmemGenericAllocationHandle, handle, unsigned long long, flags))
 {
     if (flags != 0 || address % SIM_GRANULARITY != 0 || size == 0 || size % SIM_GRANULARITY != 0 || address + size < address)
         return CUDA_ERROR_INVALID_VALUE;
@@ -285,7 +283,7 @@ void space_unmap_locked(struct mapping *mapping)
     free(mapping);
 }
 
-DRIVER(cuMemUnmap, 10020, (CUdeviceptr address, size_t size), (address, size))
+DRIVER(cuMemUnmap, 10020, (CUdeviceptr, address, size_t, size))
 {
     CALL_TRY(context_check());
     uint64_t end;
@@ -340,8 +338,7 @@ static CUresult set_access(CUdeviceptr address, size_t size, int device, CUmemAc
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemSetAccess, 10020, (CUdeviceptr address, size_t size, const CUmemAccessDesc *desc, size_t count),
-       (address, size, desc, count))
+DRIVER(cuMemSetAccess, 10020, (CUdeviceptr, address, size_t, size, const CUmemAccessDesc *, desc, size_t, count))
 {
     CALL_REFUSE(desc == NULL || count == 0, INVALID_VALUE);
     for (size_t i = 0; i < count; i++) {
@@ -351,8 +348,7 @@ DRIVER(cuMemSetAccess, 10020, (CUdeviceptr address, size_t size, const CUmemAcce
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemGetAccess, 10020, (unsigned long long *access, const CUmemLocation *location, CUdeviceptr address),
-       (access, location, address))
+DRIVER(cuMemGetAccess, 10020, (unsigned long long *, access, const CUmemLocation *, location, CUdeviceptr, address))
 {
     CALL_REFUSE(access == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE, INVALID_VALUE);
     CALL_REFUSE(!config_has_device(location->id), INVALID_DEVICE);
@@ -428,7 +424,7 @@ size_t space_free_bytes_locked(int device)
     return config_get()->memory - used[device];
 }
 
-DRIVER(cuMemGetInfo, 3020, (size_t * free_bytes, size_t *total), (free_bytes, total))
+DRIVER(cuMemGetInfo, 3020, (size_t *, free_bytes, size_t *, total))
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(free_bytes == NULL || total == NULL, INVALID_VALUE);

@@ -368,7 +368,7 @@ CUresult stream_submit_behind(CUstream handle, struct operation *consumed, enum 
     return submit_locked(handle, operation, mode, last);
 }
 
-DRIVER(cuStreamCreate, 2000, (CUstream * out, unsigned flags), (out, flags))
+DRIVER(cuStreamCreate, 2000, (CUstream *, out, unsigned, flags))
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0, INVALID_VALUE);
@@ -377,7 +377,7 @@ DRIVER(cuStreamCreate, 2000, (CUstream * out, unsigned flags), (out, flags))
     return CUDA_SUCCESS;
 }
 
-FORM("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, (CUstream * phStream, unsigned int flags, int priority))
+FORM("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, (CUstream *, phStream, unsigned int, flags, int, priority))
 {
     (void)priority; /* no work is preferred to other work */
     return cuStreamCreate(phStream, flags);
@@ -400,7 +400,7 @@ static CUresult destroy(CUstream handle, CUgraph *graph)
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuStreamDestroy, 4000, (CUstream hStream), (hStream))
+DRIVER(cuStreamDestroy, 4000, (CUstream, hStream))
 {
     CUgraph graph = NULL;
     CUresult result = destroy(hStream, &graph);

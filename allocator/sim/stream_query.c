@@ -15,7 +15,7 @@ static CUresult check_observable_locked(CUstream stream)
     return capture_check_unsafe_locked();
 }
 
-DRIVER_TWIN(cuStreamSynchronize, ptsz, 2000, (CUstream hStream), (hStream))
+DRIVER_TWIN(cuStreamSynchronize, ptsz, 2000, (CUstream, hStream))
 {
     STREAM_HELD(stream, hStream);
     CUcontext context = stream->context;
@@ -25,7 +25,7 @@ DRIVER_TWIN(cuStreamSynchronize, ptsz, 2000, (CUstream hStream), (hStream))
     return context_error(context);
 }
 
-DRIVER_FORM("cuCtxSynchronize", cuCtxSynchronize_v2, 13000, (CUcontext ctx), (ctx))
+DRIVER_FORM("cuCtxSynchronize", cuCtxSynchronize_v2, 13000, (CUcontext, ctx))
 {
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     HOLD(&queue_lock);
@@ -36,12 +36,12 @@ DRIVER_FORM("cuCtxSynchronize", cuCtxSynchronize_v2, 13000, (CUcontext ctx), (ct
     return context_error(ctx);
 }
 
-FORM("cuCtxSynchronize", cuCtxSynchronize, 2000, (void))
+FORM("cuCtxSynchronize", cuCtxSynchronize, 2000, (void, ))
 {
     return cuCtxSynchronize_v2(NULL);
 }
 
-DRIVER_TWIN(cuStreamQuery, ptsz, 2000, (CUstream hStream), (hStream))
+DRIVER_TWIN(cuStreamQuery, ptsz, 2000, (CUstream, hStream))
 {
     STREAM_HELD(stream, hStream);
     if (stream->submitters != 0) { /* measured: it waits for the thread that waits for room in that stream's queue */
@@ -54,7 +54,7 @@ DRIVER_TWIN(cuStreamQuery, ptsz, 2000, (CUstream hStream), (hStream))
 
 /* What a stream tells of itself. */
 #define STREAM_GETTER(symbol, since, type, field)                                                                              \
-    DRIVER_TWIN_FORM(#symbol, symbol, ptsz, since, (CUstream hStream, type * out), (hStream, out))                             \
+    DRIVER_TWIN_FORM(#symbol, symbol, ptsz, since, (CUstream, hStream, type *, out))                                           \
     {                                                                                                                          \
         CALL_REFUSE(out == NULL, INVALID_VALUE);                                                                               \
         STREAM_HELD(stream, hStream);                                                                                          \
@@ -66,8 +66,7 @@ STREAM_GETTER(cuStreamGetId, 12000, unsigned long long, id)
 STREAM_GETTER(cuStreamGetCtx, 9020, CUcontext, context)
 
 /* cuStreamWriteValue32() is a set. */
-DRIVER_TWIN(cuStreamWaitValue32, ptsz, 11070, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
-            (stream, addr, value, flags))
+DRIVER_TWIN(cuStreamWaitValue32, ptsz, 11070, (CUstream, stream, CUdeviceptr, addr, cuuint32_t, value, unsigned int, flags))
 {
     CALL_REFUSE(addr == 0 || addr % sizeof value != 0 || flags > CU_STREAM_WAIT_VALUE_NOR, INVALID_VALUE);
     CALL_REFUSE(flags != CU_STREAM_WAIT_VALUE_GEQ, NOT_SUPPORTED);

@@ -73,8 +73,8 @@ static CUresult look_up(const char *name, void **function, int version, cuuint64
 
 /* If `symbolStatus` is given, a missing symbol succeeds with a NULL pointer, as cuda.h says; otherwise it is an error. */
 DRIVER_EARLY(cuGetProcAddress, 12000,
-             (const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus),
-             (symbol, pfn, cudaVersion, flags, symbolStatus))
+             (const char *, symbol, void **, pfn, int, cudaVersion, cuuint64_t, flags, CUdriverProcAddressQueryResult *,
+              symbolStatus))
 {
     CUdriverProcAddressQueryResult status;
     CUresult result = look_up(symbol, pfn, cudaVersion, flags, &status);
@@ -92,55 +92,53 @@ SYMBOL(instantiate, "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags"
 #undef cuGetProcAddress
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags);
 
-DRIVER_EARLY(cuGetProcAddress, 11030, (const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags),
-             (symbol, pfn, cudaVersion, flags))
+DRIVER_EARLY(cuGetProcAddress, 11030, (const char *, symbol, void **, pfn, int, cudaVersion, cuuint64_t, flags))
 {
     CUdriverProcAddressQueryResult status;
     return look_up(symbol, pfn, cudaVersion, flags, &status);
 }
 
 #undef cuDeviceGetUuid
-FORM("cuDeviceGetUuid", cuDeviceGetUuid, 9020, (CUuuid * uuid, CUdevice device))
+FORM("cuDeviceGetUuid", cuDeviceGetUuid, 9020, (CUuuid *, uuid, CUdevice, device))
 {
     return cuDeviceGetUuid_v2(uuid, device);
 }
 
 #undef cuEventElapsedTime
-FORM("cuEventElapsedTime", cuEventElapsedTime, 2000, (float *milliseconds, CUevent start, CUevent end))
+FORM("cuEventElapsedTime", cuEventElapsedTime, 2000, (float *, milliseconds, CUevent, start, CUevent, end))
 {
     return cuEventElapsedTime_v2(milliseconds, start, end);
 }
 
 #undef cuGraphAddNode
 FORM("cuGraphAddNode", cuGraphAddNode, 12020,
-     (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count, CUgraphNodeParams *params))
+     (CUgraphNode *, node, CUgraph, graph, const CUgraphNode *, dependencies, size_t, count, CUgraphNodeParams *, params))
 {
     return cuGraphAddNode_v2(node, graph, dependencies, NULL, count, params);
 }
 
 #undef cuStreamBeginCapture
-FORM_TWIN("cuStreamBeginCapture", cuStreamBeginCapture, ptsz, 10000, (CUstream stream), (stream))
+FORM_TWIN("cuStreamBeginCapture", cuStreamBeginCapture, ptsz, 10000, (CUstream, stream))
 {
     return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 #undef cuStreamUpdateCaptureDependencies
 FORM_TWIN("cuStreamUpdateCaptureDependencies", cuStreamUpdateCaptureDependencies, ptsz, 11030,
-          (CUstream stream, CUgraphNode *dependencies, size_t count, unsigned int flags), (stream, dependencies, count, flags))
+          (CUstream, stream, CUgraphNode *, dependencies, size_t, count, unsigned int, flags))
 {
     return cuStreamUpdateCaptureDependencies_v2(stream, dependencies, NULL, count, flags);
 }
 
 #undef cuStreamGetCaptureInfo
 FORM_TWIN("cuStreamGetCaptureInfo", cuStreamGetCaptureInfo, ptsz, 10010,
-          (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id), (stream, status, id))
+          (CUstream, stream, CUstreamCaptureStatus *, status, cuuint64_t *, id))
 {
     return cuStreamGetCaptureInfo_v3(stream, status, id, NULL, NULL, NULL, NULL);
 }
 
 FORM_TWIN("cuStreamGetCaptureInfo", cuStreamGetCaptureInfo_v2, ptsz, 11030,
-          (CUstream s, CUstreamCaptureStatus *c, cuuint64_t *i, CUgraph *g, const CUgraphNode **d, size_t *n),
-          (s, c, i, g, d, n))
+          (CUstream, s, CUstreamCaptureStatus *, c, cuuint64_t *, i, CUgraph *, g, const CUgraphNode **, d, size_t *, n))
 {
     return cuStreamGetCaptureInfo_v3(s, c, i, g, d, NULL, n);
 }

@@ -27,25 +27,21 @@ static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t ra
 }
 
 DRIVER(cuTensorMapEncodeTiled, 12000,
-       (CUtensorMap * tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress,
-        const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const cuuint32_t *boxDim,
-        const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
-        CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill),
-       (tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, boxDim, elementStrides, interleave,
-        swizzle, l2Promotion, oobFill))
+       (CUtensorMap *, tensorMap, CUtensorMapDataType, tensorDataType, cuuint32_t, tensorRank, void *, globalAddress,
+        const cuuint64_t *, globalDim, const cuuint64_t *, globalStrides, const cuuint32_t *, boxDim, const cuuint32_t *,
+        elementStrides, CUtensorMapInterleave, interleave, CUtensorMapSwizzle, swizzle, CUtensorMapL2promotion, l2Promotion,
+        CUtensorMapFloatOOBfill, oobFill))
 {
     (void)boxDim, (void)elementStrides, (void)interleave, (void)swizzle, (void)l2Promotion, (void)oobFill;
     return encode(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);
 }
 
 DRIVER(cuTensorMapEncodeIm2col, 12000,
-       (CUtensorMap * tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress,
-        const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner,
-        const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn,
-        const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
-        CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill),
-       (tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, pixelBoxLowerCorner,
-        pixelBoxUpperCorner, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, swizzle, l2Promotion, oobFill))
+       (CUtensorMap *, tensorMap, CUtensorMapDataType, tensorDataType, cuuint32_t, tensorRank, void *, globalAddress,
+        const cuuint64_t *, globalDim, const cuuint64_t *, globalStrides, const int *, pixelBoxLowerCorner, const int *,
+        pixelBoxUpperCorner, cuuint32_t, channelsPerPixel, cuuint32_t, pixelsPerColumn, const cuuint32_t *, elementStrides,
+        CUtensorMapInterleave, interleave, CUtensorMapSwizzle, swizzle, CUtensorMapL2promotion, l2Promotion,
+        CUtensorMapFloatOOBfill, oobFill))
 {
     (void)pixelBoxLowerCorner, (void)pixelBoxUpperCorner, (void)channelsPerPixel, (void)pixelsPerColumn, (void)elementStrides;
     (void)interleave, (void)swizzle, (void)l2Promotion, (void)oobFill;
@@ -53,7 +49,7 @@ DRIVER(cuTensorMapEncodeIm2col, 12000,
     return encode(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);
 }
 
-DRIVER(cuTensorMapReplaceAddress, 12000, (CUtensorMap * tensorMap, void *globalAddress), (tensorMap, globalAddress))
+DRIVER(cuTensorMapReplaceAddress, 12000, (CUtensorMap *, tensorMap, void *, globalAddress))
 {
     uint64_t base = (uint64_t)(uintptr_t)globalAddress;
     CALL_REFUSE(tensorMap == NULL || base % 16 != 0, INVALID_VALUE);
@@ -67,7 +63,8 @@ SIM_API CUresult set_allocation_class(CUtensorMap *tensorMap, int allocClass,
 
 CUresult set_allocation_class(CUtensorMap *tensorMap, int allocClass, int *outAllocClass)
 {
-    CALL_ENTER("cuTensorMapSetAllocationClass", 1);
+    static struct call *_Atomic site;
+    CALL_TRY(call_enter(&site, "cuTensorMapSetAllocationClass", 1));
     CALL_REFUSE(tensorMap == NULL, INVALID_VALUE);
     ((char *)tensorMap)[sizeof *tensorMap - 1] = (char)allocClass;
     if (outAllocClass)

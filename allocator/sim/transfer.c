@@ -106,20 +106,20 @@ CUresult transfer_row(uint64_t to, CUmemorytype to_type, uint64_t from, CUmemory
 }
 
 /* Both forms of a transfer: on the legacy default stream, and on a given stream. */
-#define FORMS(base, name, async, since, parameters, arguments, submit)                                                         \
-    DRIVER_TWIN_FORM(base, name, ptds, since, (ALL parameters), (ALL arguments))                                               \
+#define FORMS(base, name, async, since, pairs, submit)                                                                         \
+    DRIVER_TWIN_FORM(base, name, ptds, since, pairs)                                                                           \
     {                                                                                                                          \
         const int is_sync = 1;                                                                                                 \
         const CUstream stream = NULL;                                                                                          \
         return submit;                                                                                                         \
     }                                                                                                                          \
-    DRIVER_TWIN_FORM(base "Async", async, ptsz, since, (ALL parameters, CUstream stream), (ALL arguments, stream))             \
+    DRIVER_TWIN_FORM(base "Async", async, ptsz, since, (ALL pairs, CUstream, stream))                                          \
     {                                                                                                                          \
         const int is_sync = 0;                                                                                                 \
         return submit;                                                                                                         \
     }
 #define ROW(name, since, to_type, to_place, from_type, from_place)                                                             \
-    FORMS(#name, name, name##Async, since, (to_type to, from_type from, size_t bytes), (to, from, bytes),                      \
+    FORMS(#name, name, name##Async, since, (to_type, to, from_type, from, size_t, bytes),                                      \
           transfer_row((uintptr_t)to, CU_MEMORYTYPE_##to_place, (uintptr_t)from, CU_MEMORYTYPE_##from_place, bytes, stream,    \
                        is_sync))
 ROW(cuMemcpy, 4000, CUdeviceptr, UNIFIED, CUdeviceptr, UNIFIED)
@@ -213,15 +213,15 @@ static CUresult copy_row_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr 
     return copy_peer(&copy, stream, is_sync);
 }
 
-FORMS("cuMemcpy2D", cuMemcpy2D, cuMemcpy2DAsync, 3020, (const CUDA_MEMCPY2D *copy), (copy), copy_2d(copy, stream, is_sync))
-FORMS("cuMemcpy3D", cuMemcpy3D, cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D *copy), (copy), copy_3d(copy, stream, is_sync))
-FORMS("cuMemcpy3DPeer", cuMemcpy3DPeer, cuMemcpy3DPeerAsync, 4000, (const CUDA_MEMCPY3D_PEER *copy), (copy),
+FORMS("cuMemcpy2D", cuMemcpy2D, cuMemcpy2DAsync, 3020, (const CUDA_MEMCPY2D *, copy), copy_2d(copy, stream, is_sync))
+FORMS("cuMemcpy3D", cuMemcpy3D, cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D *, copy), copy_3d(copy, stream, is_sync))
+FORMS("cuMemcpy3DPeer", cuMemcpy3DPeer, cuMemcpy3DPeerAsync, 4000, (const CUDA_MEMCPY3D_PEER *, copy),
       copy_peer(copy, stream, is_sync))
 FORMS("cuMemcpyPeer", cuMemcpyPeer, cuMemcpyPeerAsync, 4000,
-      (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes),
-      (to, to_context, from, from_context, bytes), copy_row_peer(to, to_context, from, from_context, bytes, stream, is_sync))
+      (CUdeviceptr, to, CUcontext, to_context, CUdeviceptr, from, CUcontext, from_context, size_t, bytes),
+      copy_row_peer(to, to_context, from, from_context, bytes, stream, is_sync))
 
-DRIVER_TWIN(cuMemcpy2DUnaligned, ptds, 3020, (const CUDA_MEMCPY2D *pCopy), (pCopy))
+DRIVER_TWIN(cuMemcpy2DUnaligned, ptds, 3020, (const CUDA_MEMCPY2D *, pCopy))
 {
     return copy_2d(pCopy, NULL, 1);
 }
@@ -229,9 +229,8 @@ DRIVER_TWIN(cuMemcpy2DUnaligned, ptds, 3020, (const CUDA_MEMCPY2D *pCopy), (pCop
 /* Many at once. The order of access and the hints make no difference here. */
 
 DRIVER_TWIN(cuMemcpyBatchAsync, ptsz, 13000,
-            (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs,
-             size_t numAttrs, CUstream hStream),
-            (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream))
+            (CUdeviceptr *, dsts, CUdeviceptr *, srcs, size_t *, sizes, size_t, count, CUmemcpyAttributes *, attrs, size_t *,
+             attrsIdxs, size_t, numAttrs, CUstream, hStream))
 {
     CALL_REFUSE(dsts == NULL || srcs == NULL || sizes == NULL || count == 0, INVALID_VALUE);
     CALL_REFUSE(attrs == NULL || attrsIdxs == NULL || numAttrs == 0 || numAttrs > count || attrsIdxs[0] != 0, INVALID_VALUE);
@@ -251,8 +250,7 @@ static CUresult make_operand(struct transfer_end *end, const CUmemcpy3DOperand *
 }
 
 DRIVER_TWIN(cuMemcpy3DBatchAsync, ptsz, 13000,
-            (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream),
-            (numOps, opList, flags, hStream))
+            (size_t, numOps, CUDA_MEMCPY3D_BATCH_OP *, opList, unsigned long long, flags, CUstream, hStream))
 {
     CALL_REFUSE(numOps == 0 || opList == NULL || flags != 0, INVALID_VALUE);
     for (size_t i = 0; i < numOps; i++) {
@@ -276,17 +274,16 @@ static CUresult submit_set(CUdeviceptr to, size_t pitch, uint32_t value, unsigne
 
 /* Of a row, and of rows. */
 #define SET(width, type)                                                                                                       \
-    FORMS("cuMemsetD" #width, cuMemsetD##width, cuMemsetD##width##Async, 3020, (CUdeviceptr to, type value, size_t count),     \
-          (to, value, count), ((void)is_sync, submit_set(to, 0, value, sizeof value, count, 1, stream)))                       \
+    FORMS("cuMemsetD" #width, cuMemsetD##width, cuMemsetD##width##Async, 3020, (CUdeviceptr, to, type, value, size_t, count),  \
+          ((void)is_sync, submit_set(to, 0, value, sizeof value, count, 1, stream)))                                           \
     FORMS("cuMemsetD2D" #width, cuMemsetD2D##width, cuMemsetD2D##width##Async, 3020,                                           \
-          (CUdeviceptr to, size_t pitch, type value, size_t count, size_t rows), (to, pitch, value, count, rows),              \
+          (CUdeviceptr, to, size_t, pitch, type, value, size_t, count, size_t, rows),                                          \
           ((void)is_sync, submit_set(to, pitch, value, sizeof value, count, rows, stream)))
 SET(8, unsigned char)
 SET(16, unsigned short)
 SET(32, unsigned int)
 
-DRIVER_TWIN(cuStreamWriteValue32, ptsz, 11070, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
-            (stream, addr, value, flags))
+DRIVER_TWIN(cuStreamWriteValue32, ptsz, 11070, (CUstream, stream, CUdeviceptr, addr, cuuint32_t, value, unsigned int, flags))
 {
     CALL_REFUSE((flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0, INVALID_VALUE);
     return submit_set(addr, 0, value, sizeof value, 1, 1, stream);
