@@ -132,10 +132,7 @@ DRIVER(cuTexObjectCreate, 5000,
     return pTexDesc == NULL ? CUDA_ERROR_INVALID_VALUE : create(pTexObject, pResDesc);
 }
 
-DRIVER(cuTexObjectDestroy, 5000, (CUtexObject, texObject))
-{
-    return destroy(texObject);
-}
+DRIVER_IS(cuTexObjectDestroy, 5000, (CUtexObject, texObject), destroy(texObject))
 
 DRIVER(cuSurfObjectCreate, 5000, (CUsurfObject *, pSurfObject, const CUDA_RESOURCE_DESC *, pResDesc))
 {
@@ -143,10 +140,7 @@ DRIVER(cuSurfObjectCreate, 5000, (CUsurfObject *, pSurfObject, const CUDA_RESOUR
     return create(pSurfObject, pResDesc);
 }
 
-DRIVER(cuSurfObjectDestroy, 5000, (CUsurfObject, surfObject))
-{
-    return destroy(surfObject);
-}
+DRIVER_IS(cuSurfObjectDestroy, 5000, (CUsurfObject, surfObject), destroy(surfObject))
 
 SIM_API void *cusim_texture(unsigned long long object)
 {

@@ -297,10 +297,7 @@ static CUresult allocate(CUdeviceptr *address, size_t size)
     return space_allocate(address, size, context->home, context->device);
 }
 
-DRIVER(cuMemAlloc, 3020, (CUdeviceptr *, dptr, size_t, bytesize))
-{
-    return allocate(dptr, bytesize);
-}
+DRIVER_IS(cuMemAlloc, 3020, (CUdeviceptr *, dptr, size_t, bytesize), allocate(dptr, bytesize))
 
 DRIVER(cuMemAllocPitch, 3020,
        (CUdeviceptr *, dptr, size_t *, pPitch, size_t, WidthInBytes, size_t, Height, unsigned int, ElementSizeBytes))

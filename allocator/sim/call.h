@@ -76,6 +76,17 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
 #define FORM_TWIN(base, name, suffix, since, pairs)                                                                            \
     TWIN(base, name, suffix, since, pairs) SIM_API CUresult name PARAMETERS pairs
 
+/* Those that are no more than an expression. */
+#define DRIVER_IS(name, since, pairs, ...) IS(DRIVER_FORM(#name, name, since, pairs), __VA_ARGS__)
+#define DRIVER_TWIN_IS(name, suffix, since, pairs, ...) IS(DRIVER_TWIN_FORM(#name, name, suffix, since, pairs), __VA_ARGS__)
+#define FORM_IS(base, name, since, pairs, ...) IS(FORM(base, name, since, pairs), __VA_ARGS__)
+#define FORM_TWIN_IS(base, name, suffix, since, pairs, ...) IS(FORM_TWIN(base, name, suffix, since, pairs), __VA_ARGS__)
+#define IS(head, ...)                                                                                                          \
+    head                                                                                                                       \
+    {                                                                                                                          \
+        return __VA_ARGS__;                                                                                                    \
+    }
+
 /* Up to 16 pairs of a type and a name, as parameters and as arguments. */
 #define PARAMETERS(...) (EXPAND(TYPED(__VA_ARGS__)))
 #define ARGUMENTS(...) (EXPAND(NAMED(__VA_ARGS__)))

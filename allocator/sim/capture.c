@@ -176,10 +176,7 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
     return add_stream(capture, stream);
 }
 
-DRIVER_TWIN(cuStreamBeginCapture, ptsz, 10010, (CUstream, hStream, CUstreamCaptureMode, mode))
-{
-    return begin(hStream, mode, NULL);
-}
+DRIVER_TWIN_IS(cuStreamBeginCapture, ptsz, 10010, (CUstream, hStream, CUstreamCaptureMode, mode), begin(hStream, mode, NULL))
 
 /* Captured work runs behind everything in the graph, whatever the dependencies say. */
 DRIVER_TWIN(cuStreamBeginCaptureToGraph, ptsz, 12030,
@@ -374,10 +371,8 @@ DRIVER_TWIN(cuStreamGetCaptureInfo, ptsz, 12030,
     return CUDA_SUCCESS;
 }
 
-DRIVER_TWIN(cuStreamIsCapturing, ptsz, 10000, (CUstream, hStream, CUstreamCaptureStatus *, captureStatus))
-{
-    return cuStreamGetCaptureInfo(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL);
-}
+DRIVER_TWIN_IS(cuStreamIsCapturing, ptsz, 10000, (CUstream, hStream, CUstreamCaptureStatus *, captureStatus),
+               cuStreamGetCaptureInfo(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL))
 
 DRIVER(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode *, mode))
 {

@@ -216,15 +216,9 @@ CUresult context_destroy_green(CUcontext context)
     return primary_drop(device, 0);
 }
 
-DRIVER(cuDevicePrimaryCtxRelease, 11000, (CUdevice, dev))
-{
-    return primary_drop(dev, 0);
-}
+DRIVER_IS(cuDevicePrimaryCtxRelease, 11000, (CUdevice, dev), primary_drop(dev, 0))
 
-DRIVER(cuDevicePrimaryCtxReset, 11000, (CUdevice, dev))
-{
-    return primary_drop(dev, 1);
-}
+DRIVER_IS(cuDevicePrimaryCtxReset, 11000, (CUdevice, dev), primary_drop(dev, 1))
 
 DRIVER(cuDevicePrimaryCtxGetState, 7000, (CUdevice, dev, unsigned int *, flags, int *, active))
 {
@@ -344,10 +338,7 @@ DRIVER_FORM("cuCtxGetDevice", cuCtxGetDevice_v2, 13000, (CUdevice *, device, CUc
     return CUDA_SUCCESS;
 }
 
-FORM("cuCtxGetDevice", cuCtxGetDevice, 2000, (CUdevice *, device))
-{
-    return cuCtxGetDevice_v2(device, NULL);
-}
+FORM_IS("cuCtxGetDevice", cuCtxGetDevice, 2000, (CUdevice *, device), cuCtxGetDevice_v2(device, NULL))
 
 DRIVER(cuCtxGetId, 12000, (CUcontext, ctx, unsigned long long *, ctxId))
 {

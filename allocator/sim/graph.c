@@ -105,10 +105,7 @@ CUresult graph_free(CUgraph graph)
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuGraphDestroy, 10000, (CUgraph, hGraph))
-{
-    return graph_free(hGraph);
-}
+DRIVER_IS(cuGraphDestroy, 10000, (CUgraph, hGraph), graph_free(hGraph))
 
 DRIVER(cuGraphGetNodes, 10000, (CUgraph, hGraph, CUgraphNode *, nodes, size_t *, numNodes))
 {
@@ -163,10 +160,7 @@ DRIVER(cuGraphInstantiate, 12000, (CUgraphExec *, phGraphExec, CUgraph, hGraph, 
     return result;
 }
 
-DRIVER(cuGraphExecDestroy, 10000, (CUgraphExec, hGraphExec))
-{
-    return destroy_executable(hGraphExec);
-}
+DRIVER_IS(cuGraphExecDestroy, 10000, (CUgraphExec, hGraphExec), destroy_executable(hGraphExec))
 
 DRIVER_TWIN(cuGraphLaunch, ptsz, 10000, (CUgraphExec, hGraphExec, CUstream, hStream))
 {

@@ -92,10 +92,7 @@ static CUresult allocate(void **pointer, size_t size, enum host_kind kind)
     return add(memory, size, kind, context->home); /* memory that is registered is not free */
 }
 
-DRIVER(cuMemAllocHost, 3020, (void **, pp, size_t, bytesize))
-{
-    return allocate(pp, bytesize, HOST_PINNED);
-}
+DRIVER_IS(cuMemAllocHost, 3020, (void **, pp, size_t, bytesize), allocate(pp, bytesize, HOST_PINNED))
 
 DRIVER(cuMemHostAlloc, 2020, (void **, pp, size_t, bytesize, unsigned int, Flags))
 {

@@ -223,10 +223,7 @@ void kernel_unload_all(CUcontext context)
     }
 }
 
-DRIVER(cuModuleUnload, 2000, (CUmodule, hmod))
-{
-    return unload(HANDLE_MODULE, hmod);
-}
+DRIVER_IS(cuModuleUnload, 2000, (CUmodule, hmod), unload(HANDLE_MODULE, hmod))
 
 DRIVER(cuModuleGetGlobal, 3020, (CUdeviceptr *, dptr, size_t *, bytes, CUmodule, hmod, const char *, name))
 {
@@ -271,10 +268,7 @@ DRIVER(cuLibraryLoadData, 12000,
     return load((CUmodule *)library, code, NULL);
 }
 
-DRIVER(cuLibraryUnload, 12000, (CUlibrary, library))
-{
-    return unload(HANDLE_LIBRARY, (CUmodule)library);
-}
+DRIVER_IS(cuLibraryUnload, 12000, (CUlibrary, library), unload(HANDLE_LIBRARY, (CUmodule)library))
 
 DRIVER(cuLibraryGetKernel, 12000, (CUkernel *, pKernel, CUlibrary, library, const char *, name))
 {
@@ -313,15 +307,9 @@ static CUresult get_name(const char **name, const void *function)
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuFuncGetName, 12030, (const char **, name, CUfunction, hfunc))
-{
-    return get_name(name, hfunc);
-}
+DRIVER_IS(cuFuncGetName, 12030, (const char **, name, CUfunction, hfunc), get_name(name, hfunc))
 
-DRIVER(cuKernelGetName, 12030, (const char **, name, CUkernel, hfunc))
-{
-    return get_name(name, hfunc);
-}
+DRIVER_IS(cuKernelGetName, 12030, (const char **, name, CUkernel, hfunc), get_name(name, hfunc))
 
 DRIVER(cuFuncGetAttribute, 2020, (int *, pi, CUfunction_attribute, attrib, CUfunction, hfunc))
 {
@@ -354,12 +342,8 @@ static CUresult get_parameter(const void *handle, size_t index, size_t *offset, 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuFuncGetParamInfo, 12040, (CUfunction, func, size_t, paramIndex, size_t *, paramOffset, size_t *, paramSize))
-{
-    return get_parameter(func, paramIndex, paramOffset, paramSize);
-}
+DRIVER_IS(cuFuncGetParamInfo, 12040, (CUfunction, func, size_t, paramIndex, size_t *, paramOffset, size_t *, paramSize),
+          get_parameter(func, paramIndex, paramOffset, paramSize))
 
-DRIVER(cuKernelGetParamInfo, 12040, (CUkernel, kernel, size_t, paramIndex, size_t *, paramOffset, size_t *, paramSize))
-{
-    return get_parameter(kernel, paramIndex, paramOffset, paramSize);
-}
+DRIVER_IS(cuKernelGetParamInfo, 12040, (CUkernel, kernel, size_t, paramIndex, size_t *, paramOffset, size_t *, paramSize),
+          get_parameter(kernel, paramIndex, paramOffset, paramSize))

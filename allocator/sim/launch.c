@@ -65,19 +65,15 @@ static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
-DRIVER_TWIN(cuLaunchKernel, ptsz, 4000,
-            (CUfunction, f, unsigned, gx, unsigned, gy, unsigned, gz, unsigned, bx, unsigned, by, unsigned, bz, unsigned,
-             shared, CUstream, stream, void **, params, void **, extra))
-{
-    return launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, extra);
-}
+DRIVER_TWIN_IS(cuLaunchKernel, ptsz, 4000,
+               (CUfunction, f, unsigned, gx, unsigned, gy, unsigned, gz, unsigned, bx, unsigned, by, unsigned, bz, unsigned,
+                shared, CUstream, stream, void **, params, void **, extra),
+               launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, extra))
 
-DRIVER_TWIN(cuLaunchCooperativeKernel, ptsz, 9000,
-            (CUfunction, f, unsigned, gx, unsigned, gy, unsigned, gz, unsigned, bx, unsigned, by, unsigned, bz, unsigned,
-             shared, CUstream, stream, void **, params))
-{
-    return launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, NULL);
-}
+DRIVER_TWIN_IS(cuLaunchCooperativeKernel, ptsz, 9000,
+               (CUfunction, f, unsigned, gx, unsigned, gy, unsigned, gz, unsigned, bx, unsigned, by, unsigned, bz, unsigned,
+                shared, CUstream, stream, void **, params),
+               launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, NULL))
 
 DRIVER_TWIN(cuLaunchKernelEx, ptsz, 11060, (const CUlaunchConfig *, c, CUfunction, f, void **, params, void **, extra))
 {

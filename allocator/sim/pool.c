@@ -68,15 +68,10 @@ static CUresult get_pool(CUmemoryPool *pool, int device, CUmemoryPool (*find_loc
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool *, pool_out, CUdevice, dev))
-{
-    return get_pool(pool_out, dev, default_pool_locked);
-}
+DRIVER_IS(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool *, pool_out, CUdevice, dev),
+          get_pool(pool_out, dev, default_pool_locked))
 
-DRIVER(cuDeviceGetMemPool, 11020, (CUmemoryPool *, pool, CUdevice, dev))
-{
-    return get_pool(pool, dev, current_pool_locked);
-}
+DRIVER_IS(cuDeviceGetMemPool, 11020, (CUmemoryPool *, pool, CUdevice, dev), get_pool(pool, dev, current_pool_locked))
 
 DRIVER(cuDeviceSetMemPool, 11020, (CUdevice, dev, CUmemoryPool, pool))
 {
@@ -157,16 +152,12 @@ static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, C
     return after.stream == NULL ? CUDA_SUCCESS : stream_enqueue_locked(stream, wait, &after, NULL);
 }
 
-DRIVER_TWIN(cuMemAllocAsync, ptsz, 11020, (CUdeviceptr *, dptr, size_t, bytesize, CUstream, hStream))
-{
-    return allocate(dptr, bytesize, NULL, hStream);
-}
+DRIVER_TWIN_IS(cuMemAllocAsync, ptsz, 11020, (CUdeviceptr *, dptr, size_t, bytesize, CUstream, hStream),
+               allocate(dptr, bytesize, NULL, hStream))
 
-DRIVER_TWIN(cuMemAllocFromPoolAsync, ptsz, 11020,
-            (CUdeviceptr *, dptr, size_t, bytesize, CUmemoryPool, pool, CUstream, hStream))
-{
-    return is_pool(pool) ? allocate(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE;
-}
+DRIVER_TWIN_IS(cuMemAllocFromPoolAsync, ptsz, 11020,
+               (CUdeviceptr *, dptr, size_t, bytesize, CUmemoryPool, pool, CUstream, hStream),
+               is_pool(pool) ? allocate(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE)
 
 /* A captured free is a node of the graph, and only allowed for memory of a graph: the capture goes on without it. Another free
  * ends captures of other streams (both measured). */

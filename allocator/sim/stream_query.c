@@ -36,10 +36,7 @@ DRIVER_FORM("cuCtxSynchronize", cuCtxSynchronize_v2, 13000, (CUcontext, ctx))
     return context_error(ctx);
 }
 
-FORM("cuCtxSynchronize", cuCtxSynchronize, 2000, (void, ))
-{
-    return cuCtxSynchronize_v2(NULL);
-}
+FORM_IS("cuCtxSynchronize", cuCtxSynchronize, 2000, (void, ), cuCtxSynchronize_v2(NULL))
 
 DRIVER_TWIN(cuStreamQuery, ptsz, 2000, (CUstream, hStream))
 {

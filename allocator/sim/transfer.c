@@ -221,10 +221,7 @@ FORMS("cuMemcpyPeer", cuMemcpyPeer, cuMemcpyPeerAsync, 4000,
       (CUdeviceptr, to, CUcontext, to_context, CUdeviceptr, from, CUcontext, from_context, size_t, bytes),
       copy_row_peer(to, to_context, from, from_context, bytes, stream, is_sync))
 
-DRIVER_TWIN(cuMemcpy2DUnaligned, ptds, 3020, (const CUDA_MEMCPY2D *, pCopy))
-{
-    return copy_2d(pCopy, NULL, 1);
-}
+DRIVER_TWIN_IS(cuMemcpy2DUnaligned, ptds, 3020, (const CUDA_MEMCPY2D *, pCopy), copy_2d(pCopy, NULL, 1))
 
 /* Many at once. The order of access and the hints make no difference here. */
 
