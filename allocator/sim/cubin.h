@@ -13,6 +13,9 @@
 
 /* What the simulation has to know of a function's code. Offsets are from the function's entry. */
 struct code {
+    struct code *next;
+    unsigned image; /* that it was read from; these three are unused in code that cubin_create() makes up */
+    char *name;
     uint64_t size;
     uint64_t fault;       /* offset of the access */
     uint64_t origin;      /* the same in the compiler's code, if it was moved and a branch leads to it */
@@ -30,14 +33,9 @@ uint32_t cubin_access_bytes(const struct CUfunc_st *function);
 /* Returns a malloc'ed file. Pure. */
 unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size_t *size);
 
-/* image.c: the kernels of a file. */
-struct image;
-
-/* Copies the kernels of an ELF file for CUDA; what else the bytes may be is not looked at, and *image is NULL: such a module
- * contains every kernel. Like the driver it has to trust the file's own offsets. Errors: INVALID_IMAGE. */
-CUresult image_read(struct image **image, const void *bytes);
-/* Returns the code of a kernel, which lives as long as the image, or NULL. */
-const struct code *image_find(struct image *image, const char *name);
-/* Lets the code live on after the image. */
-void image_keep(struct image *image, const struct code *code);
-void image_free(struct image *image); /* NULL: nothing happens */
+/* image.c: copies the kernels of an ELF file for CUDA, and gives the image a number from 1; what else the bytes may be is not
+ * looked at, and *image is 0: such a module contains every kernel. Like the driver it has to trust the file's own offsets.
+ * Errors: INVALID_IMAGE. */
+CUresult image_read(unsigned *image, const void *bytes);
+/* Returns the code of a kernel, which is never freed, or NULL. */
+const struct code *image_find(unsigned image, const char *name);

@@ -12,8 +12,8 @@
 
 /* Also a library, of which a handle is the same but for its type. */
 struct CUmod_st {
-    CUcontext context;   /* NULL: a library */
-    struct image *image; /* NULL: contains every kernel */
+    CUcontext context; /* NULL: a library */
+    unsigned image;    /* 0: contains every kernel */
 };
 
 static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
@@ -100,7 +100,7 @@ CUresult kernel_load_library(void)
 }
 
 /* Returns the kernel with that code: the same one each time. */
-static CUfunction with_code(CUfunction kernel, struct image *image, const struct code *code)
+static CUfunction with_code(CUfunction kernel, const struct code *code)
 {
     HOLD(&kernels_lock);
     struct CUfunc_st *function = functions;
@@ -111,19 +111,18 @@ static CUfunction with_code(CUfunction kernel, struct image *image, const struct
     if (function == NULL) {
         function = memory_copy(kernel, sizeof *kernel);
         function->code = code;
-        image_keep(image, code);
         add_function_locked(function, code->size);
     }
     return function;
 }
 
-/* Finds a kernel in an image; NULL stands for one that contains every kernel. Errors: NOT_FOUND. */
-static CUresult find_in(struct image *image, const char *name, CUfunction *out)
+/* Finds a kernel in an image; 0 stands for one that contains every kernel. Errors: NOT_FOUND. */
+static CUresult find_in(unsigned image, const char *name, CUfunction *out)
 {
-    const struct code *code = image == NULL ? NULL : image_find(image, name);
+    const struct code *code = image_find(image, name);
     CUfunction kernel = kernel_find(name);
-    CALL_REFUSE(kernel == NULL || (image != NULL && code == NULL), NOT_FOUND);
-    *out = code == NULL ? kernel : with_code(kernel, image, code);
+    CALL_REFUSE(kernel == NULL || (image != 0 && code == NULL), NOT_FOUND);
+    *out = code == NULL ? kernel : with_code(kernel, code);
     return CUDA_SUCCESS;
 }
 
@@ -165,11 +164,11 @@ static __attribute__((noinline)) void compile(void)
 
 static CUresult load(CUmodule *module, const void *image, CUcontext context)
 {
-    struct image *read;
-    CALL_TRY(image_read(&read, image));
+    unsigned number;
+    CALL_TRY(image_read(&number, image));
     CUmodule loaded = handle_create(context == NULL ? HANDLE_LIBRARY : HANDLE_MODULE, sizeof *loaded, context);
     loaded->context = context;
-    loaded->image = read;
+    loaded->image = number;
     *module = loaded;
     return CUDA_SUCCESS;
 }
@@ -199,7 +198,6 @@ static CUresult make_variable(CUcontext context)
 static CUresult unload(enum handle_kind kind, CUmodule module)
 {
     CALL_REFUSE(!handle_remove(kind, module), INVALID_HANDLE);
-    image_free(module->image);
     handle_free(module);
     return CUDA_SUCCESS;
 }
@@ -217,10 +215,8 @@ DRIVER(cuModuleLoadData, 2000, (CUmodule *, module, const void *, image))
 
 void kernel_unload_all(CUcontext context)
 {
-    for (CUmodule module; (module = handle_remove_owned(HANDLE_MODULE, context)) != NULL;) {
-        image_free(module->image);
+    for (CUmodule module; (module = handle_remove_owned(HANDLE_MODULE, context)) != NULL;)
         handle_free(module);
-    }
 }
 
 DRIVER_IS(cuModuleUnload, 2000, (CUmodule, hmod), unload(HANDLE_MODULE, hmod))

@@ -53,14 +53,18 @@ CUresult transfer_create(struct operation **out, const struct transfer *transfer
     return CUDA_SUCCESS;
 }
 
+static int is_pageable(uint64_t address)
+{
+    struct host_range range;
+    return !space_is_device(address) && !host_find(address, &range);
+}
+
 /* With a given stream, only a copy to memory that is not page-locked has ended when it returns. */
 static int is_waited_for(const struct transfer *copy, int is_sync, int is_capturing)
 {
-    struct host_range range;
-    int is_to_host = !space_is_device(copy->to.address);
     if (is_sync)
-        return is_to_host || !space_is_device(copy->from.address);
-    return is_to_host && !is_capturing && !host_find(copy->to.address, &range);
+        return !space_is_device(copy->to.address) || !space_is_device(copy->from.address);
+    return !is_capturing && is_pageable(copy->to.address);
 }
 
 CUresult transfer_submit(const struct transfer *transfer, CUstream handle, int is_sync)
@@ -82,7 +86,7 @@ CUresult transfer_submit(const struct transfer *transfer, CUstream handle, int i
         return stream_submit(handle, operation, SUBMIT_ASYNC);
     /* A graph reads host memory at each launch; a plain small copy reads it now. */
     if (!is_sync && !is_capturing && transfer->bytes <= STAGED_BYTES && transfer->rows == 1 && transfer->slices == 1 &&
-        !space_is_device(transfer->from.address))
+        is_pageable(transfer->from.address))
         operation->copy.staging = memory_copy((const void *)(uintptr_t)transfer->from.address, transfer->bytes);
     return stream_submit(handle, operation, is_waited_for(transfer, is_sync, is_capturing) ? SUBMIT_AND_WAIT : SUBMIT_ASYNC);
 }
