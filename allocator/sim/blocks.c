@@ -4,9 +4,9 @@
  * A freed block of a pool stays mapped, and waits for the work that it was freed behind. Then it is idle, until it is allocated
  * again or released: by a synchronisation beyond the pool's threshold, by a trim, or because the device is full.
  */
-#include "space_locked.h"
+#include "blocks.h"
 #include "capture.h"
-#include "host.h"
+#include "virtual_memory.h"
 
 struct block *blocks;
 

@@ -27,7 +27,7 @@ struct symbol {
     void (*twin)(void);          /* for per-thread default streams, or NULL */
 };
 
-/* Puts a row into the table that symbols.c searches. */
+/* Puts a row into the table that entry_points.c searches. */
 #define SYMBOL(id, base, abi, since, function, twin)                                                                           \
     static const struct symbol *const id##_symbol __attribute__((section("sim_symbols"), used)) =                              \
         &(const struct symbol){base, abi, since, (void (*)(void))(function), (void (*)(void))(twin)};

@@ -1,10 +1,9 @@
 #include "context.h"
 #include "capture.h"
 #include "handle.h"
-#include "host.h"
+#include "virtual_memory.h"
 #include "kernel.h"
-#include "pages.h"
-#include "space.h"
+#include "blocks.h"
 
 #define STACK_DEPTH 32 /* small, because the libraries are dlopened and static thread-local storage is scarce */
 

@@ -7,8 +7,8 @@
  *
  * Ownership: a context is never freed, so that a stale handle returns CUDA_ERROR_CONTEXT_IS_DESTROYED. A destroyed one is
  * reused for the next context, with a new id, unless the configuration says reuse=0.
- * Lock order of the whole room: contexts_lock, the queue lock (stream.h), the memory lock (space.c), the lock of call.c. No
- * lock is held while a kernel, a host function or a dump runs.
+ * Lock order of the whole room: contexts_lock, the queue lock (stream.h), the memory lock (virtual_memory.c), the lock of
+ * call.c. No lock is held while a kernel, a host function or a dump runs.
  */
 #pragma once
 
@@ -80,8 +80,8 @@ CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green);
 /* Errors: CONTEXT_IS_DESTROYED (it ended with its primary context). */
 CUresult context_destroy_green(CUcontext context);
 
-/* coredump.c: gets the present process-wide settings. */
+/* trap_dump.c: gets the present process-wide settings. */
 void coredump_snapshot(struct dump_settings *settings);
 
-/* coredump.c: reads the CUDA_..._COREDUMP variables. Called once, by cuInit(). */
+/* trap_dump.c: reads the CUDA_..._COREDUMP variables. Called once, by cuInit(). */
 void coredump_load_environment(void);

@@ -1,6 +1,6 @@
 #include "capture.h"
 #include "handle.h"
-#include "space.h"
+#include "virtual_memory.h"
 
 #include <time.h>
 

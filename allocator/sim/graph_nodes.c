@@ -1,7 +1,7 @@
 /* Graphs that are built node by node. A node's handle is the address of its operation. */
 #include "capture.h"
 #include "handle.h"
-#include "space_locked.h"
+#include "blocks.h"
 
 static CUresult check(const CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count)
 {

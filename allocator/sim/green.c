@@ -1,7 +1,7 @@
 /* Green contexts, and the device resources that they are made of. context.h says what they share with their home. */
-#include "config.h"
+#include "gpus.h"
 #include "capture.h"
-#include "fault.h"
+#include "trap.h"
 #include "handle.h"
 
 #define SM_ALIGNMENT 2 /* half of what an H100 requires, because the simulated device is small */

@@ -1,6 +1,6 @@
 #include "handle.h"
 #include "call.h"
-#include "config.h"
+#include "gpus.h"
 
 #include <search.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 #include "kernel.h"
 #include "capture.h"
-#include "cubin.h"
-#include "fault.h"
+#include "sm90.h"
+#include "trap.h"
 #include "handle.h"
-#include "space.h"
+#include "virtual_memory.h"
 
 #include <dlfcn.h>
 

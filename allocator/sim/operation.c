@@ -1,7 +1,7 @@
-#include "operation.h"
+#include "stream.h"
 #include "capture.h"
-#include "fault.h"
-#include "space.h"
+#include "trap.h"
+#include "virtual_memory.h"
 
 #include <time.h>
 

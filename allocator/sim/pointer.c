@@ -1,6 +1,5 @@
 /* Information about an address: its range, its attributes, and IPC handles. */
-#include "host.h"
-#include "space.h"
+#include "virtual_memory.h"
 
 #include <stddef.h>
 

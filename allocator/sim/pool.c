@@ -1,6 +1,6 @@
 #include "capture.h"
 #include "handle.h"
-#include "space_locked.h"
+#include "blocks.h"
 
 /* A pool is never freed, so that a stale handle gets an error, and memory that outlives the pool can refer to it. */
 struct CUmemPoolHandle_st {
@@ -11,7 +11,7 @@ struct CUmemPoolHandle_st {
     uint64_t max_bytes; /* 0: no limit */
 };
 
-static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after the queue lock and before space.c's */
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after the queue lock and before virtual_memory.c's */
 static struct CUmemPoolHandle_st defaults[SIM_MAX_DEVICES];    /* under pools_lock, like everything below */
 static struct CUmemPoolHandle_st of_graphs[SIM_MAX_DEVICES];   /* no handle names these */
 static CUmemoryPool current[SIM_MAX_DEVICES];                  /* NULL: the default */

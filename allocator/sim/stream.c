@@ -2,7 +2,7 @@
 #include "capture.h"
 #include "handle.h"
 #include "kernel.h"
-#include "space.h"
+#include "virtual_memory.h"
 
 pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t queue_progress = PTHREAD_COND_INITIALIZER;

@@ -1,5 +1,5 @@
 #include "capture.h"
-#include "space.h"
+#include "virtual_memory.h"
 
 /* Common to all calls about one stream: finds it, and holds the queue lock from then on. */
 #define STREAM_HELD(name, handle)                                                                                              \

@@ -1,5 +1,5 @@
 /* The thread that runs a stream's work. */
-#include "fault.h"
+#include "trap.h"
 #include "stream.h"
 
 #include <signal.h>

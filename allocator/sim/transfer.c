@@ -1,7 +1,6 @@
 /* Copies and sets: each form of a call becomes a transfer, which is rows in slices. */
 #include "capture.h"
-#include "host.h"
-#include "space.h"
+#include "virtual_memory.h"
 
 #define STAGED_BYTES ((size_t)64 << 10) /* up to this size the driver copies pageable memory before it returns */
 

@@ -1,4 +1,4 @@
-#include "fault.h"
+#include "trap.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "fault.h"
+#include "trap.h"
 #include "kernel.h"
 #include "stream.h"
 

@@ -1,4 +1,4 @@
-#include "space_locked.h"
+#include "blocks.h"
 #include "handle.h"
 
 #include <search.h>

@@ -3,11 +3,11 @@
  * mappings, access rights; and on top of them the memory of cuMemAlloc, of pools and of graphs.
  *
  * Units: bytes, multiples of SIM_GRANULARITY except where noted.
- * Thread safety: any thread; one lock (space.c), held across no calls except mmap, mprotect and fallocate.
+ * Thread safety: any thread; one lock (virtual_memory.c), held across no calls except mmap, mprotect and fallocate.
  */
 #pragma once
 
-#include "config.h"
+#include "gpus.h"
 #include "context.h"
 
 struct block;
@@ -91,3 +91,24 @@ void graph_memory_end(const struct operation *launch);
 
 /* pool.c: where graphs have memory from. */
 struct space_pool *pool_of_graphs(int device);
+
+/*
+ * host_memory.c: host memory known to the device: pinned, managed and registered. Kernels can access all host memory, so this
+ * only keeps track of owners. Thread safety: any thread; its lock is a leaf.
+ */
+enum host_kind { HOST_PINNED, HOST_MANAGED, HOST_REGISTERED };
+
+struct host_range {
+    CUdeviceptr start;
+    size_t size;
+    enum host_kind kind;
+    CUcontext context;
+    uint64_t id; /* never reused; also unique among device memory */
+};
+
+/* Looks up an address. Returns whether the device knows it. */
+int host_find(CUdeviceptr address, struct host_range *range);
+/* Forgets memory of that kind, and frees what the device allocated. Errors: INVALID_VALUE (not the start of such memory). */
+CUresult host_drop(CUdeviceptr address, enum host_kind kind);
+/* Frees all memory that the context has allocated, and forgets what it has registered. */
+void host_release_context(CUcontext context);

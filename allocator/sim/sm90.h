@@ -8,6 +8,9 @@
 
 #include "kernel.h"
 
+#include <elf.h>
+#include <stdio.h>
+
 #define CUBIN_ADDRESS_REGISTER 2 /* R2:R3 */
 #define CUBIN_REGISTERS 32
 
@@ -33,9 +36,31 @@ uint32_t cubin_access_bytes(const struct CUfunc_st *function);
 /* Returns a malloc'ed file. Pure. */
 unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size_t *size);
 
-/* image.c: copies the kernels of an ELF file for CUDA, and gives the image a number from 1; what else the bytes may be is not
- * looked at, and *image is 0: such a module contains every kernel. Like the driver it has to trust the file's own offsets.
- * Errors: INVALID_IMAGE. */
+/* module_image.c: copies the kernels of an ELF file for CUDA, and gives the image a number from 1; what else the bytes may be
+ * is not looked at, and *image is 0: such a module contains every kernel. Like the driver it has to trust the file's own
+ * offsets. Errors: INVALID_IMAGE. */
 CUresult image_read(unsigned *image, const void *bytes);
 /* Returns the code of a kernel, which is never freed, or NULL. */
 const struct code *image_find(unsigned image, const char *name);
+
+/* Writes ELF64 little-endian files with CUDA's machine number: sections in memory, then one buffer. Thread safety: none. */
+#define ELF_MACHINE_CUDA 0xbe
+#define ELF_MAX_SECTIONS 128
+#define ELF_STRINGS UINT32_MAX /* sh_link of a section with names in .strtab, the last section */
+
+struct elf_writer {
+    Elf64_Shdr headers[ELF_MAX_SECTIONS];
+    unsigned count;
+    FILE *contents, *strings; /* the file up to the section headers; .strtab, which also names the sections */
+    char *bytes, *names;      /* what they have written */
+    size_t size, names_size;
+};
+
+void elf_begin(struct elf_writer *writer);
+/* Returns the string's index in .strtab. */
+uint32_t elf_string(struct elf_writer *writer, const char *text);
+/* `header` supplies type, flags, link, info, entsize and alignment; name, offset and size are filled in. Returns the section's
+ * index. */
+unsigned elf_add(struct elf_writer *writer, const char *name, Elf64_Shdr header, const void *data, size_t size);
+/* Frees the writer's buffers. Returns a malloc'ed file. */
+unsigned char *elf_finish(struct elf_writer *writer, uint16_t type, unsigned char os_abi, uint32_t flags, size_t *size);

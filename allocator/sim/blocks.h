@@ -1,13 +1,15 @@
 /*
- * What space.c, blocks.c and graph_memory.c share: reservations, handles and mappings (space.c), and on top of them the memory
- * of cuMemAlloc and of pools (blocks.c), and that of graphs (graph_memory.c). Functions named _locked require space_lock.
+ * What virtual_memory.c, blocks.c and graph_memory.c share: reservations, handles and mappings (virtual_memory.c), and on top
+ * of them the memory of cuMemAlloc and of pools (blocks.c), and that of graphs (graph_memory.c). Functions named _locked
+ * require space_lock.
  */
 #pragma once
 
-#include "pages.h"
-#include "space.h"
+#include "virtual_memory.h"
 
 #define HOST_FILE SIM_MAX_DEVICES /* handles in host memory (host, host NUMA) share a separate file */
+
+enum pages_access { PAGES_NONE, PAGES_READ, PAGES_READ_WRITE };
 
 struct physical {
     CUmemGenericAllocationHandle handle; /* first: the tree's key */
@@ -86,7 +88,7 @@ struct block *space_block_locked(uint64_t address);     /* likewise, mapped or n
 CUresult block_reserve_locked(struct block **out, size_t requested, int device);
 CUresult block_map_locked(struct block *block, struct physical *physical); /* open to all devices */
 void block_drop_locked(struct block *block);                               /* also what is mapped there */
-size_t space_free_bytes_locked(int device);                                /* space.c */
+size_t space_free_bytes_locked(int device);                                /* virtual_memory.c */
 extern struct block *blocks;
 /* As space_allocate_ordered(). */
 CUresult block_take_locked(struct block **out, size_t size, struct space_pool *pool, int device, CUstream stream,
@@ -102,5 +104,27 @@ void graph_memory_unbind_locked(const struct block *backing);
 void graph_memory_free_locked(struct block *address, CUstream stream, struct operation *operation);
 void graph_memory_release_locked(struct block *address);
 
-/* share.c: gives back an imported handle's use of its file. */
+/* exports.c: gives back an imported handle's use of its file. */
 void share_close_locked(struct shared_file *file);
+
+/* pages.c: host pages behind the simulated memory. Sizes and addresses are multiples of the host's page size. Thread safety:
+ * plain system calls; the caller serialises calls on the same range. */
+
+#define PAGES_FILE_BYTES ((off_t)1 << 46)  /* sparse; offsets are never reused, so this limits what a process can create */
+#define PAGES_NOTES_BYTES ((off_t)1 << 31) /* behind that: what exports.c notes for each 2 MiB */
+
+/* Opens a memory file that grows as it is touched. Returns the descriptor or -1. */
+int pages_open(const char *name);
+
+/* Reserves address space without memory. Returns its start, a multiple of `alignment`, or 0. `hint` is used if free. */
+uint64_t pages_reserve(size_t size, size_t alignment, uint64_t hint);
+void pages_unreserve(uint64_t address, size_t size);
+
+/* Maps a range of the file at reserved addresses, without access. Returns 0, or -1 if the host is out of mappings. */
+int pages_map(uint64_t address, size_t size, int file, uint64_t offset);
+/* Turns a mapped range back into a reserved one. */
+int pages_unmap(uint64_t address, size_t size);
+int pages_protect(uint64_t address, size_t size, enum pages_access access);
+
+/* Returns the memory of a range of the file to the host. */
+void pages_discard(int file, uint64_t offset, size_t size);

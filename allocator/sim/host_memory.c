@@ -1,6 +1,5 @@
-#include "host.h"
+#include "virtual_memory.h"
 #include "capture.h"
-#include "space.h"
 
 #include <search.h>
 #include <unistd.h>
