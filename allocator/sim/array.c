@@ -14,6 +14,10 @@ struct CUarray_st {
     CUcontext context;
 };
 
+struct texture {
+    CUdeviceptr memory;
+};
+
 /* Returns the bytes of an element, 0 if there is no such format. */
 static size_t element_bytes(CUarray_format format, unsigned channels)
 {
@@ -57,7 +61,7 @@ DRIVER(cuArrayDestroy, 2000, (CUarray, hArray))
         context_wait_locked(hArray->context);
     }
     space_free(hArray->memory);
-    handle_free(hArray);
+    handle_free(HANDLE_ARRAY, hArray);
     return CUDA_SUCCESS;
 }
 
@@ -65,9 +69,9 @@ DRIVER(cuArrayDestroy, 2000, (CUarray, hArray))
 void array_destroy_all(CUcontext context)
 {
     for (CUarray array; (array = handle_remove_owned(HANDLE_ARRAY, context)) != NULL;)
-        handle_free(array);
-    while (handle_remove_owned(HANDLE_TEXTURE, context) != NULL)
-        continue;
+        handle_free(HANDLE_ARRAY, array);
+    for (void *texture; (texture = handle_remove_owned(HANDLE_TEXTURE, context)) != NULL;)
+        handle_free(HANDLE_TEXTURE, texture);
 }
 
 DRIVER_TWIN(cuMemcpyDtoA, ptds, 3020, (CUarray, dstArray, size_t, dstOffset, CUdeviceptr, srcDevice, size_t, ByteCount))
@@ -112,15 +116,17 @@ static CUresult create(unsigned long long *out, const CUDA_RESOURCE_DESC *resour
     CONTEXT_CURRENT(context);
     CALL_REFUSE(out == NULL || resource == NULL || resource->flags != 0, INVALID_VALUE);
     CALL_TRY(find_memory(resource, &memory));
-    *out = (uintptr_t)handle_open(HANDLE_TEXTURE, (void *)(uintptr_t)memory, context->home);
+    struct texture *texture = handle_create(HANDLE_TEXTURE, sizeof *texture, context->home);
+    texture->memory = memory;
+    *out = (uintptr_t)texture;
     return CUDA_SUCCESS;
 }
 
 static CUresult destroy(unsigned long long object)
 {
     void *handle = (void *)(uintptr_t)object;
-    CALL_REFUSE(handle_find(HANDLE_TEXTURE, handle) == NULL, INVALID_VALUE);
-    handle_close(HANDLE_TEXTURE, handle);
+    CALL_REFUSE(!handle_remove(HANDLE_TEXTURE, handle), INVALID_VALUE);
+    handle_free(HANDLE_TEXTURE, handle);
     return CUDA_SUCCESS;
 }
 
@@ -144,7 +150,8 @@ DRIVER_IS(cuSurfObjectDestroy, 5000, (CUsurfObject, surfObject), destroy(surfObj
 
 SIM_API void *cusim_texture(unsigned long long object)
 {
-    return handle_find(HANDLE_TEXTURE, (const void *)(uintptr_t)object);
+    const struct texture *texture = (const struct texture *)(uintptr_t)object;
+    return handle_is_valid(HANDLE_TEXTURE, texture) ? (void *)(uintptr_t)texture->memory : NULL;
 }
 
 /* ---- tensor maps. Of what a device reads in one, the base comes first, as on an H100; then rank, sizes and strides, in an

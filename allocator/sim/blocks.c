@@ -91,7 +91,7 @@ static int is_idle(const struct block *block)
     return block->references == 0 && !block->is_live && block->use.pending == 0;
 }
 
-static void trim_locked(struct space_pool *pool, uint64_t reserved_bytes)
+static void trim_locked(CUmemoryPool pool, uint64_t reserved_bytes)
 {
     for (struct block *block = blocks, *next; block != NULL && pool->reserved > reserved_bytes; block = next) {
         next = block->next;
@@ -130,7 +130,7 @@ CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, in
 
 /* Finds freed memory for the stream's next work: of exactly that size if it is free by then, or (is_short) the smallest that is
  * large enough, whose stream can be waited for. */
-static struct block *find_freed_locked(const struct space_pool *pool, size_t size, CUstream stream, int is_short)
+static struct block *find_freed_locked(CUmemoryPool pool, size_t size, CUstream stream, int is_short)
 {
     size_t bytes = whole_pages(size);
     struct block *found = NULL;
@@ -159,13 +159,12 @@ void block_use_locked(struct block *block, CUstream stream)
     block->use.last = (struct ticket){stream, stream->submitted + 1};
 }
 
-CUresult block_take_locked(struct block **out, size_t size, struct space_pool *pool, int device, CUstream stream,
-                           struct ticket *after)
+CUresult block_take_locked(struct block **out, size_t size, CUmemoryPool pool, CUstream stream, struct ticket *after)
 {
     struct block *block = find_freed_locked(pool, size, stream, 0);
     CUresult result = CUDA_SUCCESS;
     if (block == NULL) {
-        result = create_block_locked(&block, size, device, pool->is_of_graphs);
+        result = create_block_locked(&block, size, pool->device, pool->is_of_graphs);
         if (result == CUDA_SUCCESS) {
             block->pool = pool;
             count(&pool->reserved, &pool->reserved_high, block->bytes);
@@ -184,13 +183,12 @@ CUresult block_take_locked(struct block **out, size_t size, struct space_pool *p
     return CUDA_SUCCESS;
 }
 
-CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, struct space_pool *pool, int device, CUstream stream,
-                                struct ticket *after)
+CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream, struct ticket *after)
 {
     struct block *block;
     CALL_TRY(check(address, size));
     HOLD(&space_lock);
-    CALL_TRY(block_take_locked(&block, size, pool, device, stream, after));
+    CALL_TRY(block_take_locked(&block, size, pool, stream, after));
     *address = block->start;
     return CUDA_SUCCESS;
 }
@@ -218,7 +216,7 @@ CUresult space_free(CUdeviceptr address)
         graph_memory_free_locked(block, NULL, NULL);
         return CUDA_SUCCESS;
     }
-    struct space_pool *pool = block->pool;
+    CUmemoryPool pool = block->pool;
     block_set_live_locked(block, 0);
     collect_locked(block);
     if (pool != NULL)
@@ -250,7 +248,7 @@ void space_pass(const struct operation *operation)
         graph_memory_release_locked(operation->freed.address);
 }
 
-void space_trim(struct space_pool *pool, uint64_t reserved_bytes)
+void space_trim(CUmemoryPool pool, uint64_t reserved_bytes)
 {
     HOLD(&space_lock);
     trim_locked(pool, reserved_bytes);

@@ -11,9 +11,9 @@
 
 enum pages_access { PAGES_NONE, PAGES_READ, PAGES_READ_WRITE };
 
+/* Its address is its handle. */
 struct physical {
-    CUmemGenericAllocationHandle handle; /* first: the tree's key */
-    uint64_t offset;                     /* in its file */
+    uint64_t offset; /* in its file */
     size_t size;
     unsigned references; /* held by the program */
     unsigned mappings;
@@ -47,10 +47,10 @@ struct block {
     uint64_t start;
     size_t bytes, requested;
     int device;
-    int is_live;             /* allocated, and not freed, as calls see it */
-    CUcontext context;       /* of cuMemAlloc, else NULL */
-    struct space_pool *pool; /* or NULL */
-    struct use use;          /* not of an address */
+    int is_live;       /* allocated, and not freed, as calls see it */
+    CUcontext context; /* of cuMemAlloc, else NULL */
+    CUmemoryPool pool; /* or NULL */
+    struct use use;    /* not of an address */
     uint64_t id;
     /* An address of a graph's: */
     unsigned references;   /* held by nodes, by frees that were not passed, and while it is live; 0: it is none */
@@ -77,7 +77,8 @@ CUresult space_create_locked(struct physical **out, size_t size, int file, const
 struct physical *space_add_locked(const struct physical *values);
 /* Frees it once it has neither references nor mappings. */
 void space_drop_locked(struct physical *physical);
-struct physical *space_physical_locked(CUmemGenericAllocationHandle handle); /* or NULL */
+/* NULL: it is no handle, or was released. */
+struct physical *space_physical_locked(CUmemGenericAllocationHandle handle);
 CUresult space_map_locked(struct mapping **out, uint64_t address, size_t size, struct physical *physical);
 void space_unmap_locked(struct mapping *mapping);
 int space_protect_locked(struct mapping *mapping, int device, enum pages_access access);
@@ -91,8 +92,7 @@ void block_drop_locked(struct block *block);                               /* al
 size_t space_free_bytes_locked(int device);                                /* virtual_memory.c */
 extern struct block *blocks;
 /* As space_allocate_ordered(). */
-CUresult block_take_locked(struct block **out, size_t size, struct space_pool *pool, int device, CUstream stream,
-                           struct ticket *after);
+CUresult block_take_locked(struct block **out, size_t size, CUmemoryPool pool, CUstream stream, struct ticket *after);
 void block_set_live_locked(struct block *block, int is_live); /* and counts it in its pool */
 void block_use_locked(struct block *block, CUstream stream);  /* by what is submitted next */
 

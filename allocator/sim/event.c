@@ -20,7 +20,7 @@ void event_release(struct CUevent_st *event)
         HOLD(&queue_lock);
         forget_locked(event);
     }
-    handle_free(event);
+    handle_free(HANDLE_EVENT, event);
 }
 
 void event_complete(struct CUevent_st *event, uint64_t generation)

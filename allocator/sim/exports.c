@@ -108,8 +108,7 @@ DRIVER(cuMemExportToShareableHandle, 10020,
     CALL_TRY(check_type(handleType));
     HOLD(&space_lock);
     struct physical *physical = space_physical_locked(handle);
-    if (physical == NULL || physical->references == 0 || physical->properties.requestedHandleTypes == 0)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(physical == NULL || physical->properties.requestedHandleTypes == 0, INVALID_VALUE);
     physical->is_exported = 1;
     return export(physical, shareableHandle);
 }
@@ -134,7 +133,7 @@ DRIVER(cuMemImportFromShareableHandle, 10020,
                                     .descriptor = file->descriptor,
                                     .shared = file,
                                     .properties = note.properties};
-    *handle = space_add_locked(&values)->handle;
+    *handle = (uintptr_t)space_add_locked(&values);
     return CUDA_SUCCESS;
 }
 

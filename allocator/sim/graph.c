@@ -20,7 +20,7 @@ static void release(CUuserObject object, unsigned count)
         return;
     handle_remove(HANDLE_USER_OBJECT, object);
     object->destroy(object->user);
-    free(object);
+    handle_free(HANDLE_USER_OBJECT, object);
 }
 
 void append(void *array, size_t *count, size_t *capacity, const void *item, size_t size)
@@ -101,7 +101,7 @@ CUresult graph_free(CUgraph graph)
 {
     CALL_REFUSE(!handle_remove(HANDLE_GRAPH, graph), INVALID_VALUE);
     recording_release(graph->recording);
-    handle_free(graph);
+    handle_free(HANDLE_GRAPH, graph);
     return CUDA_SUCCESS;
 }
 
@@ -128,7 +128,7 @@ static CUresult destroy_executable(CUgraphExec executable)
         recording_release(executable->source);
     }
     recording_release(executable->recording);
-    handle_free(executable);
+    handle_free(HANDLE_GRAPH_EXEC, executable);
     return CUDA_SUCCESS;
 }
 

@@ -86,7 +86,7 @@ DRIVER(cuGreenCtxDestroy, 12040, (CUgreenCtx, hCtx))
 {
     CALL_REFUSE(!handle_remove(HANDLE_GREEN, hCtx), INVALID_CONTEXT);
     CUresult result = context_destroy_green(hCtx->context);
-    handle_free(hCtx);
+    handle_free(HANDLE_GREEN, hCtx);
     return result;
 }
 

@@ -9,18 +9,16 @@ struct handle {
     uintptr_t value;
     enum handle_kind kind;
     const void *owner;
-    void *object;
 };
 
-/* The memory of a closed handle, or of one that must not be reused. */
-struct slot {
-    struct slot *next;
+/* An object without a handle. */
+struct spare {
+    struct spare *next;
 };
 
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
-static void *handles;       /* tree of struct handle, under handles_lock */
-static struct slot *closed; /* to be reused, under handles_lock */
-static struct slot *kept;   /* under handles_lock */
+static void *handles;                      /* tree of struct handle, under handles_lock, as are the next */
+static struct spare *spares[HANDLE_KINDS]; /* to be reused; [0] is for those that must not be */
 static atomic_ullong stale;
 
 static int compare(const void *a, const void *b)
@@ -48,19 +46,20 @@ SIM_API uint64_t cusim_stale_handles(void)
     return atomic_load(&stale);
 }
 
-static void *add(enum handle_kind kind, void *value, void *object, const void *owner)
-{
-    struct handle *handle = memory_new(sizeof *handle);
-    *handle = (struct handle){(uintptr_t)value, kind, owner, object};
-    HOLD(&handles_lock);
-    tree_add(handle, &handles, compare);
-    return value;
-}
-
 void *handle_create(enum handle_kind kind, size_t size, const void *owner)
 {
-    void *object = memory_new(size);
-    return add(kind, object, object, owner);
+    struct handle *handle = memory_new(sizeof *handle);
+    HOLD(&handles_lock);
+    struct spare *object = spares[kind];
+    if (object != NULL) {
+        spares[kind] = object->next;
+        memset((void *)object, 0, size);
+    } else {
+        object = memory_new(size < sizeof *object ? sizeof *object : size);
+    }
+    *handle = (struct handle){(uintptr_t)object, kind, owner};
+    tree_add(handle, &handles, compare);
+    return object;
 }
 
 static struct handle *find_locked(enum handle_kind kind, const void *value)
@@ -72,43 +71,17 @@ static struct handle *find_locked(enum handle_kind kind, const void *value)
     return node == NULL ? NULL : *node;
 }
 
-void *handle_find(enum handle_kind kind, const void *value)
+int handle_is_valid(enum handle_kind kind, const void *object)
 {
     HOLD(&handles_lock);
-    const struct handle *handle = find_locked(kind, value);
-    return handle == NULL ? NULL : handle->object;
+    return find_locked(kind, object) != NULL;
 }
 
-void *handle_open(enum handle_kind kind, void *object, const void *owner)
+void handle_free(enum handle_kind kind, void *object)
 {
-    pthread_mutex_lock(&handles_lock);
-    struct slot *slot = closed;
-    if (slot != NULL)
-        closed = slot->next;
-    pthread_mutex_unlock(&handles_lock);
-    return add(kind, slot != NULL ? slot : memory_new(sizeof *slot), object, owner);
-}
-
-static void put(struct slot **list, void *memory)
-{
-    struct slot *slot = memory;
+    struct spare *spare = object;
     HOLD(&handles_lock);
-    slot->next = *list;
-    *list = slot;
-}
-
-void handle_close(enum handle_kind kind, void *handle)
-{
-    handle_remove(kind, handle);
-    put(config_get()->reuses_handles ? &closed : &kept, handle);
-}
-
-void handle_free(void *object)
-{
-    if (config_get()->reuses_handles)
-        free(object);
-    else
-        put(&kept, object);
+    LL_PREPEND(spares[config_get()->reuses_handles ? (int)kind : 0], spare);
 }
 
 int handle_remove(enum handle_kind kind, const void *object)
@@ -143,7 +116,7 @@ void *handle_remove_owned(enum handle_kind kind, const void *owner)
     twalk_r(handles, visit, &search);
     if (search.found == NULL)
         return NULL;
-    void *object = search.found->object;
+    void *object = (void *)search.found->value;
     tdelete(search.found, &handles, compare);
     free(search.found);
     return object;

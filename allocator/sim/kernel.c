@@ -31,7 +31,7 @@ static size_t natural_alignment(size_t bytes)
 static struct CUfunc_st *create(const cusim_kernel *kernel)
 {
     size_t count = kernel->argument_count, *offsets, end = 0;
-    struct CUfunc_st *function = memory_new(sizeof *function);
+    struct CUfunc_st *function = handle_create(HANDLE_FUNCTION, sizeof *function, NULL);
     function->kernel = *kernel;
     function->kernel.name = memory_copy(kernel->name, strlen(kernel->name));
     function->kernel.file = kernel->file == NULL ? NULL : memory_copy(kernel->file, strlen(kernel->file));
@@ -109,7 +109,8 @@ static CUfunction with_code(CUfunction kernel, const struct code *code)
            (function->kernel_handle != NULL || function->code != code || function->kernel.name != kernel->kernel.name))
         function = function->next;
     if (function == NULL) {
-        function = memory_copy(kernel, sizeof *kernel);
+        function = handle_create(HANDLE_FUNCTION, sizeof *function, NULL);
+        memcpy((void *)function, kernel, sizeof *function);
         function->code = code;
         add_function_locked(function, code->size);
     }
@@ -134,7 +135,8 @@ static CUfunction kernel_bind(CUfunction kernel, CUcontext context)
     while (function != NULL && (function->kernel_handle != kernel || function->context_id != context->id))
         function = function->next;
     if (function == NULL) {
-        function = memory_copy(kernel, sizeof *kernel);
+        function = handle_create(HANDLE_FUNCTION, sizeof *function, NULL);
+        memcpy((void *)function, kernel, sizeof *function);
         function->kernel_handle = kernel;
         function->context_id = context->id;
         function->next = functions;
@@ -145,13 +147,7 @@ static CUfunction kernel_bind(CUfunction kernel, CUcontext context)
 
 int kernel_is_valid(const void *function)
 {
-    HOLD(&kernels_lock);
-    const struct CUfunc_st *known = functions;
-    while (known != NULL && known != function)
-        known = known->next;
-    if (known == NULL)
-        handle_is_stale((uintptr_t)function);
-    return known != NULL;
+    return handle_is_valid(HANDLE_FUNCTION, function);
 }
 
 /* A real driver compiles PTX on the caller's stack. This takes more of it than a fibre has. */
@@ -198,7 +194,7 @@ static CUresult make_variable(CUcontext context)
 static CUresult unload(enum handle_kind kind, CUmodule module)
 {
     CALL_REFUSE(!handle_remove(kind, module), INVALID_HANDLE);
-    handle_free(module);
+    handle_free(kind, module);
     return CUDA_SUCCESS;
 }
 
@@ -216,7 +212,7 @@ DRIVER(cuModuleLoadData, 2000, (CUmodule *, module, const void *, image))
 void kernel_unload_all(CUcontext context)
 {
     for (CUmodule module; (module = handle_remove_owned(HANDLE_MODULE, context)) != NULL;)
-        handle_free(module);
+        handle_free(HANDLE_MODULE, module);
 }
 
 DRIVER_IS(cuModuleUnload, 2000, (CUmodule, hmod), unload(HANDLE_MODULE, hmod))

@@ -28,13 +28,25 @@ unsigned long thread_number(void)
     return own_thread_number;
 }
 
+/* What a handle points to. */
+struct named {
+    CUstream stream;
+};
+
+static CUstream named_locked(CUstream handle)
+{
+    return handle_is_valid(HANDLE_STREAM, handle) ? ((const struct named *)(const void *)handle)->stream : NULL;
+}
+
 static CUstream create_locked(CUcontext context, unsigned flags)
 {
+    struct named *named = handle_create(HANDLE_STREAM, sizeof *named, context);
     struct CUstream_st *stream = memory_new(sizeof *stream);
     *stream = (struct CUstream_st){.context = context, .flags = flags, .references = 1};
     stream->id = atomic_fetch_add(&next_stream_id, 1);
     pthread_cond_init(&stream->wake, NULL);
-    stream->handle = handle_open(HANDLE_STREAM, stream, context);
+    named->stream = stream;
+    stream->handle = (CUstream)(void *)named;
     stream->home = context->home;
     LL_PREPEND(stream->home->streams, stream);
     return stream;
@@ -69,7 +81,8 @@ void stream_unlink_locked(CUstream stream)
 /* The queue still runs to its end, and the context waits for it. */
 static void close_locked(CUstream stream)
 {
-    handle_close(HANDLE_STREAM, stream->handle);
+    handle_remove(HANDLE_STREAM, stream->handle);
+    handle_free(HANDLE_STREAM, stream->handle);
     stream->is_closed = 1;
     if (stream->has_worker)
         pthread_cond_signal(&stream->wake);
@@ -272,7 +285,7 @@ CUresult stream_find_locked(CUstream handle, CUstream *stream)
         *stream = context->legacy;
         return handle == CU_STREAM_LEGACY ? CUDA_SUCCESS : find_own_locked(context, stream);
     }
-    *stream = handle_find(HANDLE_STREAM, handle);
+    *stream = named_locked(handle);
     CALL_REFUSE(*stream == NULL, INVALID_HANDLE);
     CALL_TRY(check_attached(*stream));
     return context_error((*stream)->context);
@@ -387,10 +400,10 @@ FORM("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, (CUstream *
 static CUresult destroy(CUstream handle, CUgraph *graph)
 {
     HOLD(&queue_lock);
-    CUstream stream = handle_find(HANDLE_STREAM, handle);
+    CUstream stream = named_locked(handle);
     if (stream != NULL && stream->context->home->submitters != 0) {
         stream_await_submitters_locked(stream->context);
-        stream = handle_find(HANDLE_STREAM, handle);
+        stream = named_locked(handle);
     }
     CALL_REFUSE(stream == NULL || stream == stream->context->legacy || stream->owner != 0, INVALID_HANDLE);
     CALL_TRY(check_attached(stream));

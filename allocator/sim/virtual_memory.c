@@ -20,15 +20,7 @@ static uint64_t file_ends[SIM_MAX_DEVICES + 1];
 static size_t used[SIM_MAX_DEVICES + 1];
 static size_t reserved;
 static uint64_t next_reservation = ARENA_START;
-static CUmemGenericAllocationHandle next_handle = 0x5100000001;
-static void *physicals, *reservations, *mappings;
-
-static int compare_handles(const void *a, const void *b)
-{
-    CUmemGenericAllocationHandle left = *(const CUmemGenericAllocationHandle *)a;
-    CUmemGenericAllocationHandle right = *(const CUmemGenericAllocationHandle *)b;
-    return (left > right) - (left < right);
-}
+static void *reservations, *mappings;
 
 static int compare_ranges(const void *a, const void *b)
 {
@@ -64,10 +56,8 @@ uint64_t space_new_id(void)
 
 struct physical *space_physical_locked(CUmemGenericAllocationHandle handle)
 {
-    void **found = tfind(&handle, &physicals, compare_handles);
-    if (found == NULL)
-        handle_is_stale(handle);
-    return found == NULL ? NULL : *found;
+    struct physical *physical = (struct physical *)(uintptr_t)handle;
+    return handle_is_valid(HANDLE_MEMORY, physical) && physical->references != 0 ? physical : NULL;
 }
 
 CUresult space_initialize(void)
@@ -77,7 +67,7 @@ CUresult space_initialize(void)
         snprintf(name, sizeof name, "cufence-sim-%u", i);
         files[i] = i < config_get()->devices || i == HOST_FILE ? pages_open(name) : -1;
         if (i < SIM_MAX_DEVICES)
-            *pool_of_graphs((int)i) = (struct space_pool){.threshold = UINT64_MAX, .is_of_graphs = 1};
+            *pool_of_graphs((int)i) = (struct CUmemPoolHandle_st){.device = (int)i, .is_of_graphs = 1, .threshold = UINT64_MAX};
         CALL_REFUSE(files[i] < 0 && (i < config_get()->devices || i == HOST_FILE), OPERATING_SYSTEM);
     }
     return CUDA_SUCCESS;
@@ -153,10 +143,10 @@ DRIVER(cuMemAddressFree, 10020, (CUdeviceptr, address, size_t, size))
 
 struct physical *space_add_locked(const struct physical *values)
 {
-    struct physical *physical = memory_copy(values, sizeof *values);
-    physical->handle = next_handle++;
+    struct physical *physical = handle_create(HANDLE_MEMORY, sizeof *physical, NULL);
+    *physical = *values;
     physical->references = 1;
-    return tree_add(physical, &physicals, compare_handles);
+    return physical;
 }
 
 int space_has_room_locked(int file, size_t size)
@@ -181,7 +171,7 @@ void space_drop_locked(struct physical *physical)
 {
     if (physical->references != 0 || physical->mappings != 0)
         return;
-    tdelete(physical, &physicals, compare_handles);
+    handle_remove(HANDLE_MEMORY, physical);
     if (physical->shared != NULL) {
         share_close_locked(physical->shared);
     } else {
@@ -189,7 +179,7 @@ void space_drop_locked(struct physical *physical)
         if (!physical->is_exported)
             pages_discard(physical->descriptor, physical->offset, physical->size);
     }
-    free(physical);
+    handle_free(HANDLE_MEMORY, physical);
 }
 
 DRIVER(cuMemCreate, 10020,
@@ -211,7 +201,7 @@ DRIVER(cuMemCreate, 10020,
     HOLD(&space_lock);
     space_make_room_locked(file, size, 0);
     CALL_TRY(space_create_locked(&physical, size, file, properties));
-    *handle = physical->handle;
+    *handle = (uintptr_t)physical;
     return CUDA_SUCCESS;
 }
 
@@ -220,7 +210,7 @@ DRIVER(cuMemRelease, 10020, (CUmemGenericAllocationHandle, handle))
     CALL_TRY(context_check());
     HOLD(&space_lock);
     struct physical *physical = space_physical_locked(handle);
-    CALL_REFUSE(physical == NULL || physical->references == 0, INVALID_VALUE);
+    CALL_REFUSE(physical == NULL, INVALID_VALUE);
     physical->references--;
     space_drop_locked(physical);
     return CUDA_SUCCESS;
@@ -232,7 +222,7 @@ DRIVER(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle *, hand
     struct mapping *mapping = space_mapping_locked((uintptr_t)address);
     CALL_REFUSE(handle == NULL || mapping == NULL || mapping->block != NULL, INVALID_VALUE);
     mapping->physical->references++;
-    *handle = mapping->physical->handle;
+    *handle = (uintptr_t)mapping->physical;
     return CUDA_SUCCESS;
 }
 
@@ -255,8 +245,8 @@ DRIVER(cuMemMap, 10020,
     struct physical *physical = space_physical_locked(handle);
     struct reservation *reservation = find_at(reservations, address);
     struct mapping *mapping;
-    if (physical == NULL || physical->references == 0 || reservation == NULL || reservation->range.end < address + size ||
-        reservation->block != NULL || find_range(mappings, address, address + size) != NULL)
+    if (physical == NULL || reservation == NULL || reservation->range.end < address + size || reservation->block != NULL ||
+        find_range(mappings, address, address + size) != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CALL_REFUSE(offset != 0 || size != physical->size, NOT_SUPPORTED);
     return space_map_locked(&mapping, address, size, physical);

@@ -16,13 +16,15 @@ struct recording;
 
 CUresult space_initialize(void);
 
-/* A memory pool: the driver's own pool of a device, or one of the program's. blocks.c keeps its statistics, under the memory
- * lock. */
-struct space_pool {
+/* A memory pool: one of the program's, the driver's own of a device, or that of its graphs, which no handle names. It is never
+ * freed: memory may outlive it. blocks.c keeps its statistics, under the memory lock. */
+struct CUmemPoolHandle_st {
+    int device;
+    int is_of_graphs;                 /* what it gives is bound to addresses: graph_memory.c */
+    uint64_t max_bytes;               /* 0: no limit */
     uint64_t used, used_high;         /* bytes as requested */
     uint64_t reserved, reserved_high; /* bytes of physical memory, freed memory included */
     uint64_t threshold;               /* a synchronisation releases freed memory beyond so many reserved bytes */
-    int is_of_graphs;                 /* what it gives is bound to addresses: graph_memory.c */
     CUmemAccess_flags access[SIM_MAX_DEVICES];
 };
 
@@ -32,8 +34,7 @@ CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, in
 /* Allocates from a pool, for work of a stream. Uses memory again that was freed before the stream's next work. If the device is
  * full, also what is larger, or was freed on another stream: *after is then what the stream has to wait for. Requires the queue
  * lock. */
-CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, struct space_pool *pool, int device, CUstream stream,
-                                struct ticket *after);
+CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream, struct ticket *after);
 /* Frees at once. Errors: INVALID_VALUE (not the start of an allocation, or already freed, or not allocated yet). */
 CUresult space_free(CUdeviceptr address);
 /* The two halves of a stream-ordered free: space_retire() at the call, space_pass() once the stream has reached the operation.
@@ -42,7 +43,7 @@ CUresult space_retire(CUdeviceptr address, CUstream stream, struct operation *op
 void space_pass(const struct operation *operation);
 
 /* Releases memory that nobody uses until at most `reserved` bytes of the pool are reserved. */
-void space_trim(struct space_pool *pool, uint64_t reserved);
+void space_trim(CUmemoryPool pool, uint64_t reserved);
 /* Trims each pool to its threshold: after a synchronisation. */
 void space_settle(void);
 /* Frees the memory of cuMemAlloc that belongs to the context. */
@@ -53,7 +54,7 @@ struct space_range {
     size_t size; /* of an allocation: as requested; otherwise of the mapping */
     int device;
     CUcontext context; /* of an allocation that belongs to one, else NULL */
-    struct space_pool *pool;
+    CUmemoryPool pool;
     unsigned open_to; /* of a pool: the devices that may write it, one bit each */
     CUdeviceptr mapping_start;
     size_t mapping_size;
@@ -90,7 +91,7 @@ void graph_memory_bind(const struct operation *launch, size_t nth, struct block 
 void graph_memory_end(const struct operation *launch);
 
 /* pool.c: where graphs have memory from. */
-struct space_pool *pool_of_graphs(int device);
+CUmemoryPool pool_of_graphs(int device);
 
 /*
  * host_memory.c: host memory known to the device: pinned, managed and registered. Kernels can access all host memory, so this
