@@ -157,10 +157,8 @@ CUresult capture_join_locked(CUstream stream, struct capture *capture, const str
 /* `into` is the graph to add to; NULL: create one. */
 static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
 {
-    CUstream stream;
     CALL_REFUSE((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED, INVALID_VALUE);
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(handle, &stream));
+    STREAM_HELD(stream, handle);
     stream_await_submitters_locked(stream->context);
     CALL_TRY(stream_find_locked(handle, &stream));
     CALL_REFUSE(stream == stream->context->legacy, STREAM_CAPTURE_UNSUPPORTED);
@@ -230,9 +228,7 @@ void capture_end_all(CUcontext context)
 /* Sets *out also where the capture has failed. */
 static CUresult finish(CUstream handle, CUgraph *out)
 {
-    CUstream stream;
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(handle, &stream));
+    STREAM_HELD(stream, handle);
     struct capture *capture = stream->capture;
     CALL_REFUSE(capture == NULL, ILLEGAL_STATE);
     if (stream != capture->streams[0]) {
@@ -323,11 +319,9 @@ DRIVER_TWIN(cuStreamUpdateCaptureDependencies, ptsz, 12030,
             (CUstream, handle, CUgraphNode *, nodes, const CUgraphEdgeData *, edges, size_t, count, unsigned int, flags))
 {
     (void)edges;
-    CUstream stream;
     struct capture_clock clock = {{0}};
     CALL_REFUSE(flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count != 0 && nodes == NULL), INVALID_VALUE);
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(handle, &stream));
+    STREAM_HELD(stream, handle);
     CALL_REFUSE(stream->capture == NULL, ILLEGAL_STATE);
     CALL_REFUSE(stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
     for (size_t i = 0; i < count; i++) {
@@ -346,10 +340,8 @@ DRIVER_TWIN(cuStreamGetCaptureInfo, ptsz, 12030,
             (CUstream, handle, CUstreamCaptureStatus *, status, cuuint64_t *, id, CUgraph *, graph, const CUgraphNode **,
              dependencies, const CUgraphEdgeData **, edges, size_t *, count))
 {
-    CUstream stream;
     CALL_REFUSE(status == NULL, INVALID_VALUE);
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(handle, &stream));
+    STREAM_HELD(stream, handle);
     CALL_TRY(capture_check_implicit_locked(stream, 0));
     struct capture *capture = stream->capture;
     *status = CU_STREAM_CAPTURE_STATUS_NONE;

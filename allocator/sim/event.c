@@ -63,13 +63,11 @@ DRIVER(cuEventDestroy, 4000, (CUevent, hEvent))
 
 DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent, event, CUstream, handle))
 {
-    CUstream stream;
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
     OPERATION(operation, operation_create(OPERATION_EVENT));
     atomic_fetch_add(&event->references, 1);
     operation->event.event = event;
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_ready_locked(handle, &stream));
+    STREAM_READY(stream, handle);
     CALL_REFUSE(stream->context->home != event->context, INVALID_HANDLE);
     if (stream->capture != NULL) {
         struct capture *capture;
@@ -138,12 +136,10 @@ DRIVER(cuEventElapsedTime, 12080, (float *, pMilliseconds, CUevent, hStart, CUev
 
 DRIVER_TWIN(cuStreamWaitEvent, ptsz, 3020, (CUstream, hStream, CUevent, hEvent, unsigned int, Flags))
 {
-    CUstream stream;
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     CALL_REFUSE(Flags != CU_EVENT_WAIT_DEFAULT, INVALID_VALUE);
     OPERATION(operation, operation_create(OPERATION_NOTHING));
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_ready_locked(hStream, &stream));
+    STREAM_READY(stream, hStream);
     if (hEvent->capture != NULL)
         return capture_join_locked(stream, hEvent->capture, &hEvent->clock);
     if (stream->capture != NULL) {

@@ -101,12 +101,10 @@ static CUresult allocate_captured_locked(CUdeviceptr *address, size_t size, CUme
 /* Without `pool`, uses the current pool of the stream's device, whatever context is current. */
 static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream handle)
 {
-    CUstream stream;
     struct ticket after = {0};
     CALL_REFUSE(address == NULL, INVALID_VALUE);
     OPERATION(wait, operation_create(OPERATION_NOTHING));
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(handle, &stream));
+    STREAM_HELD(stream, handle);
     if (pool == NULL)
         CALL_TRY(get_pool(&pool, stream->context->device, current_pool_locked));
     if (size != 0 && stream->capture != NULL)
@@ -133,12 +131,10 @@ DRIVER_TWIN_IS(cuMemAllocFromPoolAsync, ptsz, 11020,
  * ends captures of other streams (both measured). */
 DRIVER_TWIN(cuMemFreeAsync, ptsz, 11020, (CUdeviceptr, dptr, CUstream, hStream))
 {
-    CUstream stream;
     if (dptr == 0)
         return CUDA_SUCCESS;
     OPERATION(operation, operation_create(OPERATION_FREE));
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_ready_locked(hStream, &stream));
+    STREAM_READY(stream, hStream);
     if (stream->capture != NULL) {
         struct operation *node;
         CALL_TRY(graph_memory_free_node(&node, stream->capture->graph->recording, dptr));

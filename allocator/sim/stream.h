@@ -165,6 +165,15 @@ void stream_release_locked(struct CUstream_st *stream);
 CUresult stream_find_locked(CUstream handle, CUstream *stream);
 /* Likewise, and waits until the stream's queue has room for more work, unless it is capturing. */
 CUresult stream_find_ready_locked(CUstream handle, CUstream *stream);
+/* Common to calls about one stream: declare a variable with it, and hold the queue lock until the end of the block. */
+#define STREAM_HELD(name, handle)                                                                                              \
+    CUstream name;                                                                                                             \
+    HOLD(&queue_lock);                                                                                                         \
+    CALL_TRY(stream_find_locked(handle, &(name)))
+#define STREAM_READY(name, handle)                                                                                             \
+    CUstream name;                                                                                                             \
+    HOLD(&queue_lock);                                                                                                         \
+    CALL_TRY(stream_find_ready_locked(handle, &(name)))
 /* Waits until a thread that waits for room in the context has had its turn, if there is one. Measured: the driver holds a lock
  * of the context meanwhile, which creating and destroying streams and events take, and allocating memory. */
 void stream_await_submitters_locked(CUcontext context);

@@ -1,12 +1,6 @@
 #include "capture.h"
 #include "virtual_memory.h"
 
-/* Common to all calls about one stream: finds it, and holds the queue lock from then on. */
-#define STREAM_HELD(name, handle)                                                                                              \
-    CUstream name;                                                                                                             \
-    HOLD(&queue_lock);                                                                                                         \
-    CALL_TRY(stream_find_locked(handle, &(name)))
-
 static CUresult check_observable_locked(CUstream stream)
 {
     if (stream->capture != NULL)
