@@ -44,7 +44,7 @@ CUresult block_map_locked(struct block *block, struct physical *physical)
     CALL_TRY(space_map_locked(&mapping, block->start, block->bytes, physical));
     mapping->block = block;
     for (unsigned i = 0; i < config_get()->devices; i++)
-        space_protect_locked(mapping, (int)i, PAGES_READ_WRITE);
+        space_protect_locked(mapping, (int)i, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     return CUDA_SUCCESS;
 }
 

@@ -9,8 +9,6 @@
 
 #define HOST_FILE SIM_MAX_DEVICES /* handles in host memory (host, host NUMA) share a separate file */
 
-enum pages_access { PAGES_NONE, PAGES_READ, PAGES_READ_WRITE };
-
 /* Its address is its handle. */
 struct physical {
     uint64_t offset; /* in its file */
@@ -61,7 +59,7 @@ struct block {
 struct mapping {
     struct range range;
     struct physical *physical;
-    unsigned char access[SIM_MAX_DEVICES]; /* enum pages_access, as granted to each device */
+    unsigned char access[SIM_MAX_DEVICES]; /* CUmemAccess_flags, as granted to each device */
     struct block *block;                   /* of an allocation, else NULL */
     uint64_t id;
 };
@@ -81,7 +79,7 @@ void space_drop_locked(struct physical *physical);
 struct physical *space_physical_locked(CUmemGenericAllocationHandle handle);
 CUresult space_map_locked(struct mapping **out, uint64_t address, size_t size, struct physical *physical);
 void space_unmap_locked(struct mapping *mapping);
-int space_protect_locked(struct mapping *mapping, int device, enum pages_access access);
+int space_protect_locked(struct mapping *mapping, int device, CUmemAccess_flags access);
 struct mapping *space_mapping_locked(uint64_t address); /* that holds the address, or NULL */
 struct block *space_block_locked(uint64_t address);     /* likewise, mapped or not */
 
@@ -124,7 +122,7 @@ void pages_unreserve(uint64_t address, size_t size);
 int pages_map(uint64_t address, size_t size, int file, uint64_t offset);
 /* Turns a mapped range back into a reserved one. */
 int pages_unmap(uint64_t address, size_t size);
-int pages_protect(uint64_t address, size_t size, enum pages_access access);
+int pages_protect(uint64_t address, size_t size, int protection); /* PROT_..., as CUmemAccess_flags count them */
 
 /* Returns the memory of a range of the file to the host. */
 void pages_discard(int file, uint64_t offset, size_t size);

@@ -25,7 +25,6 @@ struct dump_settings {
     unsigned char is_enabled, is_user_trigger_enabled;
     unsigned flags; /* CUCoredumpGenerationFlags */
     char file[1024];
-    char pipe[1024];
 };
 
 #define CONTEXT_PEERS 16
@@ -74,11 +73,6 @@ int context_reaches(CUcontext context, CUcontext owner);
 
 /* Checks that a handle names a live context. Errors: INVALID_CONTEXT, CONTEXT_IS_DESTROYED, its sticky error. */
 CUresult context_validate(CUcontext context);
-
-/* Creates a green context, which retains the device's primary one. Errors: OUT_OF_MEMORY. */
-CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green);
-/* Errors: CONTEXT_IS_DESTROYED (it ended with its primary context). */
-CUresult context_destroy_green(CUcontext context);
 
 /* trap_dump.c: gets the present process-wide settings. */
 void coredump_snapshot(struct dump_settings *settings);

@@ -29,51 +29,34 @@ int config_has_device(int device)
     return device >= 0 && (unsigned)device < config.devices;
 }
 
-/* Parses a number with an optional suffix (powers of 1024). Returns 0 if invalid: no setting may be 0 except latency. */
+/* Parses a number with an optional suffix (powers of 1024). Returns 0 if invalid. */
 static int parse_size(const char *text, size_t *value)
 {
-    if (text[0] < '0' || text[0] > '9')
+    static const char units[] = "KMGT";
+    char unit, rest;
+    int found = sscanf(text, "%zu%c%c", value, &unit, &rest);
+    const char *at = found == 2 ? strchr(units, unit) : NULL;
+    unsigned shift = at == NULL ? 0 : 10u * (unsigned)(at - units + 1);
+    if (text[0] < '0' || found < 1 || (found > 1 && at == NULL) || *value > SIZE_MAX >> shift)
         return 0;
-    char *end;
-    unsigned long long number = strtoull(text, &end, 10);
-    static const char suffixes[] = "KMGT";
-    unsigned shift = 0;
-    if (*end != '\0') {
-        const char *suffix = strchr(suffixes, *end);
-        if (suffix == NULL || end[1] != '\0')
-            return 0;
-        shift = 10u * (unsigned)(suffix - suffixes + 1);
-    }
-    if (number > SIZE_MAX >> shift)
-        return 0;
-    *value = (size_t)number << shift;
+    *value <<= shift;
     return 1;
 }
 
-/* CALL:NTH:CODE */
-static int parse_failure(const char *text)
+/* fail=CALL:NTH:CODE, latency=CALL:MICROSECONDS */
+static int parse_call(const char *key, const char *text)
 {
     char call[64];
-    unsigned nth, code;
-    int length = 0;
-    if (sscanf(text, "%63[^:]:%u:%3u%n", call, &nth, &code, &length) != 3 || text[length] != '\0')
+    unsigned number, code;
+    int length = 0, found = sscanf(text, "%63[^:]:%8u%n:%3u%n", call, &number, &length, &code, &length);
+    if (found != (strcmp(key, "fail") == 0 ? 3 : 2) || text[length] != '\0')
         return 0;
-    if (nth == 0)
+    if (found == 2)
+        cusim_set_latency(call, number);
+    else if (number == 0)
         cusim_fail_calls(call, (CUresult)code);
     else
-        cusim_fail_call(call, nth, (CUresult)code);
-    return 1;
-}
-
-/* CALL:MICROSECONDS */
-static int parse_latency(const char *text)
-{
-    char call[64];
-    unsigned microseconds;
-    int length = 0;
-    if (sscanf(text, "%63[^:]:%8u%n", call, &microseconds, &length) != 2 || text[length] != '\0')
-        return 0;
-    cusim_set_latency(call, microseconds);
+        cusim_fail_call(call, number, (CUresult)code);
     return 1;
 }
 
@@ -105,10 +88,8 @@ static int parse_setting(const char *key, char *value)
         LIST("depth", 1, 1000000, &config.depth), LIST("slow", 1, 1000000, &config.slow),
         LIST("late_dump", 1, 10000, &config.late_dump), LIST("swallow", 1, 60000, &config.swallow));
     size_t number = 0, i = 0;
-    if (strcmp(key, "fail") == 0)
-        return parse_failure(value);
-    if (strcmp(key, "latency") == 0)
-        return parse_latency(value);
+    if (strcmp(key, "fail") == 0 || strcmp(key, "latency") == 0)
+        return parse_call(key, value);
     if (strcmp(key, "pci") == 0)
         return parse_pci(value);
     while (i < sizeof settings / sizeof *settings && strcmp(settings[i].key, key) != 0)

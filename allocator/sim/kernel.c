@@ -242,13 +242,19 @@ DRIVER(cuModuleGetFunction, 2000, (CUfunction *, hfunc, CUmodule, hmod, const ch
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuFuncGetModule, 11000, (CUmodule *, hmod, CUfunction, hfunc))
+/* What it was last looked up in. */
+static CUresult get_owner(void *out, const void *handle, int is_function)
 {
-    if (hmod == NULL || !kernel_is_valid(hfunc) || hfunc->kernel_handle == NULL)
-        return hmod == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    *hmod = (CUmodule)(uintptr_t)atomic_load(&hfunc->owner);
+    const struct CUfunc_st *function = handle;
+    CALL_REFUSE(out == NULL, INVALID_VALUE);
+    CALL_REFUSE(!kernel_is_valid(handle) || (function->kernel_handle != NULL) != is_function, INVALID_HANDLE);
+    const void *owner = atomic_load(&function->owner);
+    memcpy(out, &owner, sizeof owner);
     return CUDA_SUCCESS;
 }
+
+DRIVER_IS(cuFuncGetModule, 11000, (CUmodule *, hmod, CUfunction, hfunc), get_owner(hmod, hfunc, 1))
+DRIVER_IS(cuKernelGetLibrary, 12050, (CUlibrary *, pLib, CUkernel, kernel), get_owner(pLib, kernel, 0))
 
 DRIVER(cuLibraryLoadData, 12000,
        (CUlibrary *, library, const void *, code, CUjit_option *, jitOptions, void **, jitOptionsValues, unsigned int,
@@ -270,15 +276,6 @@ DRIVER(cuLibraryGetKernel, 12000, (CUkernel *, pKernel, CUlibrary, library, cons
     CALL_TRY(find_in(((CUmodule)library)->image, name, &kernel));
     atomic_store(&kernel->owner, library);
     *pKernel = (CUkernel)kernel;
-    return CUDA_SUCCESS;
-}
-
-DRIVER(cuKernelGetLibrary, 12050, (CUlibrary *, pLib, CUkernel, kernel))
-{
-    CUfunction function = (CUfunction)kernel;
-    if (pLib == NULL || !kernel_is_valid(kernel) || function->kernel_handle != NULL)
-        return pLib == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    *pLib = (CUlibrary)(uintptr_t)atomic_load(&function->owner);
     return CUDA_SUCCESS;
 }
 

@@ -61,10 +61,9 @@ int pages_unmap(uint64_t address, size_t size)
     return map(address, size, PROT_NONE, flags, -1, 0) == address ? 0 : -1;
 }
 
-int pages_protect(uint64_t address, size_t size, enum pages_access access)
+int pages_protect(uint64_t address, size_t size, int protection)
 {
-    static const int protections[] = {PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE};
-    return (int)syscall(SYS_mprotect, address, size, protections[access]);
+    return (int)syscall(SYS_mprotect, address, size, protection);
 }
 
 void pages_discard(int file, uint64_t offset, size_t size)

@@ -1,8 +1,18 @@
-#include "stream.h"
 #include "capture.h"
 #include "handle.h"
 #include "kernel.h"
+#include "trap.h"
 #include "virtual_memory.h"
+
+#include <signal.h>
+
+struct work {
+    struct work *next;
+    struct operation *operation;
+    uint64_t serial; /* in order of submission, over all streams */
+    size_t ticket_count;
+    struct ticket after[];
+};
 
 pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t queue_progress = PTHREAD_COND_INITIALIZER;
@@ -13,7 +23,7 @@ static __thread unsigned long own_thread_number;
 static __thread int uses_own_default;
 
 /* A thread that is cancelled meanwhile goes on waiting: the lock must not stay with it. */
-void queue_sleep_locked(pthread_cond_t *until)
+static void sleep_locked(pthread_cond_t *until)
 {
     int state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
@@ -72,7 +82,7 @@ void stream_release_locked(struct CUstream_st *stream)
     free(stream);
 }
 
-void stream_unlink_locked(CUstream stream)
+static void unlink_locked(CUstream stream)
 {
     LL_DELETE(stream->home->streams, stream);
     stream_release_locked(stream);
@@ -87,7 +97,7 @@ static void close_locked(CUstream stream)
     if (stream->has_worker)
         pthread_cond_signal(&stream->wake);
     else
-        stream_unlink_locked(stream);
+        unlink_locked(stream);
 }
 
 int ticket_is_done_locked(const struct ticket *ticket)
@@ -102,7 +112,7 @@ void ticket_wait_locked(const struct ticket *ticket)
         return;
     stream_retain_locked(held.stream);
     while (!ticket_is_done_locked(&held) || held.stream->context->home->dumps_in_progress != 0)
-        queue_sleep_locked(&queue_progress);
+        sleep_locked(&queue_progress);
     stream_release_locked(held.stream);
 }
 
@@ -153,7 +163,7 @@ static void wait_locked(CUcontext context, const struct CUstream_st *stream)
 {
     uint64_t serial = last_serial;
     while (!is_idle_up_to(stream == NULL ? context : stream->context, stream, serial)) /* it may be detached meanwhile */
-        queue_sleep_locked(&queue_progress);
+        sleep_locked(&queue_progress);
 }
 
 void context_wait_locked(CUcontext context)
@@ -209,6 +219,77 @@ void stream_count_dumps(CUcontext context, int change)
     pthread_cond_broadcast(&queue_progress);
 }
 
+/* ---- the thread that runs a stream's work ---- */
+
+static void free_work_locked(struct work *work)
+{
+    for (size_t i = 0; i < work->ticket_count; i++)
+        stream_release_locked(work->after[i].stream);
+    free(work);
+}
+
+static void *worker(void *argument)
+{
+    struct CUstream_st *stream = argument;
+    char memory[FAULT_STACK_BYTES];
+    fault_thread_begin(memory);
+    pthread_mutex_lock(&queue_lock);
+    for (;;) {
+        while (stream->first == NULL && !stream->is_closed)
+            sleep_locked(&stream->wake);
+        struct work *work = stream->first;
+        if (work == NULL)
+            break;
+        for (size_t i = 0; i < work->ticket_count; i++) {
+            while (!ticket_is_done_locked(&work->after[i]))
+                sleep_locked(&queue_progress);
+        }
+        while (stream->context->home->stopped != 0)
+            sleep_locked(&queue_progress);
+        pthread_mutex_unlock(&queue_lock);
+        operation_run(work->operation, stream->home);
+        operation_release(work->operation);
+        pthread_mutex_lock(&queue_lock);
+        stream->first = work->next;
+        if (stream->first == NULL)
+            stream->last = NULL;
+        stream->completed++;
+        pthread_cond_broadcast(&queue_progress);
+        free_work_locked(work);
+    }
+    stream->has_worker = 0;
+    stream->references--; /* of the worker; the list's reference is dropped last, except for those of events and tickets */
+    unlink_locked(stream);
+    pthread_mutex_unlock(&queue_lock);
+    fault_thread_end();
+    return NULL;
+}
+
+/* Blocks the program's signals on these threads. Not those of faults: a blocked fault kills the process. */
+static int start_worker_locked(CUstream stream)
+{
+    sigset_t blocked, previous;
+    sigfillset(&blocked);
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_BLOCK, &blocked, &previous);
+    pthread_t thread;
+    stream_retain_locked(stream);
+    int error = pthread_create(&thread, &attributes, worker, stream);
+    pthread_sigmask(SIG_SETMASK, &previous, NULL);
+    pthread_attr_destroy(&attributes);
+    if (error == 0)
+        pthread_setname_np(thread, "cusim-stream");
+    else
+        stream_release_locked(stream);
+    stream->has_worker = error == 0;
+    return error;
+}
+
 static void add_ticket(struct work *work, struct ticket ticket)
 {
     if (ticket.stream == NULL || ticket_is_done_locked(&ticket))
@@ -224,7 +305,7 @@ CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, con
     size_t capacity = 4;
     for (struct CUstream_st *other = context->home->streams; waits_for_many && other != NULL; other = other->next)
         capacity++;
-    CALL_REFUSE(!stream->has_worker && stream_start_worker_locked(stream) != 0, OUT_OF_MEMORY);
+    CALL_REFUSE(!stream->has_worker && start_worker_locked(stream) != 0, OUT_OF_MEMORY);
     struct work *work = memory_new(sizeof *work + capacity * sizeof work->after[0]);
     work->operation = operation_retain(operation);
     work->serial = ++last_serial;
@@ -295,7 +376,7 @@ void stream_await_submitters_locked(CUcontext context)
 {
     uint64_t before = context->home->admissions;
     while (context->home->submitters != 0 && context->home->admissions == before)
-        queue_sleep_locked(&queue_progress);
+        sleep_locked(&queue_progress);
 }
 
 void stream_await_submitters(CUcontext context)
@@ -316,7 +397,7 @@ static void await_room_locked(CUstream stream)
     stream->submitters++;
     home->submitters++;
     while (is_full(stream))
-        queue_sleep_locked(&queue_progress);
+        sleep_locked(&queue_progress);
     home->submitters--;
     home->admissions++;
     stream->submitters--;
@@ -379,21 +460,6 @@ CUresult stream_submit_behind(CUstream handle, struct operation *consumed, enum 
     OPERATION(operation, consumed);
     HOLD(&queue_lock);
     return submit_locked(handle, operation, mode, last);
-}
-
-DRIVER(cuStreamCreate, 2000, (CUstream *, out, unsigned, flags))
-{
-    CONTEXT_CURRENT(context);
-    CALL_REFUSE(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0, INVALID_VALUE);
-    stream_await_submitters(context);
-    *out = stream_create(context, flags)->handle;
-    return CUDA_SUCCESS;
-}
-
-FORM("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, (CUstream *, phStream, unsigned int, flags, int, priority))
-{
-    (void)priority; /* no work is preferred to other work */
-    return cuStreamCreate(phStream, flags);
 }
 
 /* Also ends a capture that the stream is in. */

@@ -183,21 +183,6 @@ void stream_await_submitters(CUcontext context);
  * Takes its own reference. *ticket (may be NULL) receives the work's ticket. Errors: OUT_OF_MEMORY. */
 CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, const struct ticket *after, struct ticket *ticket);
 
-/* What stream.c shares with the thread that runs a stream's work (stream_worker.c). */
-struct work {
-    struct work *next;
-    struct operation *operation;
-    uint64_t serial; /* in order of submission, over all streams */
-    size_t ticket_count;
-    struct ticket after[];
-};
-
-/* Starts the stream's thread. Returns 0 or errno's number. */
-int stream_start_worker_locked(CUstream stream);
-/* Takes the stream off its home's list. */
-void stream_unlink_locked(CUstream stream);
-void queue_sleep_locked(pthread_cond_t *until);
-
 enum submit_mode { SUBMIT_ASYNC, SUBMIT_AND_WAIT };
 
 /* Used by most calls: resolves the handle in the current context, and records the operation if the stream is capturing, else

@@ -35,7 +35,6 @@ void coredump_load_environment(void)
     const char *enable = fixed_by("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", CU_COREDUMP_ENABLE_ON_EXCEPTION);
     const char *file = fixed_by("CUDA_COREDUMP_FILE", CU_COREDUMP_FILE);
     const char *trigger = fixed_by("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", CU_COREDUMP_ENABLE_USER_TRIGGER);
-    const char *pipe = fixed_by("CUDA_COREDUMP_PIPE", CU_COREDUMP_PIPE);
     const char *lightweight = fixed_by("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", CU_COREDUMP_LIGHTWEIGHT);
     const char *host = fixed_by("CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION", CU_COREDUMP_TRIGGER_HOST);
     const char *flags = fixed_by("CUDA_COREDUMP_GENERATION_FLAGS", CU_COREDUMP_GENERATION_FLAGS);
@@ -43,8 +42,6 @@ void coredump_load_environment(void)
     global.is_user_trigger_enabled = trigger != NULL && atoi(trigger) != 0;
     if (file != NULL)
         snprintf(global.file, sizeof global.file, "%s", file);
-    if (pipe != NULL)
-        snprintf(global.pipe, sizeof global.pipe, "%s", pipe);
     if (lightweight != NULL && atoi(lightweight) != 0)
         global.flags |= CU_COREDUMP_LIGHTWEIGHT_FLAGS;
     if (host != NULL && atoi(host) == 0)
@@ -68,7 +65,6 @@ static const struct attribute {
     [CU_COREDUMP_LIGHTWEIGHT] = {WITH_FLAGS, 0, CU_COREDUMP_LIGHTWEIGHT_FLAGS},
     [CU_COREDUMP_ENABLE_USER_TRIGGER] = {TRUTH, offsetof(struct dump_settings, is_user_trigger_enabled), 0},
     [CU_COREDUMP_FILE] = {TEXT, offsetof(struct dump_settings, file), 0},
-    [CU_COREDUMP_PIPE] = {TEXT, offsetof(struct dump_settings, pipe), 0},
     [CU_COREDUMP_GENERATION_FLAGS] = {NUMBER, offsetof(struct dump_settings, flags), 0},
 };
 

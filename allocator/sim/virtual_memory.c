@@ -289,40 +289,29 @@ DRIVER(cuMemUnmap, 10020, (CUdeviceptr, address, size_t, size))
     return CUDA_SUCCESS;
 }
 
-static enum pages_access widest_access(const struct mapping *mapping)
+int space_protect_locked(struct mapping *mapping, int device, CUmemAccess_flags access)
 {
-    enum pages_access widest = PAGES_NONE;
-    for (unsigned i = 0; i < SIM_MAX_DEVICES; i++) {
-        if (mapping->access[i] > widest)
-            widest = mapping->access[i];
-    }
-    return widest;
-}
-
-int space_protect_locked(struct mapping *mapping, int device, enum pages_access access)
-{
+    int widest = 0;
     mapping->access[device] = (unsigned char)access;
-    return pages_protect(mapping->range.start, mapping->range.end - mapping->range.start, widest_access(mapping));
+    for (unsigned i = 0; i < SIM_MAX_DEVICES; i++)
+        widest |= mapping->access[i];
+    return pages_protect(mapping->range.start, mapping->range.end - mapping->range.start, widest);
 }
-
-static const CUmemAccess_flags access_flags[] = {[PAGES_NONE] = CU_MEM_ACCESS_FLAGS_PROT_NONE,
-                                                 [PAGES_READ] = CU_MEM_ACCESS_FLAGS_PROT_READ,
-                                                 [PAGES_READ_WRITE] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
 static CUresult set_access(CUdeviceptr address, size_t size, int device, CUmemAccess_flags access)
 {
     uint64_t end;
     CALL_REFUSE(size == 0 || __builtin_add_overflow(address, size, &end), INVALID_VALUE);
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
-    unsigned wanted = PAGES_NONE;
-    while (wanted <= PAGES_READ_WRITE && access_flags[wanted] != access)
-        wanted++;
+    CALL_REFUSE(access != CU_MEM_ACCESS_FLAGS_PROT_NONE && access != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+                    access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+                INVALID_VALUE);
     HOLD(&space_lock);
     const struct mapping *first = space_mapping_locked(address);
-    CALL_REFUSE(wanted > PAGES_READ_WRITE || !is_whole(address, end) || first->block != NULL, INVALID_VALUE);
+    CALL_REFUSE(!is_whole(address, end) || first->block != NULL, INVALID_VALUE);
     while (address < end) {
         struct mapping *mapping = space_mapping_locked(address);
-        CALL_REFUSE(space_protect_locked(mapping, device, (enum pages_access)wanted) != 0, OUT_OF_MEMORY);
+        CALL_REFUSE(space_protect_locked(mapping, device, access) != 0, OUT_OF_MEMORY);
         address = mapping->range.end;
     }
     return CUDA_SUCCESS;
@@ -345,7 +334,7 @@ DRIVER(cuMemGetAccess, 10020, (unsigned long long *, access, const CUmemLocation
     HOLD(&space_lock);
     const struct mapping *mapping = space_mapping_locked(address);
     CALL_REFUSE(mapping == NULL, INVALID_VALUE);
-    *access = access_flags[mapping->access[location->id]];
+    *access = mapping->access[location->id];
     return CUDA_SUCCESS;
 }
 
@@ -402,7 +391,8 @@ int space_is_accessible(CUdeviceptr address, size_t size, int is_write, int devi
         return (block->is_live || block->references != 0) && end <= block->start + block->requested;
     while (address < end) {
         const struct mapping *mapping = space_mapping_locked(address);
-        if (mapping == NULL || mapping->block != NULL || mapping->access[device] < (is_write ? PAGES_READ_WRITE : PAGES_READ))
+        if (mapping == NULL || mapping->block != NULL ||
+            mapping->access[device] < (is_write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ))
             return 0;
         address = mapping->range.end;
     }

@@ -66,3 +66,18 @@ DRIVER_TWIN(cuStreamWaitValue32, ptsz, 11070, (CUstream, stream, CUdeviceptr, ad
     operation->wait.value = value;
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
+
+DRIVER(cuStreamCreate, 2000, (CUstream *, out, unsigned, flags))
+{
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0, INVALID_VALUE);
+    stream_await_submitters(context);
+    *out = stream_create(context, flags)->handle;
+    return CUDA_SUCCESS;
+}
+
+FORM("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, (CUstream *, phStream, unsigned int, flags, int, priority))
+{
+    (void)priority; /* no work is preferred to other work */
+    return cuStreamCreate(phStream, flags);
+}
