@@ -21,17 +21,12 @@ struct texture {
 /* Returns the bytes of an element, 0 if there is no such format. */
 static size_t element_bytes(CUarray_format format, unsigned channels)
 {
-    static const struct {
-        CUarray_format format;
-        unsigned char bytes;
-    } sizes[] = {{CU_AD_FORMAT_UNSIGNED_INT8, 1}, {CU_AD_FORMAT_SIGNED_INT8, 1}, {CU_AD_FORMAT_UNSIGNED_INT16, 2},
-                 {CU_AD_FORMAT_SIGNED_INT16, 2},  {CU_AD_FORMAT_HALF, 2},        {CU_AD_FORMAT_UNSIGNED_INT32, 4},
-                 {CU_AD_FORMAT_SIGNED_INT32, 4},  {CU_AD_FORMAT_FLOAT, 4}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        if (sizes[i].format == format)
-            return channels == 1 || channels == 2 || channels == 4 ? channels * sizes[i].bytes : 0;
-    }
-    return 0;
+    static const unsigned char sizes[] = {
+        [CU_AD_FORMAT_UNSIGNED_INT8] = 1, [CU_AD_FORMAT_SIGNED_INT8] = 1, [CU_AD_FORMAT_UNSIGNED_INT16] = 2,
+        [CU_AD_FORMAT_SIGNED_INT16] = 2,  [CU_AD_FORMAT_HALF] = 2,        [CU_AD_FORMAT_UNSIGNED_INT32] = 4,
+        [CU_AD_FORMAT_SIGNED_INT32] = 4,  [CU_AD_FORMAT_FLOAT] = 4};
+    int is_known = (unsigned)format < sizeof sizes && (channels == 1 || channels == 2 || channels == 4);
+    return is_known ? (size_t)channels * sizes[format] : 0;
 }
 
 DRIVER(cuArray3DCreate, 3020, (CUarray *, pHandle, const CUDA_ARRAY3D_DESCRIPTOR *, wanted))

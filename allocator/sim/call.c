@@ -170,12 +170,9 @@ SIM_API void cusim_set_latency(const char *function, unsigned microseconds)
 
 /* ---- the names of the results ---- */
 
-#define NAME(result) LIST(CUDA_##result, "CUDA_" #result)
+#define NAME(result) [CUDA_##result] = "CUDA_" #result
 
-static const struct {
-    CUresult result;
-    const char *name;
-} results[] = LIST(
+static const char *const names[] = LIST(
     NAME(SUCCESS), NAME(ERROR_INVALID_VALUE), NAME(ERROR_OUT_OF_MEMORY), NAME(ERROR_NOT_INITIALIZED), NAME(ERROR_NO_DEVICE),
     NAME(ERROR_INVALID_DEVICE), NAME(ERROR_INVALID_IMAGE), NAME(ERROR_INVALID_CONTEXT), NAME(ERROR_UNSUPPORTED_LIMIT),
     NAME(ERROR_INVALID_PTX), NAME(ERROR_FILE_NOT_FOUND), NAME(ERROR_OPERATING_SYSTEM), NAME(ERROR_INVALID_HANDLE),
@@ -193,10 +190,6 @@ static const struct {
 DRIVER_EARLY(cuGetErrorName, 6000, (CUresult, error, const char **, pStr))
 {
     CALL_REFUSE(pStr == NULL, INVALID_VALUE);
-    *pStr = NULL;
-    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
-        if (results[i].result == error)
-            *pStr = results[i].name;
-    }
+    *pStr = (unsigned)error < sizeof names / sizeof *names ? names[error] : NULL;
     return *pStr == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

@@ -196,29 +196,31 @@ DRIVER(cuDeviceTotalMem, 3020, (size_t *, bytes, CUdevice, dev))
     return CUDA_SUCCESS;
 }
 
-#define ATTRIBUTE(name, value) LIST(CU_DEVICE_ATTRIBUTE_##name, (int)(value))
+#define ATTRIBUTE(name) [CU_DEVICE_ATTRIBUTE_##name]
 
 DRIVER(cuDeviceGetAttribute, 2000, (int *, pi, CUdevice_attribute, attrib, CUdevice, dev))
 {
     CALL_TRY(device_check(dev, pi));
+    CALL_REFUSE(attrib < 1 || attrib >= CU_DEVICE_ATTRIBUTE_MAX, INVALID_VALUE);
     /* Attributes of an H100, except for the number of multiprocessors; others read as 0. */
-    const struct {
-        CUdevice_attribute attribute;
-        int value;
-    } table[] = LIST(
-        ATTRIBUTE(COMPUTE_CAPABILITY_MAJOR, 9), ATTRIBUTE(MULTIPROCESSOR_COUNT, SIM_MULTIPROCESSORS),
-        ATTRIBUTE(MAX_THREADS_PER_MULTIPROCESSOR, 2048), ATTRIBUTE(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SIM_SHARED_BYTES_OPTIN),
-        ATTRIBUTE(UNIFIED_ADDRESSING, 1), ATTRIBUTE(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1),
-        ATTRIBUTE(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, config_get()->is_shareable),
-        ATTRIBUTE(MEMORY_POOLS_SUPPORTED, 1), ATTRIBUTE(TEXTURE_ALIGNMENT, 512), ATTRIBUTE(TEXTURE_PITCH_ALIGNMENT, 32),
-        ATTRIBUTE(DMA_BUF_SUPPORTED, config_get()->is_shareable), ATTRIBUTE(PCI_DOMAIN_ID, config_get()->pci[dev].domain),
-        ATTRIBUTE(PCI_BUS_ID, config_get()->pci[dev].bus), ATTRIBUTE(PCI_DEVICE_ID, config_get()->pci[dev].device));
-    *pi = 0;
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        if (table[i].attribute == attrib)
-            *pi = table[i].value;
-    }
-    return attrib < 1 || attrib >= CU_DEVICE_ATTRIBUTE_MAX ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    const int values[CU_DEVICE_ATTRIBUTE_MAX] = {
+        ATTRIBUTE(COMPUTE_CAPABILITY_MAJOR) = 9,
+        ATTRIBUTE(MULTIPROCESSOR_COUNT) = SIM_MULTIPROCESSORS,
+        ATTRIBUTE(MAX_THREADS_PER_MULTIPROCESSOR) = 2048,
+        ATTRIBUTE(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) = SIM_SHARED_BYTES_OPTIN,
+        ATTRIBUTE(UNIFIED_ADDRESSING) = 1,
+        ATTRIBUTE(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) = 1,
+        ATTRIBUTE(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) = (int)config_get()->is_shareable,
+        ATTRIBUTE(MEMORY_POOLS_SUPPORTED) = 1,
+        ATTRIBUTE(TEXTURE_ALIGNMENT) = 512,
+        ATTRIBUTE(TEXTURE_PITCH_ALIGNMENT) = 32,
+        ATTRIBUTE(DMA_BUF_SUPPORTED) = (int)config_get()->is_shareable,
+        ATTRIBUTE(PCI_DOMAIN_ID) = (int)config_get()->pci[dev].domain,
+        ATTRIBUTE(PCI_BUS_ID) = (int)config_get()->pci[dev].bus,
+        ATTRIBUTE(PCI_DEVICE_ID) = (int)config_get()->pci[dev].device,
+    };
+    *pi = values[attrib];
+    return CUDA_SUCCESS;
 }
 
 DRIVER(cuDeviceCanAccessPeer, 4000, (int *, canAccessPeer, CUdevice, dev, CUdevice, peerDev))

@@ -2,13 +2,15 @@
 #include "call.h"
 #include "gpus.h"
 
-#include <search.h>
-#include <stdint.h>
+#include <uthash.h>
 
 struct handle {
-    uintptr_t value;
-    enum handle_kind kind;
+    struct handle_key {
+        const void *object;
+        uint64_t kind;
+    } key;
     const void *owner;
+    UT_hash_handle hh;
 };
 
 /* An object without a handle. */
@@ -17,17 +19,9 @@ struct spare {
 };
 
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
-static void *handles;                      /* tree of struct handle, under handles_lock, as are the next */
+static struct handle *handles;             /* under handles_lock, as are the next */
 static struct spare *spares[HANDLE_KINDS]; /* to be reused; [0] is for those that must not be */
 static atomic_ullong stale;
-
-static int compare(const void *a, const void *b)
-{
-    const struct handle *left = a, *right = b;
-    if (left->value != right->value)
-        return left->value < right->value ? -1 : 1;
-    return (int)left->kind - (int)right->kind;
-}
 
 void handle_is_stale(uint64_t handle)
 {
@@ -57,18 +51,20 @@ void *handle_create(enum handle_kind kind, size_t size, const void *owner)
     } else {
         object = memory_new(size < sizeof *object ? sizeof *object : size);
     }
-    *handle = (struct handle){(uintptr_t)object, kind, owner};
-    tree_add(handle, &handles, compare);
+    handle->key = (struct handle_key){object, kind};
+    handle->owner = owner;
+    HASH_ADD(hh, handles, key, sizeof handle->key, handle);
     return object;
 }
 
-static struct handle *find_locked(enum handle_kind kind, const void *value)
+static struct handle *find_locked(enum handle_kind kind, const void *object)
 {
-    const struct handle key = {.value = (uintptr_t)value, .kind = kind};
-    struct handle *const *node = tfind(&key, &handles, compare);
-    if (node == NULL)
-        handle_is_stale((uintptr_t)value);
-    return node == NULL ? NULL : *node;
+    const struct handle_key key = {object, kind};
+    struct handle *found;
+    HASH_FIND(hh, handles, &key, sizeof key, found);
+    if (found == NULL)
+        handle_is_stale((uintptr_t)object);
+    return found;
 }
 
 int handle_is_valid(enum handle_kind kind, const void *object)
@@ -84,40 +80,26 @@ void handle_free(enum handle_kind kind, void *object)
     LL_PREPEND(spares[config_get()->reuses_handles ? (int)kind : 0], spare);
 }
 
+static void *remove_locked(struct handle *handle)
+{
+    void *object = (void *)(uintptr_t)handle->key.object;
+    HASH_DEL(handles, handle);
+    free(handle);
+    return object;
+}
+
 int handle_remove(enum handle_kind kind, const void *object)
 {
     HOLD(&handles_lock);
     struct handle *handle = find_locked(kind, object);
-    if (handle == NULL)
-        return 0;
-    tdelete(handle, &handles, compare);
-    free(handle);
-    return 1;
-}
-
-struct search {
-    enum handle_kind kind;
-    const void *owner;
-    struct handle *found;
-};
-
-static void visit(const void *node, VISIT order, void *argument)
-{
-    struct search *search = argument;
-    struct handle *handle = *(struct handle *const *)node;
-    if ((order == postorder || order == leaf) && handle->kind == search->kind && handle->owner == search->owner)
-        search->found = handle;
+    return handle != NULL && remove_locked(handle) != NULL;
 }
 
 void *handle_remove_owned(enum handle_kind kind, const void *owner)
 {
-    struct search search = {.kind = kind, .owner = owner};
     HOLD(&handles_lock);
-    twalk_r(handles, visit, &search);
-    if (search.found == NULL)
-        return NULL;
-    void *object = (void *)search.found->value;
-    tdelete(search.found, &handles, compare);
-    free(search.found);
-    return object;
+    struct handle *handle = handles;
+    while (handle != NULL && (handle->key.kind != kind || handle->owner != owner))
+        handle = handle->hh.next;
+    return handle == NULL ? NULL : remove_locked(handle);
 }

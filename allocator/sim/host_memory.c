@@ -1,7 +1,6 @@
 #include "virtual_memory.h"
 #include "capture.h"
 
-#include <search.h>
 #include <unistd.h>
 
 struct host_block {
@@ -10,27 +9,20 @@ struct host_block {
 };
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct host_block *blocks; /* under host_lock, as is the next */
-static void *tree;                /* of them by address */
+static struct host_block *blocks; /* under host_lock */
 
-/* Memory that overlaps is the same. */
-static int order_of(const void *one, const void *other)
+static struct host_block *find_locked(CUdeviceptr address, size_t size)
 {
-    const struct host_range *a = &((const struct host_block *)one)->range, *b = &((const struct host_block *)other)->range;
-    return a->start + a->size <= b->start ? -1 : b->start + b->size <= a->start;
-}
-
-static struct host_block *find_locked(CUdeviceptr address)
-{
-    const struct host_block wanted = {.range = {.start = address, .size = 1}};
-    struct host_block *const *node = tfind(&wanted, &tree, order_of);
-    return node != NULL ? *node : NULL;
+    struct host_block *block = blocks;
+    while (block != NULL && (block->range.start >= address + size || block->range.start + block->range.size <= address))
+        block = block->next;
+    return block;
 }
 
 int host_find(CUdeviceptr address, struct host_range *range)
 {
     HOLD(&host_lock);
-    const struct host_block *block = find_locked(address);
+    const struct host_block *block = find_locked(address, 1);
     if (block != NULL)
         *range = block->range;
     return block != NULL;
@@ -38,7 +30,6 @@ int host_find(CUdeviceptr address, struct host_range *range)
 
 static void release_locked(struct host_block *block)
 {
-    tdelete(block, &tree, order_of);
     DL_DELETE(blocks, block); /* NOLINT(clang-analyzer-core.NullDereference): the block is in the list */
     if (block->range.kind != HOST_REGISTERED)
         free((void *)(uintptr_t)block->range.start);
@@ -48,7 +39,7 @@ static void release_locked(struct host_block *block)
 CUresult host_drop(CUdeviceptr address, enum host_kind kind)
 {
     HOLD(&host_lock);
-    struct host_block *block = find_locked(address);
+    struct host_block *block = find_locked(address, 1);
     CALL_REFUSE(block == NULL || block->range.start != address || block->range.kind != kind, INVALID_VALUE);
     release_locked(block);
     return CUDA_SUCCESS;
@@ -67,13 +58,10 @@ void host_release_context(CUcontext context)
 
 static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext context)
 {
-    struct host_block *block = memory_new(sizeof *block);
-    block->range = (struct host_range){(CUdeviceptr)(uintptr_t)memory, size, kind, context, space_new_id()};
     HOLD(&host_lock);
-    if (tree_add(block, &tree, order_of) != block) {
-        free(block);
-        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    }
+    CALL_REFUSE(find_locked((uintptr_t)memory, size) != NULL, HOST_MEMORY_ALREADY_REGISTERED);
+    struct host_block *block = memory_new(sizeof *block);
+    block->range = (struct host_range){(uintptr_t)memory, size, kind, context, space_new_id()};
     DL_PREPEND(blocks, block);
     return CUDA_SUCCESS;
 }
@@ -112,11 +100,9 @@ DRIVER(cuMemHostRegister, 6050, (void *, p, size_t, bytesize, unsigned int, Flag
 {
     const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
     CUcontext context;
-    struct host_range range;
     CALL_TRY(context_current(&context));
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)p;
     CALL_REFUSE(p == NULL || bytesize == 0 || (Flags & ~known) != 0 || space_is_device(address), INVALID_VALUE);
-    CALL_REFUSE(host_find(address, &range) || host_find(address + bytesize - 1, &range), HOST_MEMORY_ALREADY_REGISTERED);
     return add(p, bytesize, HOST_REGISTERED, context->home);
 }
 

@@ -184,21 +184,14 @@ static cuuint64_t in_steps(uint64_t reserved)
 static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     HOLD(&space_lock);
-    const struct {
-        CUmemPool_attribute attribute;
-        uint64_t value;
-    } table[] = {{CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, pool->threshold},
-                 {CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, in_steps(pool->reserved)},
-                 {CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, in_steps(pool->reserved_high)},
-                 {CU_MEMPOOL_ATTR_USED_MEM_CURRENT, pool->used},
-                 {CU_MEMPOOL_ATTR_USED_MEM_HIGH, pool->used_high}};
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        if (table[i].attribute != attribute)
-            continue;
-        *(cuuint64_t *)value = table[i].value;
-        return CUDA_SUCCESS;
-    }
-    return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t values[] = {[CU_MEMPOOL_ATTR_RELEASE_THRESHOLD] = pool->threshold,
+                               [CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT] = in_steps(pool->reserved),
+                               [CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH] = in_steps(pool->reserved_high),
+                               [CU_MEMPOOL_ATTR_USED_MEM_CURRENT] = pool->used,
+                               [CU_MEMPOOL_ATTR_USED_MEM_HIGH] = pool->used_high};
+    CALL_REFUSE(attribute < CU_MEMPOOL_ATTR_RELEASE_THRESHOLD || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH, INVALID_VALUE);
+    memcpy(value, &values[attribute], sizeof values[attribute]);
+    return CUDA_SUCCESS;
 }
 
 DRIVER(cuMemPoolGetAttribute, 11020, (CUmemoryPool, pool, CUmemPool_attribute, attr, void *, value))

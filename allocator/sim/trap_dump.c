@@ -186,41 +186,16 @@ static int write_all(int file, const unsigned char *bytes, size_t size)
     return 0;
 }
 
-struct written {
-    char name[2048];
-    unsigned char *bytes;
-    size_t size;
-    unsigned late_ms;
-};
-
-static void write_dump(struct written *dump)
+void coredump_write(const struct fault_site *site, const struct dump_settings *settings)
 {
-    int file = open_file(dump->name);
-    if (file < 0 || write_all(file, dump->bytes, dump->size) != 0)
-        fprintf(stderr, "cufence_sim: the core dump could not be written to '%s': %s\n", dump->name, strerror(errno));
+    char name[2048];
+    size_t size;
+    unsigned char *bytes = dump_create(site, &size);
+    expand_name(settings->file, name, sizeof name);
+    int file = open_file(name);
+    if (file < 0 || write_all(file, bytes, size) != 0)
+        fprintf(stderr, "cufence_sim: the core dump could not be written to '%s': %s\n", name, strerror(errno));
     if (file >= 0)
         close(file);
-    free(dump->bytes);
-    free(dump);
-}
-
-static void *write_late(void *argument)
-{
-    struct written *dump = argument;
-    usleep(dump->late_ms * 1000);
-    write_dump(dump);
-    return NULL;
-}
-
-void coredump_write(const struct fault_site *site, const struct dump_settings *settings, unsigned late_ms)
-{
-    pthread_t thread;
-    struct written *dump = memory_new(sizeof *dump);
-    expand_name(settings->file, dump->name, sizeof dump->name);
-    dump->bytes = dump_create(site, &dump->size);
-    dump->late_ms = late_ms;
-    if (late_ms != 0 && pthread_create(&thread, NULL, write_late, dump) == 0)
-        pthread_detach(thread);
-    else
-        write_dump(dump);
+    free(bytes);
 }
