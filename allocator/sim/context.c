@@ -10,7 +10,6 @@
 
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUctx_st *contexts;                   /* under contexts_lock */
-static struct CUctx_st *spent;                      /* destroyed, to be reused; under contexts_lock */
 static struct CUctx_st *primaries[SIM_MAX_DEVICES]; /* under contexts_lock; NULL while inactive */
 static unsigned retains[SIM_MAX_DEVICES];           /* under contexts_lock: the primary one, which a reset doesn't release */
 static unsigned long long next_id = 1;              /* under contexts_lock */
@@ -78,26 +77,23 @@ CUresult context_validate(CUcontext context)
     return context_error(context);
 }
 
+/* A new one, or one that was destroyed, of which a thread may still have the handle as its current one, and check it. */
 static CUcontext take_locked(void)
 {
-    CUcontext context = spent;
-    if (context == NULL)
-        return memory_new(sizeof *context);
-    spent = context->next_spent;
-    LL_DELETE(contexts, context);
-    /* A thread may still have it as its current context, and check it. */
+    CUcontext context = contexts;
+    while (context != NULL && !context->is_spent)
+        context = context->next;
+    if (context == NULL) {
+        context = memory_new(sizeof *context);
+        LL_PREPEND(contexts, context);
+        return context;
+    }
     atomic_store(&context->error, CUDA_SUCCESS);
     atomic_store(&context->faults, 0);
-    context->is_primary = 0;
+    context->is_primary = context->is_spent = 0;
     context->green = NULL;
     memset(context->peers, 0, sizeof context->peers);
     return context;
-}
-
-static void give_back_locked(CUcontext context)
-{
-    context->next_spent = spent;
-    spent = context;
 }
 
 /* Returns 0 if the host has not got the address space that the first context of a device takes. */
@@ -121,7 +117,6 @@ static CUcontext create_locked(int device, CUcontext home)
     coredump_snapshot(&context->dump);
     context->legacy = stream_create(context, CU_STREAM_DEFAULT);
     atomic_store(&context->is_alive, 1);
-    LL_PREPEND(contexts, context);
     return context;
 }
 
@@ -129,8 +124,7 @@ static CUcontext create_locked(int device, CUcontext home)
 static void retire(CUcontext context)
 {
     HOLD(&contexts_lock);
-    if (config_get()->reuses_handles)
-        give_back_locked(context);
+    context->is_spent = config_get()->reuses_handles != 0;
 }
 
 /* Each had retained its home. */

@@ -30,13 +30,13 @@ struct dump_settings {
 #define CONTEXT_PEERS 16
 
 struct CUctx_st {
-    struct CUctx_st *next;       /* list of all contexts, under contexts_lock */
-    struct CUctx_st *next_spent; /* under contexts_lock */
-    struct CUctx_st *home;       /* the context that memory, modules, events and errors belong to */
-    CUgreenCtx green;            /* NULL if it is not green */
+    struct CUctx_st *next; /* list of all contexts, under contexts_lock */
+    struct CUctx_st *home; /* the context that memory, modules, events and errors belong to */
+    CUgreenCtx green;      /* NULL if it is not green */
     atomic_ullong id;
     int device;
     int is_primary;
+    int is_spent;           /* destroyed, and free for the next context; under contexts_lock */
     atomic_uint references; /* of one that is neither primary nor green, by cuCtxAttach */
     atomic_int is_alive;
     atomic_int error;            /* the sticky CUresult, CUDA_SUCCESS if none */

@@ -48,41 +48,52 @@ static struct CUfunc_st *create(const cusim_kernel *kernel)
     return function;
 }
 
-/* Gives the function an address for its code. */
-static void add_function_locked(struct CUfunc_st *function, uint64_t code_bytes)
+static void add_locked(struct CUfunc_st *function, uint64_t code_bytes)
 {
     function->entry = next_entry;
     next_entry += (code_bytes / CODE_STRIDE + 1) * CODE_STRIDE;
-    function->next = functions;
-    functions = function;
-}
-
-static void add_builtins_locked(void)
-{
-    static int is_done; /* under kernels_lock */
-    if (is_done)
-        return;
-    is_done = 1;
-    for (size_t i = 0; i < builtin_kernel_count; i++)
-        add_function_locked(create(&builtin_kernels[i]), 0);
+    LL_PREPEND(functions, function);
 }
 
 SIM_API void cusim_register_kernel(const cusim_kernel *kernel)
 {
     HOLD(&kernels_lock);
-    add_builtins_locked();
-    add_function_locked(create(kernel), 0);
+    add_locked(create(kernel), 0);
+}
+
+__attribute__((constructor)) static void register_builtins(void)
+{
+    for (size_t i = 0; i < builtin_kernel_count; i++)
+        cusim_register_kernel(&builtin_kernels[i]);
 }
 
 /* Returns the newest kernel of that name, or NULL. */
 static CUfunction kernel_find(const char *name)
 {
     HOLD(&kernels_lock);
-    add_builtins_locked();
     struct CUfunc_st *function = functions;
-    while (function != NULL &&
-           (function->kernel_handle != NULL || function->code != NULL || strcmp(function->kernel.name, name) != 0))
+    while (function != NULL && (function->of != NULL || strcmp(function->kernel.name, name) != 0))
         function = function->next;
+    return function;
+}
+
+/* Returns what has that code or belongs to that context, and else is like a kernel: the same one each time. */
+static CUfunction variant(CUfunction of, const struct code *code, unsigned long long context_id)
+{
+    HOLD(&kernels_lock);
+    struct CUfunc_st *function = functions;
+    while (function != NULL && (function->of != of || function->code != code || function->context_id != context_id))
+        function = function->next;
+    if (function != NULL)
+        return function;
+    function = handle_create(HANDLE_FUNCTION, sizeof *function, NULL);
+    memcpy((void *)function, of, sizeof *function);
+    function->of = of;
+    function->context_id = context_id;
+    function->code = code;
+    add_locked(function, code == NULL ? 0 : code->size);
+    if (code == of->code)
+        function->entry = of->entry;
     return function;
 }
 
@@ -99,50 +110,14 @@ CUresult kernel_load_library(void)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Returns the kernel with that code: the same one each time. */
-static CUfunction with_code(CUfunction kernel, const struct code *code)
-{
-    HOLD(&kernels_lock);
-    struct CUfunc_st *function = functions;
-    /* A name belongs to one registration. */
-    while (function != NULL &&
-           (function->kernel_handle != NULL || function->code != code || function->kernel.name != kernel->kernel.name))
-        function = function->next;
-    if (function == NULL) {
-        function = handle_create(HANDLE_FUNCTION, sizeof *function, NULL);
-        memcpy((void *)function, kernel, sizeof *function);
-        function->code = code;
-        add_function_locked(function, code->size);
-    }
-    return function;
-}
-
 /* Finds a kernel in an image; 0 stands for one that contains every kernel. Errors: NOT_FOUND. */
 static CUresult find_in(unsigned image, const char *name, CUfunction *out)
 {
     const struct code *code = image_find(image, name);
     CUfunction kernel = kernel_find(name);
     CALL_REFUSE(kernel == NULL || (image != 0 && code == NULL), NOT_FOUND);
-    *out = code == NULL ? kernel : with_code(kernel, code);
+    *out = code == NULL ? kernel : variant(kernel, code, 0);
     return CUDA_SUCCESS;
-}
-
-/* Returns the CUfunction of a CUkernel in a context that is its own home: the same one each time. */
-static CUfunction kernel_bind(CUfunction kernel, CUcontext context)
-{
-    HOLD(&kernels_lock);
-    struct CUfunc_st *function = functions;
-    while (function != NULL && (function->kernel_handle != kernel || function->context_id != context->id))
-        function = function->next;
-    if (function == NULL) {
-        function = handle_create(HANDLE_FUNCTION, sizeof *function, NULL);
-        memcpy((void *)function, kernel, sizeof *function);
-        function->kernel_handle = kernel;
-        function->context_id = context->id;
-        function->next = functions;
-        functions = function;
-    }
-    return function;
 }
 
 int kernel_is_valid(const void *function)
@@ -236,7 +211,7 @@ DRIVER(cuModuleGetFunction, 2000, (CUfunction *, hfunc, CUmodule, hmod, const ch
     CALL_REFUSE(!handle_is_valid(HANDLE_MODULE, hmod), INVALID_HANDLE);
     CUfunction kernel;
     CALL_TRY(find_in(hmod->image, name, &kernel));
-    CUfunction function = kernel_bind(kernel, hmod->context);
+    CUfunction function = variant(kernel, kernel->code, hmod->context->id);
     atomic_store(&function->owner, hmod);
     *hfunc = function;
     return CUDA_SUCCESS;
@@ -247,7 +222,7 @@ static CUresult get_owner(void *out, const void *handle, int is_function)
 {
     const struct CUfunc_st *function = handle;
     CALL_REFUSE(out == NULL, INVALID_VALUE);
-    CALL_REFUSE(!kernel_is_valid(handle) || (function->kernel_handle != NULL) != is_function, INVALID_HANDLE);
+    CALL_REFUSE(!kernel_is_valid(handle) || (function->context_id != 0) != is_function, INVALID_HANDLE);
     const void *owner = atomic_load(&function->owner);
     memcpy(out, &owner, sizeof owner);
     return CUDA_SUCCESS;
@@ -284,7 +259,7 @@ DRIVER(cuKernelGetFunction, 12000, (CUfunction *, pFunc, CUkernel, kernel))
     CONTEXT_CURRENT(context);
     if (pFunc == NULL || !kernel_is_valid(kernel))
         return pFunc == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    *pFunc = kernel_bind((CUfunction)kernel, context->home);
+    *pFunc = variant((CUfunction)kernel, ((CUfunction)kernel)->code, context->home->id);
     return CUDA_SUCCESS;
 }
 
