@@ -131,7 +131,7 @@ static CUresult add_stream(struct capture *capture, CUstream stream)
     /* A stream that was pulled in counts as unjoined until its origin has waited for it, even without any work. */
     capture->clocks[component].counts[component] = 1;
     capture->components[stream->participant] = component;
-    capture->streams[capture->stream_count++] = stream_retain_locked(stream);
+    capture->streams[capture->stream_count++] = stream;
     return CUDA_SUCCESS;
 }
 
@@ -200,10 +200,8 @@ CUgraph capture_end_locked(struct capture *capture)
 {
     LL_DELETE(active, capture);
     capture->is_ended = 1;
-    for (unsigned i = 0; i < capture->stream_count; i++) {
+    for (unsigned i = 0; i < capture->stream_count; i++)
         capture->streams[i]->capture = NULL;
-        stream_release_locked(capture->streams[i]);
-    }
     CUgraph graph = capture->is_into_graph ? NULL : capture->graph;
     capture_release_locked(capture);
     return graph;

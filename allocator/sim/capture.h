@@ -31,7 +31,7 @@ struct capture {
     int is_ended;
     CUgraph graph;
     int is_into_graph;                 /* the graph belongs to the program, and still does if the capture fails */
-    CUstream streams[CAPTURE_STREAMS]; /* [0] is the origin; references held */
+    CUstream streams[CAPTURE_STREAMS]; /* [0] is the origin */
     unsigned stream_count;
     /* A stream has a component of its own from the start, and gets a new one each time its dependencies are set: its earlier
      * work is then no longer ordered before its later work. */
@@ -94,7 +94,7 @@ struct CUgraphExec_st {
     struct recording *recording;
     struct recording *source; /* what it was made of, if that has memory nodes, else NULL */
     int frees_first;          /* what has not been freed, before it is launched again */
-    struct ticket last;       /* of its launches, which do not overlap; reference to its stream held */
+    struct ticket last;       /* of its launches, which do not overlap */
 };
 
 /* Its contents are a copy; NULL: it is empty. */
@@ -107,13 +107,13 @@ void recording_append(struct recording *recording, struct operation *operation);
 struct recording *recording_copy(const struct recording *recording);
 void recording_release(struct recording *recording);
 
-/* event.c: events. The queue lock guards the members; the reference count is atomic. */
+/* event.c: events. The queue lock guards the members. The memory of one goes to the next one, and is never
+ * freed: a record that is still to come finds another generation there. */
 struct CUevent_st {
-    atomic_uint references; /* the handle, and pending record operations */
     CUcontext context;
     unsigned flags;
-    struct ticket ticket;    /* of the last record; reference to its stream held */
-    uint64_t generation;     /* number of records */
+    struct ticket ticket;    /* of the last record */
+    uint64_t generation;     /* number of the last record among all events'; 0: none */
     uint64_t completed_ns;   /* CLOCK_MONOTONIC; 0 until the last record has run */
     struct capture *capture; /* set if the last record was captured; reference held */
     struct capture_clock clock;
@@ -121,6 +121,5 @@ struct CUevent_st {
 
 /* Called when the stream has reached the record. */
 void event_complete(struct CUevent_st *event, uint64_t generation);
-void event_release(struct CUevent_st *event);
 /* Destroys all events of the context. */
 void event_destroy_all(CUcontext context);

@@ -4,22 +4,20 @@
 
 #include <time.h>
 
+static uint64_t last_generation; /* under queue_lock */
+
 static void forget_locked(struct CUevent_st *event)
 {
-    ticket_drop_locked(&event->ticket);
+    event->ticket = (struct ticket){0};
     if (event->capture != NULL)
         capture_release_locked(event->capture);
     event->capture = NULL;
 }
 
-void event_release(struct CUevent_st *event)
+static void end(struct CUevent_st *event)
 {
-    if (atomic_fetch_sub(&event->references, 1) != 1)
-        return;
-    {
-        HOLD(&queue_lock);
-        forget_locked(event);
-    }
+    HOLD(&queue_lock);
+    forget_locked(event);
     handle_free(HANDLE_EVENT, event);
 }
 
@@ -39,7 +37,6 @@ DRIVER(cuEventCreate, 2000, (CUevent *, phEvent, unsigned int, Flags))
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
     CALL_REFUSE(phEvent == NULL || (Flags & ~known) != 0, INVALID_VALUE);
     CUevent event = handle_create(HANDLE_EVENT, sizeof *event, context->home);
-    atomic_init(&event->references, 1);
     event->context = context->home;
     event->flags = Flags;
     *phEvent = event;
@@ -49,7 +46,7 @@ DRIVER(cuEventCreate, 2000, (CUevent *, phEvent, unsigned int, Flags))
 void event_destroy_all(CUcontext context)
 {
     for (CUevent event; (event = handle_remove_owned(HANDLE_EVENT, context)) != NULL;)
-        event_release(event);
+        end(event);
 }
 
 DRIVER(cuEventDestroy, 4000, (CUevent, hEvent))
@@ -57,7 +54,7 @@ DRIVER(cuEventDestroy, 4000, (CUevent, hEvent))
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     stream_await_submitters(hEvent->context);
     CALL_REFUSE(!handle_remove(HANDLE_EVENT, hEvent), INVALID_HANDLE);
-    event_release(hEvent);
+    end(hEvent);
     return CUDA_SUCCESS;
 }
 
@@ -65,7 +62,6 @@ DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent, event, CUstream, handle))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
     OPERATION(operation, operation_create(OPERATION_EVENT));
-    atomic_fetch_add(&event->references, 1);
     operation->event.event = event;
     STREAM_READY(stream, handle);
     CALL_REFUSE(stream->context->home != event->context, INVALID_HANDLE);
@@ -81,13 +77,12 @@ DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent, event, CUstream, handle))
     }
     CALL_TRY(capture_check_implicit_locked(stream, 1));
     struct ticket ticket;
-    operation->event.generation = event->generation + 1;
+    operation->event.generation = ++last_generation;
     CALL_TRY(stream_enqueue_locked(stream, operation, NULL, &ticket));
     forget_locked(event);
-    event->generation++;
+    event->generation = last_generation;
     event->completed_ns = 0;
     event->ticket = ticket;
-    stream_retain_locked(ticket.stream);
     return CUDA_SUCCESS;
 }
 
@@ -116,7 +111,7 @@ DRIVER(cuEventSynchronize, 2000, (CUevent, hEvent))
     CUcontext context = hEvent->context;
     HOLD(&queue_lock);
     CALL_TRY(check_observable_locked(hEvent));
-    ticket_wait_locked(&hEvent->ticket);
+    ticket_wait_locked(hEvent->ticket);
     space_settle();
     return context_error(context);
 }

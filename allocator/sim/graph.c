@@ -119,10 +119,6 @@ DRIVER(cuGraphGetNodes, 10000, (CUgraph, hGraph, CUgraphNode *, nodes, size_t *,
 static CUresult destroy_executable(CUgraphExec executable)
 {
     CALL_REFUSE(!handle_remove(HANDLE_GRAPH_EXEC, executable), INVALID_VALUE);
-    {
-        HOLD(&queue_lock);
-        ticket_drop_locked(&executable->last);
-    }
     if (executable->source != NULL) {
         atomic_store(&executable->source->is_instantiated, 0);
         recording_release(executable->source);

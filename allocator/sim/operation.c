@@ -28,8 +28,6 @@ void operation_release(struct operation *operation)
         free(operation->launch.parameters);
     } else if (operation->kind == OPERATION_COPY || operation->kind == OPERATION_SET) {
         free(operation->copy.staging);
-    } else if (operation->kind == OPERATION_EVENT && operation->event.event != NULL) {
-        event_release(operation->event.event);
     } else if (operation->kind == OPERATION_GRAPH && operation->graph.recording != NULL) {
         free(operation->graph.memory);
         recording_release(operation->graph.recording);

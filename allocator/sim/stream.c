@@ -16,8 +16,9 @@ struct work {
 
 pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t queue_progress = PTHREAD_COND_INITIALIZER;
-static uint64_t last_serial; /* under queue_lock */
-static atomic_ullong next_stream_id = 1;
+static uint64_t last_serial;              /* under queue_lock */
+static unsigned long long last_stream_id; /* under queue_lock */
+static struct CUstream_st *spares;        /* closed and idle; under queue_lock */
 static atomic_ulong next_thread_number = 1;
 static __thread unsigned long own_thread_number;
 static __thread int uses_own_default;
@@ -51,13 +52,21 @@ static CUstream named_locked(CUstream handle)
 static CUstream create_locked(CUcontext context, unsigned flags)
 {
     struct named *named = handle_create(HANDLE_STREAM, sizeof *named, context);
-    struct CUstream_st *stream = memory_new(sizeof *stream);
-    *stream = (struct CUstream_st){.context = context, .flags = flags, .references = 1};
-    stream->id = atomic_fetch_add(&next_stream_id, 1);
-    pthread_cond_init(&stream->wake, NULL);
-    named->stream = stream;
-    stream->handle = (CUstream)(void *)named;
+    struct CUstream_st *stream = spares;
+    if (stream == NULL) {
+        stream = memory_new(sizeof *stream);
+        pthread_cond_init(&stream->wake, NULL);
+    } else {
+        LL_DELETE(spares, stream);
+    }
+    stream->context = context;
     stream->home = context->home;
+    stream->flags = flags;
+    stream->id = ++last_stream_id;
+    stream->owner = 0;
+    stream->is_closed = stream->is_detached = 0;
+    stream->handle = (CUstream)(void *)named;
+    named->stream = stream;
     LL_PREPEND(stream->home->streams, stream);
     return stream;
 }
@@ -68,24 +77,10 @@ CUstream stream_create(CUcontext context, unsigned flags)
     return create_locked(context, flags);
 }
 
-struct CUstream_st *stream_retain_locked(struct CUstream_st *stream)
-{
-    stream->references++;
-    return stream;
-}
-
-void stream_release_locked(struct CUstream_st *stream)
-{
-    if (--stream->references != 0)
-        return;
-    pthread_cond_destroy(&stream->wake);
-    free(stream);
-}
-
 static void unlink_locked(CUstream stream)
 {
     LL_DELETE(stream->home->streams, stream);
-    stream_release_locked(stream);
+    LL_PREPEND(spares, stream);
 }
 
 /* The queue still runs to its end, and the context waits for it. */
@@ -105,15 +100,10 @@ int ticket_is_done_locked(const struct ticket *ticket)
     return ticket->stream == NULL || ticket->stream->completed >= ticket->count;
 }
 
-void ticket_wait_locked(const struct ticket *ticket)
+void ticket_wait_locked(struct ticket ticket)
 {
-    struct ticket held = *ticket;
-    if (held.stream == NULL)
-        return;
-    stream_retain_locked(held.stream);
-    while (!ticket_is_done_locked(&held) || held.stream->context->home->dumps_in_progress != 0)
+    while (!ticket_is_done_locked(&ticket) || (ticket.stream != NULL && ticket.stream->context->home->dumps_in_progress != 0))
         sleep_locked(&queue_progress);
-    stream_release_locked(held.stream);
 }
 
 static int is_blocking(const struct CUstream_st *stream)
@@ -173,9 +163,7 @@ void context_wait_locked(CUcontext context)
 
 void stream_wait_locked(CUstream stream)
 {
-    stream_retain_locked(stream);
-    wait_locked(stream->context, stream);
-    stream_release_locked(stream);
+    wait_locked(NULL, stream);
 }
 
 void stream_destroy_all(CUcontext context)
@@ -221,13 +209,6 @@ void stream_count_dumps(CUcontext context, int change)
 
 /* ---- the thread that runs a stream's work ---- */
 
-static void free_work_locked(struct work *work)
-{
-    for (size_t i = 0; i < work->ticket_count; i++)
-        stream_release_locked(work->after[i].stream);
-    free(work);
-}
-
 static void *worker(void *argument)
 {
     struct CUstream_st *stream = argument;
@@ -255,10 +236,9 @@ static void *worker(void *argument)
             stream->last = NULL;
         stream->completed++;
         pthread_cond_broadcast(&queue_progress);
-        free_work_locked(work);
+        free(work);
     }
     stream->has_worker = 0;
-    stream->references--; /* of the worker; the list's reference is dropped last, except for those of events and tickets */
     unlink_locked(stream);
     pthread_mutex_unlock(&queue_lock);
     fault_thread_end();
@@ -278,24 +258,19 @@ static int start_worker_locked(CUstream stream)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_BLOCK, &blocked, &previous);
     pthread_t thread;
-    stream_retain_locked(stream);
     int error = pthread_create(&thread, &attributes, worker, stream);
     pthread_sigmask(SIG_SETMASK, &previous, NULL);
     pthread_attr_destroy(&attributes);
     if (error == 0)
         pthread_setname_np(thread, "cusim-stream");
-    else
-        stream_release_locked(stream);
     stream->has_worker = error == 0;
     return error;
 }
 
 static void add_ticket(struct work *work, struct ticket ticket)
 {
-    if (ticket.stream == NULL || ticket_is_done_locked(&ticket))
-        return;
-    stream_retain_locked(ticket.stream);
-    work->after[work->ticket_count++] = ticket;
+    if (!ticket_is_done_locked(&ticket))
+        work->after[work->ticket_count++] = ticket;
 }
 
 CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, const struct ticket *after, struct ticket *ticket)
@@ -393,7 +368,6 @@ static int is_full(const struct CUstream_st *stream)
 static void await_room_locked(CUstream stream)
 {
     CUcontext home = stream->home;
-    stream_retain_locked(stream);
     stream->submitters++;
     home->submitters++;
     while (is_full(stream))
@@ -401,7 +375,6 @@ static void await_room_locked(CUstream stream)
     home->submitters--;
     home->admissions++;
     stream->submitters--;
-    stream_release_locked(stream);
     pthread_cond_broadcast(&queue_progress);
 }
 
@@ -437,22 +410,12 @@ static CUresult submit_locked(CUstream handle, struct operation *operation, enum
         CALL_TRY(graph_memory_launch(operation, stream));
     struct ticket ticket;
     CALL_TRY(stream_enqueue_locked(stream, operation, last, &ticket));
-    if (last != NULL) {
-        stream_retain_locked(ticket.stream);
-        ticket_drop_locked(last);
+    if (last != NULL)
         *last = ticket;
-    }
     if (mode == SUBMIT_ASYNC)
         return CUDA_SUCCESS;
-    ticket_wait_locked(&ticket);
+    ticket_wait_locked(ticket);
     return context_error(context);
-}
-
-void ticket_drop_locked(struct ticket *ticket)
-{
-    if (ticket->stream != NULL)
-        stream_release_locked(ticket->stream);
-    *ticket = (struct ticket){0};
 }
 
 CUresult stream_submit_behind(CUstream handle, struct operation *consumed, enum submit_mode mode, struct ticket *last)

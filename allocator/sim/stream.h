@@ -1,5 +1,6 @@
 /*
- * Streams: FIFO queues, each run by a thread of its own that starts with the first work.
+ * Streams: FIFO queues, each run by a thread of its own that starts with the first work. The memory of one that is closed and
+ * idle goes to the next one, and is never freed.
  *
  * Thread safety: one lock for all queues (queue_lock), which also guards events and captures. Functions named _locked require
  * it. Waiting releases it.
@@ -132,11 +133,10 @@ struct CUstream_st {
     unsigned flags;
     unsigned long long id;
     unsigned long owner; /* thread_number() of the thread whose default stream it is, 0 for others */
-    unsigned references; /* held by the handle, the worker, events, dependencies and a capture */
     int is_closed;       /* destroyed: the worker ends when the queue is empty */
     int has_worker;
     struct work *first, *last;
-    uint64_t submitted, completed; /* number of pieces of work */
+    uint64_t submitted, completed; /* number of pieces of work, also of streams whose memory it had: a ticket stays good */
     unsigned submitters;           /* threads that wait for room */
     pthread_cond_t wake;
     struct capture *capture; /* NULL while not capturing */
@@ -156,8 +156,6 @@ void stream_destroy_all(CUcontext context);
 /* Moves the streams of a green context to its home: queued work runs, and calls return CUDA_ERROR_CONTEXT_IS_DESTROYED. Does
  * not wait. Captures of the streams are invalidated. */
 void stream_detach_all(CUcontext context);
-struct CUstream_st *stream_retain_locked(struct CUstream_st *stream);
-void stream_release_locked(struct CUstream_st *stream);
 
 /* Resolves a handle. NULL and 1 are the current context's legacy stream, 2 the thread's own there; for another stream no
  * context need be current. Errors: INVALID_HANDLE (a green context has no per-thread stream), INVALID_CONTEXT,
@@ -188,14 +186,11 @@ enum submit_mode { SUBMIT_ASYNC, SUBMIT_AND_WAIT };
 /* Used by most calls: resolves the handle in the current context, and records the operation if the stream is capturing, else
  * enqueues it. Consumes the caller's reference. */
 #define stream_submit(handle, operation, mode) stream_submit_behind(handle, operation, mode, NULL)
-/* The work is also behind *last, which becomes its own ticket with a reference to its stream. */
+/* The work is also behind *last, which becomes its own ticket. */
 CUresult stream_submit_behind(CUstream handle, struct operation *operation, enum submit_mode mode, struct ticket *last);
 
-/* Gives up a ticket that holds a reference, if it is one. */
-void ticket_drop_locked(struct ticket *ticket);
-
 int ticket_is_done_locked(const struct ticket *ticket);
-void ticket_wait_locked(const struct ticket *ticket);
+void ticket_wait_locked(struct ticket ticket);
 /* Whether all work that a synchronisation of the stream would wait for is done. */
 int stream_is_idle_locked(CUstream stream);
 void stream_wait_locked(CUstream stream);
