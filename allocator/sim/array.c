@@ -60,15 +60,6 @@ DRIVER(cuArrayDestroy, 2000, (CUarray, hArray))
     return CUDA_SUCCESS;
 }
 
-/* Their memory ends with the context's. */
-void array_destroy_all(CUcontext context)
-{
-    for (CUarray array; (array = handle_remove_owned(HANDLE_ARRAY, context)) != NULL;)
-        handle_free(HANDLE_ARRAY, array);
-    for (void *texture; (texture = handle_remove_owned(HANDLE_TEXTURE, context)) != NULL;)
-        handle_free(HANDLE_TEXTURE, texture);
-}
-
 DRIVER_TWIN(cuMemcpyDtoA, ptds, 3020, (CUarray, dstArray, size_t, dstOffset, CUdeviceptr, srcDevice, size_t, ByteCount))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, dstArray), INVALID_HANDLE);

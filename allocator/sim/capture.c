@@ -1,22 +1,16 @@
 #include "capture.h"
 #include "handle.h"
 
-static struct capture *active;         /* captures that have not ended; under the queue lock */
+static struct capture *active;         /* under the queue lock */
 static unsigned long long next_id = 1; /* under the queue lock */
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-struct capture *capture_retain_locked(struct capture *capture)
+struct capture *capture_find_locked(unsigned long long id)
 {
-    capture->references++;
+    struct capture *capture = active;
+    while (capture != NULL && capture->id != id)
+        capture = capture->next;
     return capture;
-}
-
-void capture_release_locked(struct capture *capture)
-{
-    if (--capture->references != 0)
-        return;
-    free(capture->nodes);
-    free(capture);
 }
 
 static int forbids_unsafe(const struct capture *capture)
@@ -114,10 +108,9 @@ CUresult capture_append_locked(CUstream stream, struct operation *operation)
     return CUDA_SUCCESS;
 }
 
-CUresult capture_position_locked(CUstream stream, struct capture **capture, struct capture_clock *clock)
+CUresult capture_position_locked(CUstream stream, struct capture_clock *clock)
 {
     CALL_REFUSE(stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
-    *capture = stream->capture;
     *clock = *clock_of(stream);
     return CUDA_SUCCESS;
 }
@@ -135,18 +128,17 @@ static CUresult add_stream(struct capture *capture, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-CUresult capture_join_locked(CUstream stream, struct capture *capture, const struct capture_clock *clock)
+CUresult capture_join_locked(CUstream stream, unsigned long long id, const struct capture_clock *clock)
 {
-    if (stream == stream->context->legacy) {
+    struct capture *capture = capture_find_locked(id);
+    int is_legacy = stream == stream->context->legacy, is_other = stream->capture != NULL && stream->capture != capture;
+    if (capture != NULL && (is_legacy || is_other))
         capture->is_invalid = 1;
-        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    }
-    if (capture->is_ended || (stream->capture != NULL && stream->capture != capture)) {
-        capture->is_invalid = 1;
-        if (stream->capture != NULL)
-            stream->capture->is_invalid = 1;
-        return capture->is_ended ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_ERROR_STREAM_CAPTURE_MERGE;
-    }
+    CALL_REFUSE(is_legacy, STREAM_CAPTURE_IMPLICIT);
+    if (is_other)
+        stream->capture->is_invalid = 1;
+    CALL_REFUSE(capture == NULL, STREAM_CAPTURE_ISOLATION);
+    CALL_REFUSE(is_other, STREAM_CAPTURE_MERGE);
     CALL_REFUSE(capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
     if (stream->capture == NULL)
         CALL_TRY(add_stream(capture, stream));
@@ -164,8 +156,7 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
     CALL_REFUSE(stream == stream->context->legacy, STREAM_CAPTURE_UNSUPPORTED);
     CALL_REFUSE(stream->capture != NULL, ILLEGAL_STATE);
     struct capture *capture = memory_new(sizeof *capture);
-    *capture = (struct capture){.references = 1,
-                                .id = next_id++,
+    *capture = (struct capture){.id = next_id++,
                                 .mode = mode,
                                 .owner = thread_number(),
                                 .graph = into != NULL ? into : graph_create(NULL),
@@ -199,11 +190,11 @@ static int is_joined(const struct capture *capture)
 CUgraph capture_end_locked(struct capture *capture)
 {
     LL_DELETE(active, capture);
-    capture->is_ended = 1;
     for (unsigned i = 0; i < capture->stream_count; i++)
         capture->streams[i]->capture = NULL;
     CUgraph graph = capture->is_into_graph ? NULL : capture->graph;
-    capture_release_locked(capture);
+    free(capture->nodes);
+    free(capture);
     return graph;
 }
 
@@ -219,7 +210,7 @@ void capture_end_all(CUcontext context)
                 graph = capture_end_locked(stream->capture);
         }
         if (graph != NULL)
-            graph_free(graph); /* outside the queue lock, which releasing its events takes */
+            graph_free(graph); /* outside the queue lock, because of destructors */
     }
 }
 
@@ -253,7 +244,7 @@ DRIVER_TWIN(cuStreamEndCapture, ptsz, 10000, (CUstream, hStream, CUgraph *, phGr
     CUgraph graph = NULL;
     CUresult result = finish(hStream, &graph);
     if (result != CUDA_SUCCESS && graph != NULL) {
-        graph_free(graph); /* outside the queue lock, which releasing its events takes */
+        graph_free(graph); /* outside the queue lock, because of destructors */
         graph = NULL;
     }
     *phGraph = graph;

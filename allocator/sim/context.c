@@ -143,9 +143,7 @@ static void destroy(CUcontext context)
     end_greens(context);
     capture_end_all(context);
     stream_destroy_all(context);
-    event_destroy_all(context);
-    array_destroy_all(context);
-    kernel_unload_all(context);
+    handle_free_owned(context); /* events, modules, arrays, textures */
     space_release_context(context);
     host_release_context(context);
     retire(context);

@@ -6,21 +6,6 @@
 
 static uint64_t last_generation; /* under queue_lock */
 
-static void forget_locked(struct CUevent_st *event)
-{
-    event->ticket = (struct ticket){0};
-    if (event->capture != NULL)
-        capture_release_locked(event->capture);
-    event->capture = NULL;
-}
-
-static void end(struct CUevent_st *event)
-{
-    HOLD(&queue_lock);
-    forget_locked(event);
-    handle_free(HANDLE_EVENT, event);
-}
-
 void event_complete(struct CUevent_st *event, uint64_t generation)
 {
     struct timespec now;
@@ -43,18 +28,12 @@ DRIVER(cuEventCreate, 2000, (CUevent *, phEvent, unsigned int, Flags))
     return CUDA_SUCCESS;
 }
 
-void event_destroy_all(CUcontext context)
-{
-    for (CUevent event; (event = handle_remove_owned(HANDLE_EVENT, context)) != NULL;)
-        end(event);
-}
-
 DRIVER(cuEventDestroy, 4000, (CUevent, hEvent))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     stream_await_submitters(hEvent->context);
     CALL_REFUSE(!handle_remove(HANDLE_EVENT, hEvent), INVALID_HANDLE);
-    end(hEvent);
+    handle_free(HANDLE_EVENT, hEvent);
     return CUDA_SUCCESS;
 }
 
@@ -66,20 +45,16 @@ DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent, event, CUstream, handle))
     STREAM_READY(stream, handle);
     CALL_REFUSE(stream->context->home != event->context, INVALID_HANDLE);
     if (stream->capture != NULL) {
-        struct capture *capture;
-        struct capture_clock clock;
-        CALL_TRY(capture_position_locked(stream, &capture, &clock));
-        capture_retain_locked(capture);
-        forget_locked(event);
-        event->capture = capture;
-        event->clock = clock;
+        CALL_TRY(capture_position_locked(stream, &event->clock));
+        event->capture = stream->capture->id;
+        event->ticket = (struct ticket){0};
         return CUDA_SUCCESS;
     }
     CALL_TRY(capture_check_implicit_locked(stream, 1));
     struct ticket ticket;
     operation->event.generation = ++last_generation;
     CALL_TRY(stream_enqueue_locked(stream, operation, NULL, &ticket));
-    forget_locked(event);
+    event->capture = 0;
     event->generation = last_generation;
     event->completed_ns = 0;
     event->ticket = ticket;
@@ -90,10 +65,11 @@ DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent, event, CUstream, handle))
 static CUresult check_observable_locked(CUevent event)
 {
     CALL_TRY(capture_check_unsafe_locked());
-    if (event->capture == NULL)
+    if (event->capture == 0)
         return CUDA_SUCCESS;
-    CALL_REFUSE(event->capture->is_ended, CAPTURED_EVENT);
-    event->capture->is_invalid = 1;
+    struct capture *capture = capture_find_locked(event->capture);
+    CALL_REFUSE(capture == NULL, CAPTURED_EVENT);
+    capture->is_invalid = 1;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
@@ -135,7 +111,7 @@ DRIVER_TWIN(cuStreamWaitEvent, ptsz, 3020, (CUstream, hStream, CUevent, hEvent, 
     CALL_REFUSE(Flags != CU_EVENT_WAIT_DEFAULT, INVALID_VALUE);
     OPERATION(operation, operation_create(OPERATION_NOTHING));
     STREAM_READY(stream, hStream);
-    if (hEvent->capture != NULL)
+    if (hEvent->capture != 0)
         return capture_join_locked(stream, hEvent->capture, &hEvent->clock);
     if (stream->capture != NULL) {
         stream->capture->is_invalid = 1;

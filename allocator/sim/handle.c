@@ -73,33 +73,42 @@ int handle_is_valid(enum handle_kind kind, const void *object)
     return find_locked(kind, object) != NULL;
 }
 
-void handle_free(enum handle_kind kind, void *object)
+static void remove_locked(struct handle *handle)
 {
-    struct spare *spare = object;
-    HOLD(&handles_lock);
-    LL_PREPEND(spares[config_get()->reuses_handles ? (int)kind : 0], spare);
-}
-
-static void *remove_locked(struct handle *handle)
-{
-    void *object = (void *)(uintptr_t)handle->key.object;
     HASH_DEL(handles, handle);
     free(handle);
-    return object;
 }
 
 int handle_remove(enum handle_kind kind, const void *object)
 {
     HOLD(&handles_lock);
     struct handle *handle = find_locked(kind, object);
-    return handle != NULL && remove_locked(handle) != NULL;
+    if (handle != NULL)
+        remove_locked(handle);
+    return handle != NULL;
 }
 
-void *handle_remove_owned(enum handle_kind kind, const void *owner)
+static void free_locked(uint64_t kind, const void *object)
+{
+    struct spare *spare = (struct spare *)(uintptr_t)object;
+    LL_PREPEND(spares[config_get()->reuses_handles ? kind : 0], spare);
+}
+
+void handle_free(enum handle_kind kind, void *object)
 {
     HOLD(&handles_lock);
-    struct handle *handle = handles;
-    while (handle != NULL && (handle->key.kind != kind || handle->owner != owner))
-        handle = handle->hh.next;
-    return handle == NULL ? NULL : remove_locked(handle);
+    free_locked(kind, object);
+}
+
+void handle_free_owned(const void *owner)
+{
+    struct handle *handle, *next;
+    HOLD(&handles_lock);
+    HASH_ITER(hh, handles, handle, next)
+    {
+        if (handle->owner != owner)
+            continue;
+        free_locked(handle->key.kind, handle->key.object);
+        remove_locked(handle);
+    }
 }

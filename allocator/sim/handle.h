@@ -31,11 +31,11 @@ void *handle_create(enum handle_kind kind, size_t size, const void *owner);
 int handle_is_valid(enum handle_kind kind, const void *object);
 /* Returns whether it was valid. If two threads remove the same handle, only one gets 1. */
 int handle_remove(enum handle_kind kind, const void *object);
-/* Removes one handle of that kind and owner. Returns its object, or NULL if there is none left. */
-void *handle_remove_owned(enum handle_kind kind, const void *owner);
 /* Gives an object whose handle was removed to the next one of its kind; with reuse=0 keeps it, so that its address is not
  * reused. */
 void handle_free(enum handle_kind kind, void *object);
+/* Removes and frees all that end with a context. */
+void handle_free_owned(const void *owner);
 
 /* Counts an invalid handle of a kind that is not registered here. */
 void handle_is_stale(uint64_t handle);

@@ -184,12 +184,6 @@ DRIVER(cuModuleLoadData, 2000, (CUmodule *, module, const void *, image))
     return load(module, image, context->home);
 }
 
-void kernel_unload_all(CUcontext context)
-{
-    for (CUmodule module; (module = handle_remove_owned(HANDLE_MODULE, context)) != NULL;)
-        handle_free(HANDLE_MODULE, module);
-}
-
 DRIVER_IS(cuModuleUnload, 2000, (CUmodule, hmod), unload(HANDLE_MODULE, hmod))
 
 DRIVER(cuModuleGetGlobal, 3020, (CUdeviceptr *, dptr, size_t *, bytes, CUmodule, hmod, const char *, name))

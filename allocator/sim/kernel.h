@@ -39,9 +39,6 @@ struct kernel_variable {
 };
 extern struct kernel_variable kernel_variable; /* under the lock of kernel.c until it has an address */
 
-/* Unloads the context's modules. */
-void kernel_unload_all(CUcontext context);
-
 /* builtin.c */
 extern const cusim_kernel builtin_kernels[];
 extern const size_t builtin_kernel_count;

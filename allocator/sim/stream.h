@@ -213,6 +213,3 @@ CUresult transfer_create(struct operation **out, const struct transfer *transfer
 CUresult transfer_set(struct transfer *set, CUdeviceptr to, size_t pitch, uint32_t value, unsigned width, size_t count,
                       size_t rows);
 CUresult transfer_volume(struct transfer *transfer, const void *copy, int is_peer);
-
-/* array.c */
-void array_destroy_all(CUcontext context);
