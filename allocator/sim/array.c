@@ -55,7 +55,7 @@ DRIVER(cuArrayDestroy, 2000, (CUarray, hArray))
         HOLD(&queue_lock);
         context_wait_locked(hArray->context);
     }
-    space_free(hArray->memory);
+    space_free(hArray->memory, NULL, NULL);
     handle_free(HANDLE_ARRAY, hArray);
     return CUDA_SUCCESS;
 }

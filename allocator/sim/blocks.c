@@ -93,18 +93,21 @@ static int is_idle(const struct block *block)
 
 static void trim_locked(CUmemoryPool pool, uint64_t reserved_bytes)
 {
-    for (struct block *block = blocks, *next; block != NULL && pool->reserved > reserved_bytes; block = next) {
-        next = block->next;
-        if (block->pool == pool && is_idle(block))
+    struct block *block, *next;
+    DL_FOREACH_SAFE(blocks, block, next)
+    {
+        if (pool->reserved > reserved_bytes && block->pool == pool && is_idle(block))
             free_block_locked(block);
     }
 }
 
 void space_make_room_locked(int device, size_t size, int is_for_graphs)
 {
-    for (struct block *block = blocks, *next; block != NULL && !space_has_room_locked(device, size); block = next) {
-        next = block->next;
-        if (block->device == device && is_idle(block) && (!is_for_graphs || block->pool->is_of_graphs))
+    struct block *block, *next;
+    DL_FOREACH_SAFE(blocks, block, next)
+    {
+        if (!space_has_room_locked(device, size) && block->device == device && is_idle(block) &&
+            (!is_for_graphs || block->pool->is_of_graphs))
             free_block_locked(block);
     }
 }
@@ -207,35 +210,25 @@ static void collect_locked(struct block *block)
         free_block_locked(block);
 }
 
-CUresult space_free(CUdeviceptr address)
+CUresult space_free(CUdeviceptr address, CUstream stream, struct operation *operation)
 {
     HOLD(&space_lock);
     struct block *block = find_live_locked(address);
     CALL_REFUSE(block == NULL, INVALID_VALUE);
-    if (block->references != 0) {
-        graph_memory_free_locked(block, NULL, NULL);
-        return CUDA_SUCCESS;
-    }
     CUmemoryPool pool = block->pool;
-    block_set_live_locked(block, 0);
-    collect_locked(block);
-    if (pool != NULL)
-        trim_locked(pool, pool->threshold);
-    return CUDA_SUCCESS;
-}
-
-CUresult space_retire(CUdeviceptr address, CUstream stream, struct operation *operation)
-{
-    HOLD(&space_lock);
-    struct block *block = find_live_locked(address);
-    CALL_REFUSE(block == NULL, INVALID_VALUE);
     if (block->references != 0) {
         graph_memory_free_locked(block, stream, operation);
         return CUDA_SUCCESS;
     }
     block_set_live_locked(block, 0);
-    block_use_locked(block, stream);
-    operation->freed.block = block;
+    if (stream != NULL) {
+        block_use_locked(block, stream);
+        operation->freed.block = block;
+        return CUDA_SUCCESS;
+    }
+    collect_locked(block);
+    if (pool != NULL)
+        trim_locked(pool, pool->threshold);
     return CUDA_SUCCESS;
 }
 
@@ -257,8 +250,9 @@ void space_trim(CUmemoryPool pool, uint64_t reserved_bytes)
 void space_settle(void)
 {
     HOLD(&space_lock);
-    for (struct block *block = blocks, *next; block != NULL; block = next) {
-        next = block->next;
+    struct block *block, *next;
+    DL_FOREACH_SAFE(blocks, block, next)
+    {
         if (block->pool != NULL && block->pool->reserved > block->pool->threshold && is_idle(block))
             free_block_locked(block);
     }
@@ -267,8 +261,9 @@ void space_settle(void)
 void space_release_context(CUcontext context)
 {
     HOLD(&space_lock);
-    for (struct block *block = blocks, *next; block != NULL; block = next) {
-        next = block->next;
+    struct block *block, *next;
+    DL_FOREACH_SAFE(blocks, block, next)
+    {
         if (block->context != context)
             continue;
         block->context = NULL;
@@ -332,5 +327,5 @@ DRIVER(cuMemFree, 3020, (CUdeviceptr, dptr))
         context_wait_locked(owner);
         CALL_TRY(context_error(owner));
     }
-    return space_is_device(dptr) ? space_free(dptr) : host_drop(dptr, HOST_MANAGED);
+    return space_is_device(dptr) ? space_free(dptr, NULL, NULL) : host_drop(dptr, HOST_MANAGED);
 }

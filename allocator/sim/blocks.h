@@ -98,7 +98,7 @@ void block_use_locked(struct block *block, CUstream stream);  /* by what is subm
 void space_make_room_locked(int device, size_t size, int is_for_graphs);
 /* graph_memory.c: unmaps memory that is given up. */
 void graph_memory_unbind_locked(const struct block *backing);
-/* Frees, as space_free() and space_retire(); `stream` is NULL if it is at once. */
+/* Frees, as space_free(). */
 void graph_memory_free_locked(struct block *address, CUstream stream, struct operation *operation);
 void graph_memory_release_locked(struct block *address);
 

@@ -21,6 +21,7 @@ DRIVER(cuEventCreate, 2000, (CUevent *, phEvent, unsigned int, Flags))
     stream_await_submitters(context);
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
     CALL_REFUSE(phEvent == NULL || (Flags & ~known) != 0, INVALID_VALUE);
+    HOLD(&queue_lock); /* a record of the event that had this memory may look at it now */
     CUevent event = handle_create(HANDLE_EVENT, sizeof *event, context->home);
     event->context = context->home;
     event->flags = Flags;

@@ -68,9 +68,8 @@ static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext co
 
 static CUresult allocate(void **pointer, size_t size, enum host_kind kind)
 {
-    CUcontext context;
     void *memory;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     CALL_TRY(capture_check_unsafe());
     stream_await_submitters(context);
     CALL_REFUSE(pointer == NULL || size == 0, INVALID_VALUE);
@@ -99,8 +98,7 @@ DRIVER(cuMemAllocManaged, 6000, (CUdeviceptr *, dptr, size_t, bytesize, unsigned
 DRIVER(cuMemHostRegister, 6050, (void *, p, size_t, bytesize, unsigned int, Flags))
 {
     const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
-    CUcontext context;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)p;
     CALL_REFUSE(p == NULL || bytesize == 0 || (Flags & ~known) != 0 || space_is_device(address), INVALID_VALUE);
     return add(p, bytesize, HOST_REGISTERED, context->home);
@@ -123,9 +121,8 @@ DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr *, pdptr, void *, p, unsign
 
 DRIVER(cuMemFreeHost, 2000, (void *, p))
 {
-    CUcontext context;
     struct host_range range;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     if (host_find((CUdeviceptr)(uintptr_t)p, &range)) {
         HOLD(&queue_lock);
         context_wait_locked(range.context);

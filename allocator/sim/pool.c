@@ -143,7 +143,7 @@ DRIVER_TWIN(cuMemFreeAsync, ptsz, 11020, (CUdeviceptr, dptr, CUstream, hStream))
     }
     CALL_TRY(capture_check_unsafe_locked());
     CALL_TRY(capture_check_implicit_locked(stream, 1));
-    CALL_TRY(space_retire(dptr, stream, operation));
+    CALL_TRY(space_free(dptr, stream, operation));
     return stream_enqueue_locked(stream, operation, NULL, NULL);
 }
 

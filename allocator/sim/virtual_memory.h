@@ -35,11 +35,9 @@ CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, in
  * full, also what is larger, or was freed on another stream: *after is then what the stream has to wait for. Requires the queue
  * lock. */
 CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream, struct ticket *after);
-/* Frees at once. Errors: INVALID_VALUE (not the start of an allocation, or already freed, or not allocated yet). */
-CUresult space_free(CUdeviceptr address);
-/* The two halves of a stream-ordered free: space_retire() at the call, space_pass() once the stream has reached the operation.
- * Requires the queue lock. Errors: INVALID_VALUE, as space_free(). */
-CUresult space_retire(CUdeviceptr address, CUstream stream, struct operation *operation);
+/* Frees at once, or (with a stream, and the queue lock) behind the operation: space_pass() then, once the stream has reached
+ * it. Errors: INVALID_VALUE (not the start of an allocation, or already freed, or not allocated yet). */
+CUresult space_free(CUdeviceptr address, CUstream stream, struct operation *operation);
 void space_pass(const struct operation *operation);
 
 /* Releases memory that nobody uses until at most `reserved` bytes of the pool are reserved. */
