@@ -1,7 +1,7 @@
 /*
- * What virtual_memory.c, blocks.c and graph_memory.c share: reservations, handles and mappings (virtual_memory.c), and on top
- * of them the memory of cuMemAlloc and of pools (blocks.c), and that of graphs (graph_memory.c). Functions named _locked
- * require space_lock.
+ * What virtual_memory.c, exports.c, blocks.c and graph_memory.c share: reservations, handles and mappings, and on top of them
+ * the memory of cuMemAlloc and of pools (blocks.c), and that of graphs (graph_memory.c). Functions named _locked require
+ * space_lock.
  */
 #pragma once
 

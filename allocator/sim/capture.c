@@ -78,14 +78,9 @@ CUresult capture_refuse_all_locked(CUcontext context)
     return result;
 }
 
-static unsigned component_of(const struct CUstream_st *stream)
-{
-    return stream->capture->components[stream->participant];
-}
-
 static struct capture_clock *clock_of(const struct CUstream_st *stream)
 {
-    return &stream->capture->clocks[component_of(stream)];
+    return &stream->capture->clocks[stream->component];
 }
 
 static void raise_clock(struct capture_clock *clock, const struct capture_clock *other)
@@ -102,8 +97,8 @@ CUresult capture_append_locked(CUstream stream, struct operation *operation)
     CALL_REFUSE(capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
     recording_append(capture->graph->recording, operation);
     struct capture_clock *clock = clock_of(stream);
-    clock->counts[component_of(stream)]++;
-    const struct capture_node node = {operation, *clock, component_of(stream)};
+    clock->counts[stream->component]++;
+    const struct capture_node node = {operation, *clock, stream->component};
     append(&capture->nodes, &capture->node_count, &capture->node_capacity, &node, sizeof node);
     return CUDA_SUCCESS;
 }
@@ -115,15 +110,22 @@ CUresult capture_position_locked(CUstream stream, struct capture_clock *clock)
     return CUDA_SUCCESS;
 }
 
-static CUresult add_stream(struct capture *capture, CUstream stream)
+/* Continues the stream in a component of its own, behind everything that `clock` has seen. It counts as unjoined until the
+ * origin has waited for it, even without any work. */
+static CUresult continue_behind(struct capture *capture, CUstream stream, const struct capture_clock *clock)
 {
     CALL_REFUSE(capture->component_count == CAPTURE_STREAMS, NOT_SUPPORTED);
-    unsigned component = capture->component_count++;
+    stream->component = capture->component_count++;
+    capture->clocks[stream->component] = *clock;
+    capture->clocks[stream->component].counts[stream->component] = 1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult add_stream(struct capture *capture, CUstream stream)
+{
+    static const struct capture_clock nothing;
+    CALL_TRY(continue_behind(capture, stream, &nothing));
     stream->capture = capture;
-    stream->participant = capture->stream_count;
-    /* A stream that was pulled in counts as unjoined until its origin has waited for it, even without any work. */
-    capture->clocks[component].counts[component] = 1;
-    capture->components[stream->participant] = component;
     capture->streams[capture->stream_count++] = stream;
     return CUDA_SUCCESS;
 }
@@ -179,9 +181,10 @@ DRIVER_TWIN(cuStreamBeginCaptureToGraph, ptsz, 12030,
 
 static int is_joined(const struct capture *capture)
 {
-    const struct capture_clock *origin = &capture->clocks[capture->components[0]];
-    for (unsigned i = 0; i < capture->component_count; i++) {
-        if (!capture->is_dropped[i] && origin->counts[i] < capture->clocks[i].counts[i])
+    const struct capture_clock *origin = clock_of(capture->streams[0]);
+    for (unsigned i = 0; i < capture->stream_count; i++) {
+        unsigned component = capture->streams[i]->component;
+        if (origin->counts[component] < capture->clocks[component].counts[component])
             return 0;
     }
     return 1;
@@ -291,19 +294,6 @@ static size_t find_frontier(const struct CUstream_st *stream)
     return count;
 }
 
-/* Continues the stream in a new component, behind everything that `clock` has seen. */
-static CUresult set_dependencies_locked(CUstream stream, const struct capture_clock *clock)
-{
-    struct capture *capture = stream->capture;
-    CALL_REFUSE(capture->component_count == CAPTURE_STREAMS, NOT_SUPPORTED);
-    unsigned component = capture->component_count++;
-    capture->is_dropped[component_of(stream)] = 1;
-    capture->clocks[component] = *clock;
-    capture->clocks[component].counts[component] = 1;
-    capture->components[stream->participant] = component;
-    return CUDA_SUCCESS;
-}
-
 DRIVER_TWIN(cuStreamUpdateCaptureDependencies, ptsz, 12030,
             (CUstream, handle, CUgraphNode *, nodes, const CUgraphEdgeData *, edges, size_t, count, unsigned int, flags))
 {
@@ -319,7 +309,7 @@ DRIVER_TWIN(cuStreamUpdateCaptureDependencies, ptsz, 12030,
         raise_clock(&clock, &node->clock);
     }
     if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-        return set_dependencies_locked(stream, &clock);
+        return continue_behind(stream->capture, stream, &clock);
     raise_clock(clock_of(stream), &clock);
     return CUDA_SUCCESS;
 }

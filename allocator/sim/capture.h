@@ -34,8 +34,6 @@ struct capture {
     /* A stream has a component of its own from the start, and gets a new one each time its dependencies are set: its earlier
      * work is then no longer ordered before its later work. */
     struct capture_clock clocks[CAPTURE_STREAMS];
-    unsigned components[CAPTURE_STREAMS]; /* of each stream */
-    int is_dropped[CAPTURE_STREAMS];      /* by component: it need not be joined */
     unsigned component_count;
     struct capture_node *nodes;
     size_t node_count, node_capacity;

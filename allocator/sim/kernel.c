@@ -20,14 +20,6 @@ static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
 static struct CUfunc_st *functions;                              /* newest first, under kernels_lock */
 static uint64_t next_entry = CODE_BASE;                          /* under kernels_lock */
 
-static size_t natural_alignment(size_t bytes)
-{
-    size_t alignment = 1;
-    while (alignment < 16 && bytes % (alignment * 2) == 0)
-        alignment *= 2;
-    return alignment;
-}
-
 static struct CUfunc_st *create(const cusim_kernel *kernel)
 {
     size_t count = kernel->argument_count, *offsets, end = 0;
@@ -38,7 +30,7 @@ static struct CUfunc_st *create(const cusim_kernel *kernel)
     function->kernel.argument_bytes = memory_copy(kernel->argument_bytes, count * sizeof *offsets);
     function->argument_offsets = offsets = memory_copy(kernel->argument_bytes, count * sizeof *offsets);
     for (size_t i = 0; i < count; i++) {
-        size_t alignment = natural_alignment(kernel->argument_bytes[i]);
+        size_t alignment = (kernel->argument_bytes[i] | 16) & -(kernel->argument_bytes[i] | 16); /* of its size, at most 16 */
         offsets[i] = (end + alignment - 1) / alignment * alignment;
         end = offsets[i] + kernel->argument_bytes[i];
     }

@@ -50,9 +50,8 @@ DRIVER(cuMemGetAddressRange, 3020, (CUdeviceptr *, pbase, size_t *, psize, CUdev
 }
 
 #define FACT(attribute, member)                                                                                                \
-    LIST(CU_POINTER_ATTRIBUTE_##attribute, offsetof(struct facts, member), sizeof((struct facts *)0)->member)
-static const struct attribute {
-    CUpointer_attribute attribute;
+    [CU_POINTER_ATTRIBUTE_##attribute] = LIST(offsetof(struct facts, member), sizeof((struct facts *)0)->member)
+static const struct {
     size_t offset, size; /* in struct facts */
 } attributes[] = LIST(FACT(CONTEXT, range.context), FACT(MEMORY_TYPE, type), FACT(DEVICE_POINTER, address),
                       FACT(HOST_POINTER, address), FACT(SYNC_MEMOPS, none), FACT(BUFFER_ID, range.id),
@@ -65,13 +64,11 @@ static const struct attribute {
 /* Copies an attribute of the memory. Returns 0 if the memory has no such attribute, or the driver doesn't know it. */
 static int give(CUpointer_attribute attribute, const struct facts *facts, void *out)
 {
-    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) {
-        if (attributes[i].attribute != attribute || (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && !facts->is_on_host))
-            continue;
-        memcpy(out, (const char *)facts + attributes[i].offset, attributes[i].size);
-        return 1;
-    }
-    return 0;
+    if ((unsigned)attribute >= sizeof attributes / sizeof *attributes || attributes[attribute].size == 0 ||
+        (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && !facts->is_on_host))
+        return 0;
+    memcpy(out, (const char *)facts + attributes[attribute].offset, attributes[attribute].size);
+    return 1;
 }
 
 DRIVER(cuPointerGetAttribute, 4000, (void *, data, CUpointer_attribute, attribute, CUdeviceptr, ptr))

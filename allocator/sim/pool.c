@@ -5,6 +5,7 @@
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after the queue lock */
 static CUmemoryPool defaults[SIM_MAX_DEVICES];                 /* NULL: nobody has asked for it; under pools_lock */
 static CUmemoryPool current[SIM_MAX_DEVICES];                  /* NULL: the default; under pools_lock */
+static CUmemoryPool destroyed;                                 /* memory may refer to them; under pools_lock */
 
 static CUmemoryPool create(int device)
 {
@@ -74,6 +75,7 @@ DRIVER(cuMemPoolDestroy, 11020, (CUmemoryPool, pool))
 {
     HOLD(&pools_lock);
     CALL_REFUSE(!is_pool(pool) || pool == defaults[pool->device] || !handle_remove(HANDLE_POOL, pool), INVALID_VALUE);
+    LL_PREPEND(destroyed, pool);
     if (current[pool->device] == pool)
         current[pool->device] = NULL;
     pthread_mutex_lock(&space_lock);

@@ -51,7 +51,7 @@ static CUstream named_locked(CUstream handle)
 
 static CUstream create_locked(CUcontext context, unsigned flags)
 {
-    struct named *named = handle_create(HANDLE_STREAM, sizeof *named, context);
+    struct named *named = handle_create(HANDLE_STREAM, sizeof *named, NULL);
     struct CUstream_st *stream = spares;
     if (stream == NULL) {
         stream = memory_new(sizeof *stream);

@@ -140,7 +140,7 @@ struct CUstream_st {
     unsigned submitters;           /* threads that wait for room */
     pthread_cond_t wake;
     struct capture *capture; /* NULL while not capturing */
-    unsigned participant;    /* its index in the capture */
+    unsigned component;      /* where it counts its work in the clocks of the capture */
 };
 
 extern pthread_mutex_t queue_lock;

@@ -19,6 +19,7 @@ CUresult space_initialize(void);
 /* A memory pool: one of the program's, the driver's own of a device, or that of its graphs, which no handle names. It is never
  * freed: memory may outlive it. blocks.c keeps its statistics, under the memory lock. */
 struct CUmemPoolHandle_st {
+    struct CUmemPoolHandle_st *next; /* of those that were destroyed */
     int device;
     int is_of_graphs;                 /* what it gives is bound to addresses: graph_memory.c */
     uint64_t max_bytes;               /* 0: no limit */
