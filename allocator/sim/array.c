@@ -4,7 +4,7 @@
  */
 #include "capture.h"
 #include "handle.h"
-#include "space.h"
+#include "virtual_memory.h"
 
 #define TEXTURE_ALIGNMENT 512 /* CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT and _PITCH_ALIGNMENT of an H200 */
 #define TEXTURE_PITCH_ALIGNMENT 32
@@ -14,23 +14,22 @@ struct CUarray_st {
     CUcontext context;
 };
 
+struct texture {
+    CUdeviceptr memory;
+};
+
 /* Returns the bytes of an element, 0 if there is no such format. */
 static size_t element_bytes(CUarray_format format, unsigned channels)
 {
-    static const struct {
-        CUarray_format format;
-        unsigned char bytes;
-    } sizes[] = {{CU_AD_FORMAT_UNSIGNED_INT8, 1}, {CU_AD_FORMAT_SIGNED_INT8, 1}, {CU_AD_FORMAT_UNSIGNED_INT16, 2},
-                 {CU_AD_FORMAT_SIGNED_INT16, 2},  {CU_AD_FORMAT_HALF, 2},        {CU_AD_FORMAT_UNSIGNED_INT32, 4},
-                 {CU_AD_FORMAT_SIGNED_INT32, 4},  {CU_AD_FORMAT_FLOAT, 4}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        if (sizes[i].format == format)
-            return channels == 1 || channels == 2 || channels == 4 ? channels * sizes[i].bytes : 0;
-    }
-    return 0;
+    static const unsigned char sizes[] = {
+        [CU_AD_FORMAT_UNSIGNED_INT8] = 1, [CU_AD_FORMAT_SIGNED_INT8] = 1, [CU_AD_FORMAT_UNSIGNED_INT16] = 2,
+        [CU_AD_FORMAT_SIGNED_INT16] = 2,  [CU_AD_FORMAT_HALF] = 2,        [CU_AD_FORMAT_UNSIGNED_INT32] = 4,
+        [CU_AD_FORMAT_SIGNED_INT32] = 4,  [CU_AD_FORMAT_FLOAT] = 4};
+    int is_known = (unsigned)format < sizeof sizes && (channels == 1 || channels == 2 || channels == 4);
+    return is_known ? (size_t)channels * sizes[format] : 0;
 }
 
-DRIVER(cuArray3DCreate, 3020, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *wanted), (pHandle, wanted))
+DRIVER(cuArray3DCreate, 3020, (CUarray *, pHandle, const CUDA_ARRAY3D_DESCRIPTOR *, wanted))
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(pHandle == NULL || wanted == NULL || wanted->Width == 0, INVALID_VALUE);
@@ -47,7 +46,7 @@ DRIVER(cuArray3DCreate, 3020, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuArrayDestroy, 2000, (CUarray hArray), (hArray))
+DRIVER(cuArrayDestroy, 2000, (CUarray, hArray))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, hArray), INVALID_HANDLE);
     CALL_TRY(capture_check_unsafe());
@@ -56,52 +55,32 @@ DRIVER(cuArrayDestroy, 2000, (CUarray hArray), (hArray))
         HOLD(&queue_lock);
         context_wait_locked(hArray->context);
     }
-    space_free(hArray->memory);
-    handle_free(hArray);
+    space_free(hArray->memory, NULL, NULL);
+    handle_free(HANDLE_ARRAY, hArray);
     return CUDA_SUCCESS;
 }
 
-/* Their memory ends with the context's. */
-void array_destroy_all(CUcontext context)
+DRIVER_TWIN(cuMemcpyDtoA, ptds, 3020, (CUarray, dstArray, size_t, dstOffset, CUdeviceptr, srcDevice, size_t, ByteCount))
 {
-    for (CUarray array; (array = handle_remove_owned(HANDLE_ARRAY, context)) != NULL;)
-        handle_free(array);
-    while (handle_remove_owned(HANDLE_TEXTURE, context) != NULL)
-        continue;
+    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, dstArray), INVALID_HANDLE);
+    return transfer_row(dstArray->memory + dstOffset, CU_MEMORYTYPE_DEVICE, srcDevice, CU_MEMORYTYPE_DEVICE, ByteCount, NULL,
+                        1);
 }
 
-static CUresult find_place(CUarray array, size_t offset, struct transfer_end *end)
+DRIVER_TWIN(cuMemcpyAtoD, ptds, 3020, (CUdeviceptr, dstDevice, CUarray, srcArray, size_t, srcOffset, size_t, ByteCount))
 {
-    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, array), INVALID_HANDLE);
-    *end = (struct transfer_end){.side = SIDE_DEVICE, .address = array->memory + offset};
-    return CUDA_SUCCESS;
-}
-
-DRIVER_TWIN(cuMemcpyDtoA, ptds, 3020, (CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount),
-            (dstArray, dstOffset, srcDevice, ByteCount))
-{
-    struct transfer_end to;
-    CALL_TRY(find_place(dstArray, dstOffset, &to));
-    return transfer_copy(&to, &(struct transfer_end){.side = SIDE_DEVICE, .address = srcDevice}, ByteCount, NULL, SUBMIT_ASYNC);
-}
-
-DRIVER_TWIN(cuMemcpyAtoD, ptds, 3020, (CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount),
-            (dstDevice, srcArray, srcOffset, ByteCount))
-{
-    struct transfer_end from;
-    CALL_TRY(find_place(srcArray, srcOffset, &from));
-    return transfer_copy(&(struct transfer_end){.side = SIDE_DEVICE, .address = dstDevice}, &from, ByteCount, NULL,
-                         SUBMIT_ASYNC);
+    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, srcArray), INVALID_HANDLE);
+    return transfer_row(dstDevice, CU_MEMORYTYPE_DEVICE, srcArray->memory + srcOffset, CU_MEMORYTYPE_DEVICE, ByteCount, NULL,
+                        1);
 }
 
 static CUresult find_memory(const CUDA_RESOURCE_DESC *resource, CUdeviceptr *memory)
 {
-    struct transfer_end end;
     const size_t linear = element_bytes(resource->res.linear.format, resource->res.linear.numChannels);
     switch (resource->resType) {
     case CU_RESOURCE_TYPE_ARRAY:
-        CALL_TRY(find_place(resource->res.array.hArray, 0, &end));
-        *memory = end.address;
+        CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, resource->res.array.hArray), INVALID_HANDLE);
+        *memory = resource->res.array.hArray->memory;
         return CUDA_SUCCESS;
     case CU_RESOURCE_TYPE_PITCH2D: /* begins as a linear one */
         CALL_REFUSE(resource->res.pitch2D.pitchInBytes % TEXTURE_PITCH_ALIGNMENT != 0, INVALID_VALUE);
@@ -123,44 +102,113 @@ static CUresult create(unsigned long long *out, const CUDA_RESOURCE_DESC *resour
     CONTEXT_CURRENT(context);
     CALL_REFUSE(out == NULL || resource == NULL || resource->flags != 0, INVALID_VALUE);
     CALL_TRY(find_memory(resource, &memory));
-    *out = (uintptr_t)handle_open(HANDLE_TEXTURE, (void *)(uintptr_t)memory, context->home);
+    struct texture *texture = handle_create(HANDLE_TEXTURE, sizeof *texture, context->home);
+    texture->memory = memory;
+    *out = (uintptr_t)texture;
     return CUDA_SUCCESS;
 }
 
 static CUresult destroy(unsigned long long object)
 {
     void *handle = (void *)(uintptr_t)object;
-    CALL_REFUSE(handle_find(HANDLE_TEXTURE, handle) == NULL, INVALID_VALUE);
-    handle_close(HANDLE_TEXTURE, handle);
+    CALL_REFUSE(!handle_remove(HANDLE_TEXTURE, handle), INVALID_VALUE);
+    handle_free(HANDLE_TEXTURE, handle);
     return CUDA_SUCCESS;
 }
 
 DRIVER(cuTexObjectCreate, 5000,
-       (CUtexObject * pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc,
-        const CUDA_RESOURCE_VIEW_DESC *pResViewDesc),
-       (pTexObject, pResDesc, pTexDesc, pResViewDesc))
+       (CUtexObject *, pTexObject, const CUDA_RESOURCE_DESC *, pResDesc, const CUDA_TEXTURE_DESC *, pTexDesc,
+        const CUDA_RESOURCE_VIEW_DESC *, pResViewDesc))
 {
     (void)pResViewDesc;
     return pTexDesc == NULL ? CUDA_ERROR_INVALID_VALUE : create(pTexObject, pResDesc);
 }
 
-DRIVER(cuTexObjectDestroy, 5000, (CUtexObject texObject), (texObject))
-{
-    return destroy(texObject);
-}
+DRIVER_IS(cuTexObjectDestroy, 5000, (CUtexObject, texObject), destroy(texObject))
 
-DRIVER(cuSurfObjectCreate, 5000, (CUsurfObject * pSurfObject, const CUDA_RESOURCE_DESC *pResDesc), (pSurfObject, pResDesc))
+DRIVER(cuSurfObjectCreate, 5000, (CUsurfObject *, pSurfObject, const CUDA_RESOURCE_DESC *, pResDesc))
 {
     CALL_REFUSE(pResDesc == NULL || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY, INVALID_VALUE);
     return create(pSurfObject, pResDesc);
 }
 
-DRIVER(cuSurfObjectDestroy, 5000, (CUsurfObject surfObject), (surfObject))
-{
-    return destroy(surfObject);
-}
+DRIVER_IS(cuSurfObjectDestroy, 5000, (CUsurfObject, surfObject), destroy(surfObject))
 
 SIM_API void *cusim_texture(unsigned long long object)
 {
-    return handle_find(HANDLE_TEXTURE, (const void *)(uintptr_t)object);
+    const struct texture *texture = (const struct texture *)(uintptr_t)object;
+    return handle_is_valid(HANDLE_TEXTURE, texture) ? (void *)(uintptr_t)texture->memory : NULL;
+}
+
+/* ---- tensor maps. Of what a device reads in one, the base comes first, as on an H100; then rank, sizes and strides, in an
+ * order of our own ---- */
+
+struct encoded {
+    uint64_t base;
+    uint32_t rank, type;
+    uint64_t size[5], stride[4];
+};
+_Static_assert(sizeof(struct encoded) <= sizeof(CUtensorMap), "it fits");
+
+static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, const void *base, const cuuint64_t *size,
+                       const cuuint64_t *stride)
+{
+    struct encoded encoded = {.base = (uint64_t)(uintptr_t)base, .rank = rank, .type = type};
+    CALL_REFUSE(map == NULL || rank < 1 || rank > 5 || encoded.base % 16 != 0 || (unsigned)type > 15, INVALID_VALUE);
+    for (cuuint32_t i = 0; i < rank; i++) {
+        CALL_REFUSE(size[i] == 0 || size[i] > (UINT64_C(1) << 32), INVALID_VALUE);
+        CALL_REFUSE(i > 0 && (stride[i - 1] % 16 != 0 || stride[i - 1] >= (UINT64_C(1) << 40)), INVALID_VALUE);
+        encoded.size[i] = size[i];
+        if (i > 0)
+            encoded.stride[i - 1] = stride[i - 1];
+    }
+    memset(map, 0, sizeof *map);
+    memcpy(map, &encoded, sizeof encoded);
+    return CUDA_SUCCESS;
+}
+
+DRIVER(cuTensorMapEncodeTiled, 12000,
+       (CUtensorMap *, tensorMap, CUtensorMapDataType, tensorDataType, cuuint32_t, tensorRank, void *, globalAddress,
+        const cuuint64_t *, globalDim, const cuuint64_t *, globalStrides, const cuuint32_t *, boxDim, const cuuint32_t *,
+        elementStrides, CUtensorMapInterleave, interleave, CUtensorMapSwizzle, swizzle, CUtensorMapL2promotion, l2Promotion,
+        CUtensorMapFloatOOBfill, oobFill))
+{
+    (void)boxDim, (void)elementStrides, (void)interleave, (void)swizzle, (void)l2Promotion, (void)oobFill;
+    return encode(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);
+}
+
+DRIVER(cuTensorMapEncodeIm2col, 12000,
+       (CUtensorMap *, tensorMap, CUtensorMapDataType, tensorDataType, cuuint32_t, tensorRank, void *, globalAddress,
+        const cuuint64_t *, globalDim, const cuuint64_t *, globalStrides, const int *, pixelBoxLowerCorner, const int *,
+        pixelBoxUpperCorner, cuuint32_t, channelsPerPixel, cuuint32_t, pixelsPerColumn, const cuuint32_t *, elementStrides,
+        CUtensorMapInterleave, interleave, CUtensorMapSwizzle, swizzle, CUtensorMapL2promotion, l2Promotion,
+        CUtensorMapFloatOOBfill, oobFill))
+{
+    (void)pixelBoxLowerCorner, (void)pixelBoxUpperCorner, (void)channelsPerPixel, (void)pixelsPerColumn, (void)elementStrides;
+    (void)interleave, (void)swizzle, (void)l2Promotion, (void)oobFill;
+    CALL_REFUSE(tensorRank < 3, INVALID_VALUE);
+    return encode(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);
+}
+
+DRIVER(cuTensorMapReplaceAddress, 12000, (CUtensorMap *, tensorMap, void *, globalAddress))
+{
+    uint64_t base = (uint64_t)(uintptr_t)globalAddress;
+    CALL_REFUSE(tensorMap == NULL || base % 16 != 0, INVALID_VALUE);
+    memcpy(tensorMap, &base, sizeof base);
+    return CUDA_SUCCESS;
+}
+
+/* Since CUDA 13.5, whose header may not be here. */
+SIM_API CUresult set_allocation_class(CUtensorMap *tensorMap, int allocClass,
+                                      int *outAllocClass) __asm__("cuTensorMapSetAllocationClass");
+
+CUresult set_allocation_class(CUtensorMap *tensorMap, int allocClass, int *outAllocClass)
+{
+    static struct call *_Atomic site;
+    CALL_TRY(call_enter(&site, "cuTensorMapSetAllocationClass", 1));
+    CALL_REFUSE(tensorMap == NULL, INVALID_VALUE);
+    ((char *)tensorMap)[sizeof *tensorMap - 1] = (char)allocClass;
+    if (outAllocClass)
+        *outAllocClass = allocClass;
+    return CUDA_SUCCESS;
 }

@@ -4,9 +4,9 @@
  * A freed block of a pool stays mapped, and waits for the work that it was freed behind. Then it is idle, until it is allocated
  * again or released: by a synchronisation beyond the pool's threshold, by a trim, or because the device is full.
  */
-#include "space_locked.h"
+#include "blocks.h"
 #include "capture.h"
-#include "host.h"
+#include "virtual_memory.h"
 
 struct block *blocks;
 
@@ -44,7 +44,7 @@ CUresult block_map_locked(struct block *block, struct physical *physical)
     CALL_TRY(space_map_locked(&mapping, block->start, block->bytes, physical));
     mapping->block = block;
     for (unsigned i = 0; i < config_get()->devices; i++)
-        space_protect_locked(mapping, (int)i, PAGES_READ_WRITE);
+        space_protect_locked(mapping, (int)i, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     return CUDA_SUCCESS;
 }
 
@@ -91,20 +91,23 @@ static int is_idle(const struct block *block)
     return block->references == 0 && !block->is_live && block->use.pending == 0;
 }
 
-static void trim_locked(struct space_pool *pool, uint64_t reserved_bytes)
+static void trim_locked(CUmemoryPool pool, uint64_t reserved_bytes)
 {
-    for (struct block *block = blocks, *next; block != NULL && pool->reserved > reserved_bytes; block = next) {
-        next = block->next;
-        if (block->pool == pool && is_idle(block))
+    struct block *block, *next;
+    DL_FOREACH_SAFE(blocks, block, next)
+    {
+        if (pool->reserved > reserved_bytes && block->pool == pool && is_idle(block))
             free_block_locked(block);
     }
 }
 
 void space_make_room_locked(int device, size_t size, int is_for_graphs)
 {
-    for (struct block *block = blocks, *next; block != NULL && !space_has_room_locked(device, size); block = next) {
-        next = block->next;
-        if (block->device == device && is_idle(block) && (!is_for_graphs || block->pool->is_of_graphs))
+    struct block *block, *next;
+    DL_FOREACH_SAFE(blocks, block, next)
+    {
+        if (!space_has_room_locked(device, size) && block->device == device && is_idle(block) &&
+            (!is_for_graphs || block->pool->is_of_graphs))
             free_block_locked(block);
     }
 }
@@ -130,7 +133,7 @@ CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, in
 
 /* Finds freed memory for the stream's next work: of exactly that size if it is free by then, or (is_short) the smallest that is
  * large enough, whose stream can be waited for. */
-static struct block *find_freed_locked(const struct space_pool *pool, size_t size, CUstream stream, int is_short)
+static struct block *find_freed_locked(CUmemoryPool pool, size_t size, CUstream stream, int is_short)
 {
     size_t bytes = whole_pages(size);
     struct block *found = NULL;
@@ -159,13 +162,12 @@ void block_use_locked(struct block *block, CUstream stream)
     block->use.last = (struct ticket){stream, stream->submitted + 1};
 }
 
-CUresult block_take_locked(struct block **out, size_t size, struct space_pool *pool, int device, CUstream stream,
-                           struct ticket *after)
+CUresult block_take_locked(struct block **out, size_t size, CUmemoryPool pool, CUstream stream, struct ticket *after)
 {
     struct block *block = find_freed_locked(pool, size, stream, 0);
     CUresult result = CUDA_SUCCESS;
     if (block == NULL) {
-        result = create_block_locked(&block, size, device, pool->is_of_graphs);
+        result = create_block_locked(&block, size, pool->device, pool->is_of_graphs);
         if (result == CUDA_SUCCESS) {
             block->pool = pool;
             count(&pool->reserved, &pool->reserved_high, block->bytes);
@@ -184,13 +186,12 @@ CUresult block_take_locked(struct block **out, size_t size, struct space_pool *p
     return CUDA_SUCCESS;
 }
 
-CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, struct space_pool *pool, int device, CUstream stream,
-                                struct ticket *after)
+CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream, struct ticket *after)
 {
     struct block *block;
     CALL_TRY(check(address, size));
     HOLD(&space_lock);
-    CALL_TRY(block_take_locked(&block, size, pool, device, stream, after));
+    CALL_TRY(block_take_locked(&block, size, pool, stream, after));
     *address = block->start;
     return CUDA_SUCCESS;
 }
@@ -209,35 +210,25 @@ static void collect_locked(struct block *block)
         free_block_locked(block);
 }
 
-CUresult space_free(CUdeviceptr address)
+CUresult space_free(CUdeviceptr address, CUstream stream, struct operation *operation)
 {
     HOLD(&space_lock);
     struct block *block = find_live_locked(address);
     CALL_REFUSE(block == NULL, INVALID_VALUE);
-    if (block->references != 0) {
-        graph_memory_free_locked(block, NULL, NULL);
-        return CUDA_SUCCESS;
-    }
-    struct space_pool *pool = block->pool;
-    block_set_live_locked(block, 0);
-    collect_locked(block);
-    if (pool != NULL)
-        trim_locked(pool, pool->threshold);
-    return CUDA_SUCCESS;
-}
-
-CUresult space_retire(CUdeviceptr address, CUstream stream, struct operation *operation)
-{
-    HOLD(&space_lock);
-    struct block *block = find_live_locked(address);
-    CALL_REFUSE(block == NULL, INVALID_VALUE);
+    CUmemoryPool pool = block->pool;
     if (block->references != 0) {
         graph_memory_free_locked(block, stream, operation);
         return CUDA_SUCCESS;
     }
     block_set_live_locked(block, 0);
-    block_use_locked(block, stream);
-    operation->freed.block = block;
+    if (stream != NULL) {
+        block_use_locked(block, stream);
+        operation->freed.block = block;
+        return CUDA_SUCCESS;
+    }
+    collect_locked(block);
+    if (pool != NULL)
+        trim_locked(pool, pool->threshold);
     return CUDA_SUCCESS;
 }
 
@@ -250,7 +241,7 @@ void space_pass(const struct operation *operation)
         graph_memory_release_locked(operation->freed.address);
 }
 
-void space_trim(struct space_pool *pool, uint64_t reserved_bytes)
+void space_trim(CUmemoryPool pool, uint64_t reserved_bytes)
 {
     HOLD(&space_lock);
     trim_locked(pool, reserved_bytes);
@@ -259,8 +250,9 @@ void space_trim(struct space_pool *pool, uint64_t reserved_bytes)
 void space_settle(void)
 {
     HOLD(&space_lock);
-    for (struct block *block = blocks, *next; block != NULL; block = next) {
-        next = block->next;
+    struct block *block, *next;
+    DL_FOREACH_SAFE(blocks, block, next)
+    {
         if (block->pool != NULL && block->pool->reserved > block->pool->threshold && is_idle(block))
             free_block_locked(block);
     }
@@ -269,8 +261,9 @@ void space_settle(void)
 void space_release_context(CUcontext context)
 {
     HOLD(&space_lock);
-    for (struct block *block = blocks, *next; block != NULL; block = next) {
-        next = block->next;
+    struct block *block, *next;
+    DL_FOREACH_SAFE(blocks, block, next)
+    {
         if (block->context != context)
             continue;
         block->context = NULL;
@@ -280,8 +273,7 @@ void space_release_context(CUcontext context)
 }
 
 DRIVER(cuMemGetAllocationGranularity, 10020,
-       (size_t * granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option),
-       (granularity, prop, option))
+       (size_t *, granularity, const CUmemAllocationProp *, prop, CUmemAllocationGranularity_flags, option))
 {
     CALL_REFUSE(granularity == NULL || prop == NULL || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, INVALID_VALUE);
     CALL_REFUSE(prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !config_has_device(prop->location.id), INVALID_DEVICE);
@@ -298,14 +290,10 @@ static CUresult allocate(CUdeviceptr *address, size_t size)
     return space_allocate(address, size, context->home, context->device);
 }
 
-DRIVER(cuMemAlloc, 3020, (CUdeviceptr * dptr, size_t bytesize), (dptr, bytesize))
-{
-    return allocate(dptr, bytesize);
-}
+DRIVER_IS(cuMemAlloc, 3020, (CUdeviceptr *, dptr, size_t, bytesize), allocate(dptr, bytesize))
 
 DRIVER(cuMemAllocPitch, 3020,
-       (CUdeviceptr * dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes),
-       (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes))
+       (CUdeviceptr *, dptr, size_t *, pPitch, size_t, WidthInBytes, size_t, Height, unsigned int, ElementSizeBytes))
 {
     size_t pitch, size;
     CONTEXT_CURRENT(context);
@@ -327,7 +315,7 @@ static CUcontext owner_of(CUdeviceptr address)
     return host_find(address, &host) ? host.context : NULL;
 }
 
-DRIVER(cuMemFree, 3020, (CUdeviceptr dptr), (dptr))
+DRIVER(cuMemFree, 3020, (CUdeviceptr, dptr))
 {
     CALL_TRY(context_check()); /* none need be current */
     CALL_TRY(capture_check_unsafe());
@@ -339,5 +327,5 @@ DRIVER(cuMemFree, 3020, (CUdeviceptr dptr), (dptr))
         context_wait_locked(owner);
         CALL_TRY(context_error(owner));
     }
-    return space_is_device(dptr) ? space_free(dptr) : host_drop(dptr, HOST_MANAGED);
+    return space_is_device(dptr) ? space_free(dptr, NULL, NULL) : host_drop(dptr, HOST_MANAGED);
 }

@@ -1,5 +1,5 @@
-#include "config.h"
-#include "fault.h"
+#include "gpus.h"
+#include "trap.h"
 #include "kernel.h"
 
 #include <unistd.h>

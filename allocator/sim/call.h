@@ -27,7 +27,7 @@ struct symbol {
     void (*twin)(void);          /* for per-thread default streams, or NULL */
 };
 
-/* Puts a row into the table that symbols.c searches. */
+/* Puts a row into the table that entry_points.c searches. */
 #define SYMBOL(id, base, abi, since, function, twin)                                                                           \
     static const struct symbol *const id##_symbol __attribute__((section("sim_symbols"), used)) =                              \
         &(const struct symbol){base, abi, since, (void (*)(void))(function), (void (*)(void))(twin)};
@@ -35,56 +35,70 @@ struct symbol {
 /* `site` is a static variable of the caller that caches the look-up of the name. */
 CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init);
 
-#define CALL_ENTER(name, needs_init)                                                                                           \
-    do {                                                                                                                       \
-        static struct call *_Atomic call_site;                                                                                 \
-        CUresult call_result = call_enter(&call_site, name, needs_init);                                                       \
-        if (call_result != CUDA_SUCCESS)                                                                                       \
-            return call_result;                                                                                                \
-    } while (0)
-
 /*
- * A function of the driver: DRIVER(cuMemFree, 3020, (CUdeviceptr dptr), (dptr)) { body }. DRIVER_EARLY: may be called before
- * cuInit(). DRIVER_FORM: `base` names all its forms. DRIVER_TWIN: it has a variant for programs compiled with per-thread
- * default streams, whose name ends with `suffix`: the same, with a different meaning of the NULL stream while it runs.
+ * A function of the driver, with its parameters as types and names in turn:
+ * DRIVER(cuMemGetInfo, 3020, (size_t *, free_bytes, size_t *, total)) { body }. DRIVER_EARLY: may be called before cuInit().
+ * ..._FORM: `base` names all its forms. DRIVER_TWIN: it has a variant for programs compiled with per-thread default streams,
+ * whose name ends with `suffix`: the same, with a different meaning of the NULL stream while it runs.
  */
-#define DRIVER(name, since, parameters, arguments) DRIVER_FORM(#name, name, since, parameters, arguments)
-#define DRIVER_FORM(base, name, since, parameters, arguments)                                                                  \
-    CUresult name parameters;                                                                                                  \
-    SYMBOL(name, base, #name, since, name, NULL) DRIVER_BODY(base, name, 1, parameters, arguments)
-#define DRIVER_EARLY(name, since, parameters, arguments) DRIVER_EARLY_FORM(#name, name, since, parameters, arguments)
-#define DRIVER_EARLY_FORM(base, name, since, parameters, arguments)                                                            \
-    SYMBOL(name, base, #name, since, name, NULL) DRIVER_BODY(base, name, 0, parameters, arguments)
-#define DRIVER_TWIN(name, suffix, since, parameters, arguments)                                                                \
-    DRIVER_TWIN_FORM(#name, name, suffix, since, parameters, arguments)
-#define DRIVER_TWIN_FORM(base, name, suffix, since, parameters, arguments)                                                     \
-    TWIN(base, name, suffix, since, parameters, arguments) DRIVER_BODY(base, name, 1, parameters, arguments)
-#define DRIVER_BODY(base, name, needs_init, parameters, arguments)                                                             \
-    static CUresult name##_body parameters;                                                                                    \
-    SIM_API CUresult name parameters                                                                                           \
+#define DRIVER(name, since, pairs) DRIVER_FORM(#name, name, since, pairs)
+#define DRIVER_FORM(base, name, since, pairs) NAMED_FORM(base, name, since, pairs, NULL) DRIVER_BODY(base, name, 1, pairs)
+#define DRIVER_EARLY(name, since, pairs) DRIVER_EARLY_FORM(#name, name, since, pairs)
+#define DRIVER_EARLY_FORM(base, name, since, pairs) NAMED_FORM(base, name, since, pairs, NULL) DRIVER_BODY(base, name, 0, pairs)
+#define DRIVER_TWIN(name, suffix, since, pairs) DRIVER_TWIN_FORM(#name, name, suffix, since, pairs)
+#define DRIVER_TWIN_FORM(base, name, suffix, since, pairs)                                                                     \
+    TWIN(base, name, suffix, since, pairs) DRIVER_BODY(base, name, 1, pairs)
+#define DRIVER_BODY(base, name, needs_init, pairs)                                                                             \
+    static CUresult name##_body PARAMETERS pairs;                                                                              \
+    SIM_API CUresult name PARAMETERS pairs                                                                                     \
     {                                                                                                                          \
-        CALL_ENTER(base, needs_init);                                                                                          \
-        return name##_body arguments;                                                                                          \
+        static struct call *_Atomic site;                                                                                      \
+        CALL_TRY(call_enter(&site, base, needs_init));                                                                         \
+        return name##_body ARGUMENTS pairs;                                                                                    \
     }                                                                                                                          \
-    static CUresult name##_body parameters
-#define TWIN(base, name, suffix, since, parameters, arguments)                                                                 \
-    CUresult name parameters;                                                                                                  \
-    CUresult name##_##suffix parameters;                                                                                       \
-    SIM_API CUresult name##_##suffix parameters                                                                                \
+    static CUresult name##_body PARAMETERS pairs
+#define NAMED_FORM(base, name, since, pairs, twin)                                                                             \
+    CUresult name PARAMETERS pairs;                                                                                            \
+    SYMBOL(name, base, #name, since, name, twin)
+#define TWIN(base, name, suffix, since, pairs)                                                                                 \
+    CUresult name##_##suffix PARAMETERS pairs;                                                                                 \
+    NAMED_FORM(base, name, since, pairs, name##_##suffix)                                                                      \
+    SIM_API CUresult name##_##suffix PARAMETERS pairs                                                                          \
     {                                                                                                                          \
         stream_use_own_default(1);                                                                                             \
-        CUresult result = name arguments;                                                                                      \
+        CUresult result = name ARGUMENTS pairs;                                                                                \
         stream_use_own_default(0);                                                                                             \
         return result;                                                                                                         \
-    }                                                                                                                          \
-    SYMBOL(name, base, #name, since, name, name##_##suffix)
+    }
 
 /* Forms that call another one: they are not counted themselves. */
-#define FORM(base, name, since, parameters)                                                                                    \
-    CUresult name parameters;                                                                                                  \
-    SYMBOL(name, base, #name, since, name, NULL) SIM_API CUresult name parameters
-#define FORM_TWIN(base, name, suffix, since, parameters, arguments)                                                            \
-    TWIN(base, name, suffix, since, parameters, arguments) SIM_API CUresult name parameters
+#define FORM(base, name, since, pairs) NAMED_FORM(base, name, since, pairs, NULL) SIM_API CUresult name PARAMETERS pairs
+#define FORM_TWIN(base, name, suffix, since, pairs)                                                                            \
+    TWIN(base, name, suffix, since, pairs) SIM_API CUresult name PARAMETERS pairs
+
+/* Those that are no more than an expression. */
+#define DRIVER_IS(name, since, pairs, ...) IS(DRIVER_FORM(#name, name, since, pairs), __VA_ARGS__)
+#define DRIVER_TWIN_IS(name, suffix, since, pairs, ...) IS(DRIVER_TWIN_FORM(#name, name, suffix, since, pairs), __VA_ARGS__)
+#define FORM_IS(base, name, since, pairs, ...) IS(FORM(base, name, since, pairs), __VA_ARGS__)
+#define FORM_TWIN_IS(base, name, suffix, since, pairs, ...) IS(FORM_TWIN(base, name, suffix, since, pairs), __VA_ARGS__)
+#define IS(head, ...)                                                                                                          \
+    head                                                                                                                       \
+    {                                                                                                                          \
+        return __VA_ARGS__;                                                                                                    \
+    }
+
+/* Up to 16 pairs of a type and a name, as parameters and as arguments. */
+#define PARAMETERS(...) (EXPAND(TYPED(__VA_ARGS__)))
+#define ARGUMENTS(...) (EXPAND(NAMED(__VA_ARGS__)))
+#define TYPED(type, name, ...) type name __VA_OPT__(, TYPED_NEXT PARENTHESES(__VA_ARGS__))
+#define TYPED_NEXT() TYPED
+#define PARENTHESES ()
+#define NAMED(type, name, ...) name __VA_OPT__(, NAMED_NEXT PARENTHESES(__VA_ARGS__))
+#define NAMED_NEXT() NAMED
+#define EXPAND(...) EXPAND_4(EXPAND_4(EXPAND_4(EXPAND_4(__VA_ARGS__))))
+#define EXPAND_4(...) EXPAND_1(EXPAND_1(EXPAND_1(EXPAND_1(__VA_ARGS__))))
+#define EXPAND_1(...) __VA_ARGS__
+#define ALL(...) __VA_ARGS__ /* takes parentheses off */
 
 /* stream.c: sets what the NULL stream means to the calling thread: its per-thread default stream, or the legacy one
  * (initially). */

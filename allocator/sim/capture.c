@@ -1,22 +1,16 @@
 #include "capture.h"
 #include "handle.h"
 
-static struct capture *active;         /* captures that have not ended; under the queue lock */
+static struct capture *active;         /* under the queue lock */
 static unsigned long long next_id = 1; /* under the queue lock */
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-struct capture *capture_retain_locked(struct capture *capture)
+struct capture *capture_find_locked(unsigned long long id)
 {
-    capture->references++;
+    struct capture *capture = active;
+    while (capture != NULL && capture->id != id)
+        capture = capture->next;
     return capture;
-}
-
-void capture_release_locked(struct capture *capture)
-{
-    if (--capture->references != 0)
-        return;
-    free(capture->nodes);
-    free(capture);
 }
 
 static int forbids_unsafe(const struct capture *capture)
@@ -84,14 +78,9 @@ CUresult capture_refuse_all_locked(CUcontext context)
     return result;
 }
 
-static unsigned component_of(const struct CUstream_st *stream)
-{
-    return stream->capture->components[stream->participant];
-}
-
 static struct capture_clock *clock_of(const struct CUstream_st *stream)
 {
-    return &stream->capture->clocks[component_of(stream)];
+    return &stream->capture->clocks[stream->component];
 }
 
 static void raise_clock(struct capture_clock *clock, const struct capture_clock *other)
@@ -108,45 +97,50 @@ CUresult capture_append_locked(CUstream stream, struct operation *operation)
     CALL_REFUSE(capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
     recording_append(capture->graph->recording, operation);
     struct capture_clock *clock = clock_of(stream);
-    clock->counts[component_of(stream)]++;
-    const struct capture_node node = {operation, *clock, component_of(stream)};
+    clock->counts[stream->component]++;
+    const struct capture_node node = {operation, *clock, stream->component};
     append(&capture->nodes, &capture->node_count, &capture->node_capacity, &node, sizeof node);
     return CUDA_SUCCESS;
 }
 
-CUresult capture_position_locked(CUstream stream, struct capture **capture, struct capture_clock *clock)
+CUresult capture_position_locked(CUstream stream, struct capture_clock *clock)
 {
     CALL_REFUSE(stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
-    *capture = stream->capture;
     *clock = *clock_of(stream);
+    return CUDA_SUCCESS;
+}
+
+/* Continues the stream in a component of its own, behind everything that `clock` has seen. It counts as unjoined until the
+ * origin has waited for it, even without any work. */
+static CUresult continue_behind(struct capture *capture, CUstream stream, const struct capture_clock *clock)
+{
+    CALL_REFUSE(capture->component_count == CAPTURE_STREAMS, NOT_SUPPORTED);
+    stream->component = capture->component_count++;
+    capture->clocks[stream->component] = *clock;
+    capture->clocks[stream->component].counts[stream->component] = 1;
     return CUDA_SUCCESS;
 }
 
 static CUresult add_stream(struct capture *capture, CUstream stream)
 {
-    CALL_REFUSE(capture->component_count == CAPTURE_STREAMS, NOT_SUPPORTED);
-    unsigned component = capture->component_count++;
+    static const struct capture_clock nothing;
+    CALL_TRY(continue_behind(capture, stream, &nothing));
     stream->capture = capture;
-    stream->participant = capture->stream_count;
-    /* A stream that was pulled in counts as unjoined until its origin has waited for it, even without any work. */
-    capture->clocks[component].counts[component] = 1;
-    capture->components[stream->participant] = component;
-    capture->streams[capture->stream_count++] = stream_retain_locked(stream);
+    capture->streams[capture->stream_count++] = stream;
     return CUDA_SUCCESS;
 }
 
-CUresult capture_join_locked(CUstream stream, struct capture *capture, const struct capture_clock *clock)
+CUresult capture_join_locked(CUstream stream, unsigned long long id, const struct capture_clock *clock)
 {
-    if (stream == stream->context->legacy) {
+    struct capture *capture = capture_find_locked(id);
+    int is_legacy = stream == stream->context->legacy, is_other = stream->capture != NULL && stream->capture != capture;
+    if (capture != NULL && (is_legacy || is_other))
         capture->is_invalid = 1;
-        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    }
-    if (capture->is_ended || (stream->capture != NULL && stream->capture != capture)) {
-        capture->is_invalid = 1;
-        if (stream->capture != NULL)
-            stream->capture->is_invalid = 1;
-        return capture->is_ended ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_ERROR_STREAM_CAPTURE_MERGE;
-    }
+    CALL_REFUSE(is_legacy, STREAM_CAPTURE_IMPLICIT);
+    if (is_other)
+        stream->capture->is_invalid = 1;
+    CALL_REFUSE(capture == NULL, STREAM_CAPTURE_ISOLATION);
+    CALL_REFUSE(is_other, STREAM_CAPTURE_MERGE);
     CALL_REFUSE(capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
     if (stream->capture == NULL)
         CALL_TRY(add_stream(capture, stream));
@@ -157,17 +151,14 @@ CUresult capture_join_locked(CUstream stream, struct capture *capture, const str
 /* `into` is the graph to add to; NULL: create one. */
 static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
 {
-    CUstream stream;
     CALL_REFUSE((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED, INVALID_VALUE);
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(handle, &stream));
+    STREAM_HELD(stream, handle);
     stream_await_submitters_locked(stream->context);
     CALL_TRY(stream_find_locked(handle, &stream));
     CALL_REFUSE(stream == stream->context->legacy, STREAM_CAPTURE_UNSUPPORTED);
     CALL_REFUSE(stream->capture != NULL, ILLEGAL_STATE);
     struct capture *capture = memory_new(sizeof *capture);
-    *capture = (struct capture){.references = 1,
-                                .id = next_id++,
+    *capture = (struct capture){.id = next_id++,
                                 .mode = mode,
                                 .owner = thread_number(),
                                 .graph = into != NULL ? into : graph_create(NULL),
@@ -176,16 +167,12 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
     return add_stream(capture, stream);
 }
 
-DRIVER_TWIN(cuStreamBeginCapture, ptsz, 10010, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
-{
-    return begin(hStream, mode, NULL);
-}
+DRIVER_TWIN_IS(cuStreamBeginCapture, ptsz, 10010, (CUstream, hStream, CUstreamCaptureMode, mode), begin(hStream, mode, NULL))
 
 /* Captured work runs behind everything in the graph, whatever the dependencies say. */
 DRIVER_TWIN(cuStreamBeginCaptureToGraph, ptsz, 12030,
-            (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
-             size_t numDependencies, CUstreamCaptureMode mode),
-            (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
+            (CUstream, hStream, CUgraph, hGraph, const CUgraphNode *, dependencies, const CUgraphEdgeData *, dependencyData,
+             size_t, numDependencies, CUstreamCaptureMode, mode))
 {
     (void)dependencyData;
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, hGraph) || (numDependencies != 0 && dependencies == NULL), INVALID_VALUE);
@@ -194,9 +181,10 @@ DRIVER_TWIN(cuStreamBeginCaptureToGraph, ptsz, 12030,
 
 static int is_joined(const struct capture *capture)
 {
-    const struct capture_clock *origin = &capture->clocks[capture->components[0]];
-    for (unsigned i = 0; i < capture->component_count; i++) {
-        if (!capture->is_dropped[i] && origin->counts[i] < capture->clocks[i].counts[i])
+    const struct capture_clock *origin = clock_of(capture->streams[0]);
+    for (unsigned i = 0; i < capture->stream_count; i++) {
+        unsigned component = capture->streams[i]->component;
+        if (origin->counts[component] < capture->clocks[component].counts[component])
             return 0;
     }
     return 1;
@@ -205,13 +193,11 @@ static int is_joined(const struct capture *capture)
 CUgraph capture_end_locked(struct capture *capture)
 {
     LL_DELETE(active, capture);
-    capture->is_ended = 1;
-    for (unsigned i = 0; i < capture->stream_count; i++) {
+    for (unsigned i = 0; i < capture->stream_count; i++)
         capture->streams[i]->capture = NULL;
-        stream_release_locked(capture->streams[i]);
-    }
     CUgraph graph = capture->is_into_graph ? NULL : capture->graph;
-    capture_release_locked(capture);
+    free(capture->nodes);
+    free(capture);
     return graph;
 }
 
@@ -227,16 +213,14 @@ void capture_end_all(CUcontext context)
                 graph = capture_end_locked(stream->capture);
         }
         if (graph != NULL)
-            graph_free(graph); /* outside the queue lock, which releasing its events takes */
+            graph_free(graph); /* outside the queue lock, because of destructors */
     }
 }
 
 /* Sets *out also where the capture has failed. */
 static CUresult finish(CUstream handle, CUgraph *out)
 {
-    CUstream stream;
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(handle, &stream));
+    STREAM_HELD(stream, handle);
     struct capture *capture = stream->capture;
     CALL_REFUSE(capture == NULL, ILLEGAL_STATE);
     if (stream != capture->streams[0]) {
@@ -257,13 +241,13 @@ static CUresult finish(CUstream handle, CUgraph *out)
     return result;
 }
 
-DRIVER_TWIN(cuStreamEndCapture, ptsz, 10000, (CUstream hStream, CUgraph *phGraph), (hStream, phGraph))
+DRIVER_TWIN(cuStreamEndCapture, ptsz, 10000, (CUstream, hStream, CUgraph *, phGraph))
 {
     CALL_REFUSE(phGraph == NULL, INVALID_VALUE);
     CUgraph graph = NULL;
     CUresult result = finish(hStream, &graph);
     if (result != CUDA_SUCCESS && graph != NULL) {
-        graph_free(graph); /* outside the queue lock, which releasing its events takes */
+        graph_free(graph); /* outside the queue lock, because of destructors */
         graph = NULL;
     }
     *phGraph = graph;
@@ -310,29 +294,13 @@ static size_t find_frontier(const struct CUstream_st *stream)
     return count;
 }
 
-/* Continues the stream in a new component, behind everything that `clock` has seen. */
-static CUresult set_dependencies_locked(CUstream stream, const struct capture_clock *clock)
-{
-    struct capture *capture = stream->capture;
-    CALL_REFUSE(capture->component_count == CAPTURE_STREAMS, NOT_SUPPORTED);
-    unsigned component = capture->component_count++;
-    capture->is_dropped[component_of(stream)] = 1;
-    capture->clocks[component] = *clock;
-    capture->clocks[component].counts[component] = 1;
-    capture->components[stream->participant] = component;
-    return CUDA_SUCCESS;
-}
-
 DRIVER_TWIN(cuStreamUpdateCaptureDependencies, ptsz, 12030,
-            (CUstream handle, CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, unsigned int flags),
-            (handle, nodes, edges, count, flags))
+            (CUstream, handle, CUgraphNode *, nodes, const CUgraphEdgeData *, edges, size_t, count, unsigned int, flags))
 {
     (void)edges;
-    CUstream stream;
     struct capture_clock clock = {{0}};
     CALL_REFUSE(flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count != 0 && nodes == NULL), INVALID_VALUE);
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(handle, &stream));
+    STREAM_HELD(stream, handle);
     CALL_REFUSE(stream->capture == NULL, ILLEGAL_STATE);
     CALL_REFUSE(stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
     for (size_t i = 0; i < count; i++) {
@@ -341,21 +309,18 @@ DRIVER_TWIN(cuStreamUpdateCaptureDependencies, ptsz, 12030,
         raise_clock(&clock, &node->clock);
     }
     if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-        return set_dependencies_locked(stream, &clock);
+        return continue_behind(stream->capture, stream, &clock);
     raise_clock(clock_of(stream), &clock);
     return CUDA_SUCCESS;
 }
 
 /* The dependencies are valid until the capture continues. */
 DRIVER_TWIN(cuStreamGetCaptureInfo, ptsz, 12030,
-            (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
-             const CUgraphEdgeData **edges, size_t *count),
-            (handle, status, id, graph, dependencies, edges, count))
+            (CUstream, handle, CUstreamCaptureStatus *, status, cuuint64_t *, id, CUgraph *, graph, const CUgraphNode **,
+             dependencies, const CUgraphEdgeData **, edges, size_t *, count))
 {
-    CUstream stream;
     CALL_REFUSE(status == NULL, INVALID_VALUE);
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(handle, &stream));
+    STREAM_HELD(stream, handle);
     CALL_TRY(capture_check_implicit_locked(stream, 0));
     struct capture *capture = stream->capture;
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -377,13 +342,10 @@ DRIVER_TWIN(cuStreamGetCaptureInfo, ptsz, 12030,
     return CUDA_SUCCESS;
 }
 
-DRIVER_TWIN(cuStreamIsCapturing, ptsz, 10000, (CUstream hStream, CUstreamCaptureStatus *captureStatus),
-            (hStream, captureStatus))
-{
-    return cuStreamGetCaptureInfo(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL);
-}
+DRIVER_TWIN_IS(cuStreamIsCapturing, ptsz, 10000, (CUstream, hStream, CUstreamCaptureStatus *, captureStatus),
+               cuStreamGetCaptureInfo(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL))
 
-DRIVER(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode * mode), (mode))
+DRIVER(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode *, mode))
 {
     CALL_REFUSE(mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED, INVALID_VALUE);
     CUstreamCaptureMode previous = thread_mode;

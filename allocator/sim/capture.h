@@ -22,22 +22,18 @@ struct capture_node {
 };
 
 struct capture {
-    struct capture *next; /* in the list of active captures */
-    unsigned references;  /* held by the list, and by events recorded in it */
+    struct capture *next; /* in the list of captures that have not ended */
     unsigned long long id;
     CUstreamCaptureMode mode;
     unsigned long owner; /* thread_number() of the thread that began it */
     int is_invalid;
-    int is_ended;
     CUgraph graph;
     int is_into_graph;                 /* the graph belongs to the program, and still does if the capture fails */
-    CUstream streams[CAPTURE_STREAMS]; /* [0] is the origin; references held */
+    CUstream streams[CAPTURE_STREAMS]; /* [0] is the origin */
     unsigned stream_count;
     /* A stream has a component of its own from the start, and gets a new one each time its dependencies are set: its earlier
      * work is then no longer ordered before its later work. */
     struct capture_clock clocks[CAPTURE_STREAMS];
-    unsigned components[CAPTURE_STREAMS]; /* of each stream */
-    int is_dropped[CAPTURE_STREAMS];      /* by component: it need not be joined */
     unsigned component_count;
     struct capture_node *nodes;
     size_t node_count, node_capacity;
@@ -61,13 +57,12 @@ CUresult capture_refuse_all_locked(CUcontext context);
 /* Records an operation, taking its own reference. Errors: STREAM_CAPTURE_INVALIDATED. */
 CUresult capture_append_locked(CUstream stream, struct operation *operation);
 
+/* Returns NULL if the capture has ended. */
+struct capture *capture_find_locked(unsigned long long id);
 /* Gets the position of a capturing stream, for an event. */
-CUresult capture_position_locked(CUstream stream, struct capture **capture, struct capture_clock *clock);
+CUresult capture_position_locked(CUstream stream, struct capture_clock *clock);
 /* Makes `stream` wait for such a position. Pulls the stream into the capture if it is not in one. */
-CUresult capture_join_locked(CUstream stream, struct capture *capture, const struct capture_clock *clock);
-
-struct capture *capture_retain_locked(struct capture *capture);
-void capture_release_locked(struct capture *capture);
+CUresult capture_join_locked(CUstream stream, unsigned long long id, const struct capture_clock *clock);
 
 /* Ends a capture. Returns its graph, for graph_free() without the lock; NULL if it belongs to the program. */
 CUgraph capture_end_locked(struct capture *capture);
@@ -94,7 +89,7 @@ struct CUgraphExec_st {
     struct recording *recording;
     struct recording *source; /* what it was made of, if that has memory nodes, else NULL */
     int frees_first;          /* what has not been freed, before it is launched again */
-    struct ticket last;       /* of its launches, which do not overlap; reference to its stream held */
+    struct ticket last;       /* of its launches, which do not overlap */
 };
 
 /* Its contents are a copy; NULL: it is empty. */
@@ -107,20 +102,17 @@ void recording_append(struct recording *recording, struct operation *operation);
 struct recording *recording_copy(const struct recording *recording);
 void recording_release(struct recording *recording);
 
-/* event.c: events. The queue lock guards the members; the reference count is atomic. */
+/* event.c: events. The queue lock guards the members. The memory of one goes to the next one, and is never
+ * freed: a record that is still to come finds another generation there. */
 struct CUevent_st {
-    atomic_uint references; /* the handle, and pending record operations */
     CUcontext context;
     unsigned flags;
-    struct ticket ticket;    /* of the last record; reference to its stream held */
-    uint64_t generation;     /* number of records */
-    uint64_t completed_ns;   /* CLOCK_MONOTONIC; 0 until the last record has run */
-    struct capture *capture; /* set if the last record was captured; reference held */
+    struct ticket ticket;       /* of the last record */
+    uint64_t generation;        /* number of the last record among all events'; 0: none */
+    uint64_t completed_ns;      /* CLOCK_MONOTONIC; 0 until the last record has run */
+    unsigned long long capture; /* id of the one in which the last record was captured; 0: none */
     struct capture_clock clock;
 };
 
 /* Called when the stream has reached the record. */
 void event_complete(struct CUevent_st *event, uint64_t generation);
-void event_release(struct CUevent_st *event);
-/* Destroys all events of the context. */
-void event_destroy_all(CUcontext context);

@@ -1,16 +1,15 @@
 #include "context.h"
 #include "capture.h"
 #include "handle.h"
-#include "host.h"
+#include "virtual_memory.h"
 #include "kernel.h"
-#include "pages.h"
-#include "space.h"
+#include "trap.h"
+#include "blocks.h"
 
 #define STACK_DEPTH 32 /* small, because the libraries are dlopened and static thread-local storage is scarce */
 
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUctx_st *contexts;                   /* under contexts_lock */
-static struct CUctx_st *spent;                      /* destroyed, to be reused; under contexts_lock */
 static struct CUctx_st *primaries[SIM_MAX_DEVICES]; /* under contexts_lock; NULL while inactive */
 static unsigned retains[SIM_MAX_DEVICES];           /* under contexts_lock: the primary one, which a reset doesn't release */
 static unsigned long long next_id = 1;              /* under contexts_lock */
@@ -78,26 +77,23 @@ CUresult context_validate(CUcontext context)
     return context_error(context);
 }
 
+/* A new one, or one that was destroyed, of which a thread may still have the handle as its current one, and check it. */
 static CUcontext take_locked(void)
 {
-    CUcontext context = spent;
-    if (context == NULL)
-        return memory_new(sizeof *context);
-    spent = context->next_spent;
-    LL_DELETE(contexts, context);
-    /* A thread may still have it as its current context, and check it. */
+    CUcontext context = contexts;
+    while (context != NULL && !context->is_spent)
+        context = context->next;
+    if (context == NULL) {
+        context = memory_new(sizeof *context);
+        LL_PREPEND(contexts, context);
+        return context;
+    }
     atomic_store(&context->error, CUDA_SUCCESS);
     atomic_store(&context->faults, 0);
-    context->is_primary = 0;
+    context->is_primary = context->is_spent = 0;
     context->green = NULL;
     memset(context->peers, 0, sizeof context->peers);
     return context;
-}
-
-static void give_back_locked(CUcontext context)
-{
-    context->next_spent = spent;
-    spent = context;
 }
 
 /* Returns 0 if the host has not got the address space that the first context of a device takes. */
@@ -121,7 +117,6 @@ static CUcontext create_locked(int device, CUcontext home)
     coredump_snapshot(&context->dump);
     context->legacy = stream_create(context, CU_STREAM_DEFAULT);
     atomic_store(&context->is_alive, 1);
-    LL_PREPEND(contexts, context);
     return context;
 }
 
@@ -129,8 +124,7 @@ static CUcontext create_locked(int device, CUcontext home)
 static void retire(CUcontext context)
 {
     HOLD(&contexts_lock);
-    if (config_get()->reuses_handles)
-        give_back_locked(context);
+    context->is_spent = config_get()->reuses_handles != 0;
 }
 
 /* Each had retained its home. */
@@ -149,9 +143,7 @@ static void destroy(CUcontext context)
     end_greens(context);
     capture_end_all(context);
     stream_destroy_all(context);
-    event_destroy_all(context);
-    array_destroy_all(context);
-    kernel_unload_all(context);
+    handle_free_owned(context); /* events, modules, arrays, textures */
     space_release_context(context);
     host_release_context(context);
     retire(context);
@@ -168,7 +160,7 @@ static CUresult retain_primary_locked(CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuDevicePrimaryCtxRetain, 7000, (CUcontext * pctx, CUdevice dev), (pctx, dev))
+DRIVER(cuDevicePrimaryCtxRetain, 7000, (CUcontext *, pctx, CUdevice, dev))
 {
     CALL_TRY(device_check(dev, pctx));
     HOLD(&contexts_lock);
@@ -194,7 +186,7 @@ static CUresult primary_drop(CUdevice dev, int is_reset)
     return result;
 }
 
-CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green)
+static CUresult create_green(CUcontext *out, int device, CUgreenCtx green)
 {
     HOLD(&contexts_lock);
     CALL_TRY(retain_primary_locked(device));
@@ -203,7 +195,7 @@ CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green)
     return CUDA_SUCCESS;
 }
 
-CUresult context_destroy_green(CUcontext context)
+static CUresult destroy_green(CUcontext context)
 {
     int expected = 1;
     CALL_REFUSE(!atomic_compare_exchange_strong(&context->is_alive, &expected, 0), CONTEXT_IS_DESTROYED);
@@ -216,17 +208,11 @@ CUresult context_destroy_green(CUcontext context)
     return primary_drop(device, 0);
 }
 
-DRIVER(cuDevicePrimaryCtxRelease, 11000, (CUdevice dev), (dev))
-{
-    return primary_drop(dev, 0);
-}
+DRIVER_IS(cuDevicePrimaryCtxRelease, 11000, (CUdevice, dev), primary_drop(dev, 0))
 
-DRIVER(cuDevicePrimaryCtxReset, 11000, (CUdevice dev), (dev))
-{
-    return primary_drop(dev, 1);
-}
+DRIVER_IS(cuDevicePrimaryCtxReset, 11000, (CUdevice, dev), primary_drop(dev, 1))
 
-DRIVER(cuDevicePrimaryCtxGetState, 7000, (CUdevice dev, unsigned int *flags, int *active), (dev, flags, active))
+DRIVER(cuDevicePrimaryCtxGetState, 7000, (CUdevice, dev, unsigned int *, flags, int *, active))
 {
     CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
     CALL_REFUSE(flags == NULL || active == NULL, INVALID_VALUE);
@@ -244,7 +230,7 @@ static CUresult push(CUcontext context)
     return CUDA_SUCCESS;
 }
 
-DRIVER_FORM("cuCtxCreate", cuCtxCreate_v2, 3020, (CUcontext * pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
+DRIVER_FORM("cuCtxCreate", cuCtxCreate_v2, 3020, (CUcontext *, pctx, unsigned int, flags, CUdevice, dev))
 {
     CALL_TRY(device_check(dev, pctx));
     HOLD(&contexts_lock);
@@ -255,7 +241,7 @@ DRIVER_FORM("cuCtxCreate", cuCtxCreate_v2, 3020, (CUcontext * pctx, unsigned int
 }
 
 FORM("cuCtxCreate", cuCtxCreate, 12050,
-     (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev))
+     (CUcontext *, pctx, CUctxCreateParams *, ctxCreateParams, unsigned int, flags, CUdevice, dev))
 {
     if (ctxCreateParams != NULL && (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL))
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -269,7 +255,7 @@ static void end(CUcontext context)
     destroy(context);
 }
 
-DRIVER(cuCtxDestroy, 4000, (CUcontext ctx), (ctx))
+DRIVER(cuCtxDestroy, 4000, (CUcontext, ctx))
 {
     CALL_REFUSE(ctx == NULL, INVALID_VALUE);
     CALL_TRY(check_alive(ctx));
@@ -279,7 +265,7 @@ DRIVER(cuCtxDestroy, 4000, (CUcontext ctx), (ctx))
 }
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* these two are */
-DRIVER(cuCtxAttach, 2000, (CUcontext * pctx, unsigned int flags), (pctx, flags))
+DRIVER(cuCtxAttach, 2000, (CUcontext *, pctx, unsigned int, flags))
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(pctx == NULL || flags != 0, INVALID_VALUE);
@@ -294,7 +280,7 @@ DRIVER(cuCtxAttach, 2000, (CUcontext * pctx, unsigned int flags), (pctx, flags))
 }
 
 /* Measured: also takes a primary context. */
-DRIVER(cuCtxDetach, 2000, (CUcontext ctx), (ctx))
+DRIVER(cuCtxDetach, 2000, (CUcontext, ctx))
 {
     CALL_TRY(check_alive(ctx));
     CALL_REFUSE(ctx != top() || ctx->green != NULL, INVALID_CONTEXT);
@@ -305,14 +291,14 @@ DRIVER(cuCtxDetach, 2000, (CUcontext ctx), (ctx))
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuCtxGetCurrent, 4000, (CUcontext * pctx), (pctx))
+DRIVER(cuCtxGetCurrent, 4000, (CUcontext *, pctx))
 {
     CALL_REFUSE(pctx == NULL, INVALID_VALUE);
     *pctx = top();
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuCtxSetCurrent, 4000, (CUcontext ctx), (ctx))
+DRIVER(cuCtxSetCurrent, 4000, (CUcontext, ctx))
 {
     if (ctx != NULL)
         CALL_TRY(check_alive(ctx));
@@ -321,13 +307,13 @@ DRIVER(cuCtxSetCurrent, 4000, (CUcontext ctx), (ctx))
     return ctx == NULL ? CUDA_SUCCESS : push(ctx);
 }
 
-DRIVER(cuCtxPushCurrent, 4000, (CUcontext ctx), (ctx))
+DRIVER(cuCtxPushCurrent, 4000, (CUcontext, ctx))
 {
     CALL_TRY(check_alive(ctx));
     return push(ctx);
 }
 
-DRIVER(cuCtxPopCurrent, 4000, (CUcontext * pctx), (pctx))
+DRIVER(cuCtxPopCurrent, 4000, (CUcontext *, pctx))
 {
     CALL_REFUSE(current.depth == 0, INVALID_CONTEXT);
     current.depth--;
@@ -336,7 +322,7 @@ DRIVER(cuCtxPopCurrent, 4000, (CUcontext * pctx), (pctx))
     return CUDA_SUCCESS;
 }
 
-DRIVER_FORM("cuCtxGetDevice", cuCtxGetDevice_v2, 13000, (CUdevice * device, CUcontext ctx), (device, ctx))
+DRIVER_FORM("cuCtxGetDevice", cuCtxGetDevice_v2, 13000, (CUdevice *, device, CUcontext, ctx))
 {
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     CALL_REFUSE(device == NULL, INVALID_VALUE);
@@ -344,12 +330,9 @@ DRIVER_FORM("cuCtxGetDevice", cuCtxGetDevice_v2, 13000, (CUdevice * device, CUco
     return CUDA_SUCCESS;
 }
 
-FORM("cuCtxGetDevice", cuCtxGetDevice, 2000, (CUdevice * device))
-{
-    return cuCtxGetDevice_v2(device, NULL);
-}
+FORM_IS("cuCtxGetDevice", cuCtxGetDevice, 2000, (CUdevice *, device), cuCtxGetDevice_v2(device, NULL))
 
-DRIVER(cuCtxGetId, 12000, (CUcontext ctx, unsigned long long *ctxId), (ctx, ctxId))
+DRIVER(cuCtxGetId, 12000, (CUcontext, ctx, unsigned long long *, ctxId))
 {
     CALL_REFUSE(ctxId == NULL, INVALID_VALUE);
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
@@ -372,7 +355,7 @@ int context_reaches(CUcontext context, CUcontext owner)
     return owner == NULL || owner->device == context->device || peer_locked(context, owner->home->id) != NULL;
 }
 
-DRIVER(cuCtxEnablePeerAccess, 4000, (CUcontext peerContext, unsigned int Flags), (peerContext, Flags))
+DRIVER(cuCtxEnablePeerAccess, 4000, (CUcontext, peerContext, unsigned int, Flags))
 {
     CONTEXT_CURRENT(context);
     CALL_TRY(context_validate(peerContext));
@@ -383,7 +366,7 @@ DRIVER(cuCtxEnablePeerAccess, 4000, (CUcontext peerContext, unsigned int Flags),
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuCtxDisablePeerAccess, 4000, (CUcontext peerContext), (peerContext))
+DRIVER(cuCtxDisablePeerAccess, 4000, (CUcontext, peerContext))
 {
     CONTEXT_CURRENT(context);
     CALL_TRY(context_validate(peerContext));
@@ -391,5 +374,110 @@ DRIVER(cuCtxDisablePeerAccess, 4000, (CUcontext peerContext), (peerContext))
     unsigned long long *place = peer_locked(context, peerContext->home->id);
     CALL_REFUSE(place == NULL, PEER_ACCESS_NOT_ENABLED);
     *place = 0;
+    return CUDA_SUCCESS;
+}
+
+/* ---- green contexts, and the device resources that they are made of. context.h says what they share with their home ---- */
+
+#define SM_ALIGNMENT 2 /* half of what an H100 requires, because the simulated device is small */
+
+/* A CUgreenCtx is a handle of its own, so that it is not valid as a context without conversion. */
+struct CUgreenCtx_st {
+    CUcontext context;
+};
+
+/* Never freed: there is no call for that. */
+struct CUdevResourceDesc_st {
+    int device;
+};
+
+static CUdevResource describe(int device, unsigned multiprocessors)
+{
+    CUdevResource resource = {.type = CU_DEV_RESOURCE_TYPE_SM};
+    resource._internal_padding[0] = (unsigned char)device;
+    resource.sm = (CUdevSmResource){multiprocessors, SM_ALIGNMENT, SM_ALIGNMENT};
+    return resource;
+}
+
+static CUresult check_green(CUgreenCtx green)
+{
+    CALL_REFUSE(!handle_is_valid(HANDLE_GREEN, green), INVALID_CONTEXT);
+    return context_validate(green->context);
+}
+
+DRIVER(cuDeviceGetDevResource, 12040, (CUdevice, device, CUdevResource *, resource, CUdevResourceType, type))
+{
+    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
+    CALL_REFUSE(resource == NULL, INVALID_VALUE);
+    CALL_REFUSE(type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
+    *resource = describe(device, SIM_MULTIPROCESSORS);
+    return CUDA_SUCCESS;
+}
+
+DRIVER(cuDevSmResourceSplitByCount, 12040,
+       (CUdevResource *, result, unsigned int *, nbGroups, const CUdevResource *, input, CUdevResource *, remaining,
+        unsigned int, useFlags, unsigned int, minCount))
+{
+    const unsigned known =
+        CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
+    CALL_REFUSE(nbGroups == NULL || input == NULL || (useFlags & ~known) != 0, INVALID_VALUE);
+    CALL_REFUSE(remaining != NULL, NOT_SUPPORTED);
+    CALL_REFUSE(input->type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
+    unsigned size = minCount < SM_ALIGNMENT ? SM_ALIGNMENT : (minCount + SM_ALIGNMENT - 1) / SM_ALIGNMENT * SM_ALIGNMENT;
+    CALL_REFUSE(size > input->sm.smCount, INVALID_RESOURCE_CONFIGURATION);
+    unsigned groups = input->sm.smCount / size;
+    if (result != NULL && groups > *nbGroups)
+        groups = *nbGroups;
+    int device = input->_internal_padding[0];
+    for (unsigned i = 0; result != NULL && i < groups; i++)
+        result[i] = describe(device, size);
+    *nbGroups = groups;
+    return CUDA_SUCCESS;
+}
+
+DRIVER(cuDevResourceGenerateDesc, 12040, (CUdevResourceDesc *, phDesc, CUdevResource *, resources, unsigned int, nbResources))
+{
+    CALL_REFUSE(phDesc == NULL || resources == NULL || nbResources == 0, INVALID_VALUE);
+    for (unsigned i = 0; i < nbResources; i++) {
+        CALL_REFUSE(resources[i].type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
+        CALL_REFUSE(resources[i]._internal_padding[0] != resources[0]._internal_padding[0], INVALID_RESOURCE_CONFIGURATION);
+    }
+    CUdevResourceDesc description = handle_create(HANDLE_DESCRIPTION, sizeof *description, NULL);
+    description->device = resources[0]._internal_padding[0];
+    *phDesc = description;
+    return CUDA_SUCCESS;
+}
+
+DRIVER(cuGreenCtxCreate, 12040, (CUgreenCtx *, phCtx, CUdevResourceDesc, desc, CUdevice, dev, unsigned int, flags))
+{
+    if (phCtx == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM || !handle_is_valid(HANDLE_DESCRIPTION, desc))
+        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(!config_has_device(dev) || desc->device != dev, INVALID_DEVICE);
+    *phCtx = handle_create(HANDLE_GREEN, sizeof **phCtx, NULL);
+    return create_green(&(*phCtx)->context, dev, *phCtx);
+}
+
+DRIVER(cuGreenCtxDestroy, 12040, (CUgreenCtx, hCtx))
+{
+    CALL_REFUSE(!handle_remove(HANDLE_GREEN, hCtx), INVALID_CONTEXT);
+    CUresult result = destroy_green(hCtx->context);
+    handle_free(HANDLE_GREEN, hCtx);
+    return result;
+}
+
+DRIVER(cuCtxFromGreenCtx, 12040, (CUcontext *, pContext, CUgreenCtx, hCtx))
+{
+    CALL_REFUSE(pContext == NULL, INVALID_VALUE);
+    CALL_TRY(check_green(hCtx));
+    *pContext = hCtx->context;
+    return CUDA_SUCCESS;
+}
+
+DRIVER(cuGreenCtxStreamCreate, 12050, (CUstream *, phStream, CUgreenCtx, greenCtx, unsigned int, flags, int, priority))
+{
+    CALL_TRY(check_green(greenCtx));
+    CALL_REFUSE(phStream == NULL || flags != CU_STREAM_NON_BLOCKING, INVALID_VALUE);
+    (void)priority;
+    *phStream = stream_create(greenCtx->context, flags)->handle;
     return CUDA_SUCCESS;
 }

@@ -7,8 +7,8 @@
  *
  * Ownership: a context is never freed, so that a stale handle returns CUDA_ERROR_CONTEXT_IS_DESTROYED. A destroyed one is
  * reused for the next context, with a new id, unless the configuration says reuse=0.
- * Lock order of the whole room: contexts_lock, the queue lock (stream.h), the memory lock (space.c), the lock of call.c. No
- * lock is held while a kernel, a host function or a dump runs.
+ * Lock order of the whole room: contexts_lock, the queue lock (stream.h), the memory lock (virtual_memory.c), the lock of
+ * call.c. No lock is held while a kernel, a host function or a dump runs.
  */
 #pragma once
 
@@ -25,19 +25,18 @@ struct dump_settings {
     unsigned char is_enabled, is_user_trigger_enabled;
     unsigned flags; /* CUCoredumpGenerationFlags */
     char file[1024];
-    char pipe[1024];
 };
 
 #define CONTEXT_PEERS 16
 
 struct CUctx_st {
-    struct CUctx_st *next;       /* list of all contexts, under contexts_lock */
-    struct CUctx_st *next_spent; /* under contexts_lock */
-    struct CUctx_st *home;       /* the context that memory, modules, events and errors belong to */
-    CUgreenCtx green;            /* NULL if it is not green */
+    struct CUctx_st *next; /* list of all contexts, under contexts_lock */
+    struct CUctx_st *home; /* the context that memory, modules, events and errors belong to */
+    CUgreenCtx green;      /* NULL if it is not green */
     atomic_ullong id;
     int device;
     int is_primary;
+    int is_spent;           /* destroyed, and free for the next context; under contexts_lock */
     atomic_uint references; /* of one that is neither primary nor green, by cuCtxAttach */
     atomic_int is_alive;
     atomic_int error;            /* the sticky CUresult, CUDA_SUCCESS if none */
@@ -75,13 +74,8 @@ int context_reaches(CUcontext context, CUcontext owner);
 /* Checks that a handle names a live context. Errors: INVALID_CONTEXT, CONTEXT_IS_DESTROYED, its sticky error. */
 CUresult context_validate(CUcontext context);
 
-/* Creates a green context, which retains the device's primary one. Errors: OUT_OF_MEMORY. */
-CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green);
-/* Errors: CONTEXT_IS_DESTROYED (it ended with its primary context). */
-CUresult context_destroy_green(CUcontext context);
-
-/* coredump.c: gets the present process-wide settings. */
+/* trap_dump.c: gets the present process-wide settings. */
 void coredump_snapshot(struct dump_settings *settings);
 
-/* coredump.c: reads the CUDA_..._COREDUMP variables. Called once, by cuInit(). */
+/* trap_dump.c: reads the CUDA_..._COREDUMP variables. Called once, by cuInit(). */
 void coredump_load_environment(void);

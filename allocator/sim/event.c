@@ -1,27 +1,10 @@
 #include "capture.h"
 #include "handle.h"
-#include "space.h"
+#include "virtual_memory.h"
 
 #include <time.h>
 
-static void forget_locked(struct CUevent_st *event)
-{
-    ticket_drop_locked(&event->ticket);
-    if (event->capture != NULL)
-        capture_release_locked(event->capture);
-    event->capture = NULL;
-}
-
-void event_release(struct CUevent_st *event)
-{
-    if (atomic_fetch_sub(&event->references, 1) != 1)
-        return;
-    {
-        HOLD(&queue_lock);
-        forget_locked(event);
-    }
-    handle_free(event);
-}
+static uint64_t last_generation; /* under queue_lock */
 
 void event_complete(struct CUevent_st *event, uint64_t generation)
 {
@@ -32,64 +15,50 @@ void event_complete(struct CUevent_st *event, uint64_t generation)
         event->completed_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-DRIVER(cuEventCreate, 2000, (CUevent * phEvent, unsigned int Flags), (phEvent, Flags))
+DRIVER(cuEventCreate, 2000, (CUevent *, phEvent, unsigned int, Flags))
 {
     CONTEXT_CURRENT(context);
     stream_await_submitters(context);
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
     CALL_REFUSE(phEvent == NULL || (Flags & ~known) != 0, INVALID_VALUE);
+    HOLD(&queue_lock); /* a record of the event that had this memory may look at it now */
     CUevent event = handle_create(HANDLE_EVENT, sizeof *event, context->home);
-    atomic_init(&event->references, 1);
     event->context = context->home;
     event->flags = Flags;
     *phEvent = event;
     return CUDA_SUCCESS;
 }
 
-void event_destroy_all(CUcontext context)
-{
-    for (CUevent event; (event = handle_remove_owned(HANDLE_EVENT, context)) != NULL;)
-        event_release(event);
-}
-
-DRIVER(cuEventDestroy, 4000, (CUevent hEvent), (hEvent))
+DRIVER(cuEventDestroy, 4000, (CUevent, hEvent))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     stream_await_submitters(hEvent->context);
     CALL_REFUSE(!handle_remove(HANDLE_EVENT, hEvent), INVALID_HANDLE);
-    event_release(hEvent);
+    handle_free(HANDLE_EVENT, hEvent);
     return CUDA_SUCCESS;
 }
 
-DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent event, CUstream handle), (event, handle))
+DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent, event, CUstream, handle))
 {
-    CUstream stream;
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, event), INVALID_HANDLE);
     OPERATION(operation, operation_create(OPERATION_EVENT));
-    atomic_fetch_add(&event->references, 1);
     operation->event.event = event;
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_ready_locked(handle, &stream));
+    STREAM_READY(stream, handle);
     CALL_REFUSE(stream->context->home != event->context, INVALID_HANDLE);
     if (stream->capture != NULL) {
-        struct capture *capture;
-        struct capture_clock clock;
-        CALL_TRY(capture_position_locked(stream, &capture, &clock));
-        capture_retain_locked(capture);
-        forget_locked(event);
-        event->capture = capture;
-        event->clock = clock;
+        CALL_TRY(capture_position_locked(stream, &event->clock));
+        event->capture = stream->capture->id;
+        event->ticket = (struct ticket){0};
         return CUDA_SUCCESS;
     }
     CALL_TRY(capture_check_implicit_locked(stream, 1));
     struct ticket ticket;
-    operation->event.generation = event->generation + 1;
+    operation->event.generation = ++last_generation;
     CALL_TRY(stream_enqueue_locked(stream, operation, NULL, &ticket));
-    forget_locked(event);
-    event->generation++;
+    event->capture = 0;
+    event->generation = last_generation;
     event->completed_ns = 0;
     event->ticket = ticket;
-    stream_retain_locked(ticket.stream);
     return CUDA_SUCCESS;
 }
 
@@ -97,14 +66,15 @@ DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent event, CUstream handle), (event,
 static CUresult check_observable_locked(CUevent event)
 {
     CALL_TRY(capture_check_unsafe_locked());
-    if (event->capture == NULL)
+    if (event->capture == 0)
         return CUDA_SUCCESS;
-    CALL_REFUSE(event->capture->is_ended, CAPTURED_EVENT);
-    event->capture->is_invalid = 1;
+    struct capture *capture = capture_find_locked(event->capture);
+    CALL_REFUSE(capture == NULL, CAPTURED_EVENT);
+    capture->is_invalid = 1;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-DRIVER(cuEventQuery, 2000, (CUevent hEvent), (hEvent))
+DRIVER(cuEventQuery, 2000, (CUevent, hEvent))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     HOLD(&queue_lock);
@@ -112,18 +82,18 @@ DRIVER(cuEventQuery, 2000, (CUevent hEvent), (hEvent))
     return ticket_is_done_locked(&hEvent->ticket) ? context_error(hEvent->context) : CUDA_ERROR_NOT_READY;
 }
 
-DRIVER(cuEventSynchronize, 2000, (CUevent hEvent), (hEvent))
+DRIVER(cuEventSynchronize, 2000, (CUevent, hEvent))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     CUcontext context = hEvent->context;
     HOLD(&queue_lock);
     CALL_TRY(check_observable_locked(hEvent));
-    ticket_wait_locked(&hEvent->ticket);
+    ticket_wait_locked(hEvent->ticket);
     space_settle();
     return context_error(context);
 }
 
-DRIVER(cuEventElapsedTime, 12080, (float *pMilliseconds, CUevent hStart, CUevent hEnd), (pMilliseconds, hStart, hEnd))
+DRIVER(cuEventElapsedTime, 12080, (float *, pMilliseconds, CUevent, hStart, CUevent, hEnd))
 {
     CALL_REFUSE(pMilliseconds == NULL, INVALID_VALUE);
     if (!handle_is_valid(HANDLE_EVENT, hStart) || !handle_is_valid(HANDLE_EVENT, hEnd) || hStart->context != hEnd->context ||
@@ -136,15 +106,13 @@ DRIVER(cuEventElapsedTime, 12080, (float *pMilliseconds, CUevent hStart, CUevent
     return CUDA_SUCCESS;
 }
 
-DRIVER_TWIN(cuStreamWaitEvent, ptsz, 3020, (CUstream hStream, CUevent hEvent, unsigned int Flags), (hStream, hEvent, Flags))
+DRIVER_TWIN(cuStreamWaitEvent, ptsz, 3020, (CUstream, hStream, CUevent, hEvent, unsigned int, Flags))
 {
-    CUstream stream;
     CALL_REFUSE(!handle_is_valid(HANDLE_EVENT, hEvent), INVALID_HANDLE);
     CALL_REFUSE(Flags != CU_EVENT_WAIT_DEFAULT, INVALID_VALUE);
     OPERATION(operation, operation_create(OPERATION_NOTHING));
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_ready_locked(hStream, &stream));
-    if (hEvent->capture != NULL)
+    STREAM_READY(stream, hStream);
+    if (hEvent->capture != 0)
         return capture_join_locked(stream, hEvent->capture, &hEvent->clock);
     if (stream->capture != NULL) {
         stream->capture->is_invalid = 1;

@@ -20,7 +20,7 @@ static void release(CUuserObject object, unsigned count)
         return;
     handle_remove(HANDLE_USER_OBJECT, object);
     object->destroy(object->user);
-    free(object);
+    handle_free(HANDLE_USER_OBJECT, object);
 }
 
 void append(void *array, size_t *count, size_t *capacity, const void *item, size_t size)
@@ -101,16 +101,13 @@ CUresult graph_free(CUgraph graph)
 {
     CALL_REFUSE(!handle_remove(HANDLE_GRAPH, graph), INVALID_VALUE);
     recording_release(graph->recording);
-    handle_free(graph);
+    handle_free(HANDLE_GRAPH, graph);
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuGraphDestroy, 10000, (CUgraph hGraph), (hGraph))
-{
-    return graph_free(hGraph);
-}
+DRIVER_IS(cuGraphDestroy, 10000, (CUgraph, hGraph), graph_free(hGraph))
 
-DRIVER(cuGraphGetNodes, 10000, (CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes), (hGraph, nodes, numNodes))
+DRIVER(cuGraphGetNodes, 10000, (CUgraph, hGraph, CUgraphNode *, nodes, size_t *, numNodes))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, hGraph) || numNodes == NULL, INVALID_VALUE);
     for (size_t i = 0; nodes != NULL && i < hGraph->recording->count && i < *numNodes; i++)
@@ -122,16 +119,12 @@ DRIVER(cuGraphGetNodes, 10000, (CUgraph hGraph, CUgraphNode *nodes, size_t *numN
 static CUresult destroy_executable(CUgraphExec executable)
 {
     CALL_REFUSE(!handle_remove(HANDLE_GRAPH_EXEC, executable), INVALID_VALUE);
-    {
-        HOLD(&queue_lock);
-        ticket_drop_locked(&executable->last);
-    }
     if (executable->source != NULL) {
         atomic_store(&executable->source->is_instantiated, 0);
         recording_release(executable->source);
     }
     recording_release(executable->recording);
-    handle_free(executable);
+    handle_free(HANDLE_GRAPH_EXEC, executable);
     return CUDA_SUCCESS;
 }
 
@@ -147,8 +140,7 @@ static CUresult claim(CUgraphExec executable, struct recording *source)
 }
 
 /* cuda.h's cuGraphInstantiate is cuGraphInstantiateWithFlags. */
-DRIVER(cuGraphInstantiate, 12000, (CUgraphExec * phGraphExec, CUgraph hGraph, unsigned long long flags),
-       (phGraphExec, hGraph, flags))
+DRIVER(cuGraphInstantiate, 12000, (CUgraphExec *, phGraphExec, CUgraph, hGraph, unsigned long long, flags))
 {
     const unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
                                      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
@@ -164,12 +156,9 @@ DRIVER(cuGraphInstantiate, 12000, (CUgraphExec * phGraphExec, CUgraph hGraph, un
     return result;
 }
 
-DRIVER(cuGraphExecDestroy, 10000, (CUgraphExec hGraphExec), (hGraphExec))
-{
-    return destroy_executable(hGraphExec);
-}
+DRIVER_IS(cuGraphExecDestroy, 10000, (CUgraphExec, hGraphExec), destroy_executable(hGraphExec))
 
-DRIVER_TWIN(cuGraphLaunch, ptsz, 10000, (CUgraphExec hGraphExec, CUstream hStream), (hGraphExec, hStream))
+DRIVER_TWIN(cuGraphLaunch, ptsz, 10000, (CUgraphExec, hGraphExec, CUstream, hStream))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_GRAPH);
@@ -178,14 +167,14 @@ DRIVER_TWIN(cuGraphLaunch, ptsz, 10000, (CUgraphExec hGraphExec, CUstream hStrea
     return stream_submit_behind(hStream, operation, SUBMIT_ASYNC, &hGraphExec->last);
 }
 
-DRIVER(cuGraphCreate, 10000, (CUgraph * phGraph, unsigned int flags), (phGraph, flags))
+DRIVER(cuGraphCreate, 10000, (CUgraph *, phGraph, unsigned int, flags))
 {
     CALL_REFUSE(phGraph == NULL || flags != 0, INVALID_VALUE);
     *phGraph = graph_create(NULL);
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuGraphClone, 10000, (CUgraph * phGraphClone, CUgraph originalGraph), (phGraphClone, originalGraph))
+DRIVER(cuGraphClone, 10000, (CUgraph *, phGraphClone, CUgraph, originalGraph))
 {
     CALL_REFUSE(phGraphClone == NULL || !handle_is_valid(HANDLE_GRAPH, originalGraph), INVALID_VALUE);
     CALL_REFUSE(originalGraph->recording->memory_nodes != 0, NOT_SUPPORTED);
@@ -202,8 +191,7 @@ static int is_alike(const struct recording *a, const struct recording *b)
 }
 
 /* Launches in progress continue with the previous contents of the executable. */
-DRIVER(cuGraphExecUpdate, 12000, (CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo),
-       (hGraphExec, hGraph, resultInfo))
+DRIVER(cuGraphExecUpdate, 12000, (CUgraphExec, hGraphExec, CUgraph, hGraph, CUgraphExecUpdateResultInfo *, resultInfo))
 {
     if (!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec) || !handle_is_valid(HANDLE_GRAPH, hGraph) || resultInfo == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -222,9 +210,8 @@ DRIVER(cuGraphExecUpdate, 12000, (CUgraphExec hGraphExec, CUgraph hGraph, CUgrap
 
 /* Creates a handle for conditional nodes, which are not simulated. */
 DRIVER(cuGraphConditionalHandleCreate, 12030,
-       (CUgraphConditionalHandle * pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue,
-        unsigned int flags),
-       (pHandle_out, hGraph, ctx, defaultLaunchValue, flags))
+       (CUgraphConditionalHandle *, pHandle_out, CUgraph, hGraph, CUcontext, ctx, unsigned int, defaultLaunchValue,
+        unsigned int, flags))
 {
     static _Atomic CUgraphConditionalHandle next = 1;
     (void)defaultLaunchValue;
@@ -237,8 +224,7 @@ DRIVER(cuGraphConditionalHandleCreate, 12030,
 
 /* A program attaches user objects to graphs, to be told when nothing can launch them any more. */
 DRIVER(cuUserObjectCreate, 11030,
-       (CUuserObject * object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags),
-       (object_out, ptr, destroy, initialRefcount, flags))
+       (CUuserObject *, object_out, void *, ptr, CUhostFn, destroy, unsigned int, initialRefcount, unsigned int, flags))
 {
     CALL_REFUSE(object_out == NULL || destroy == NULL || initialRefcount == 0, INVALID_VALUE);
     CALL_REFUSE(initialRefcount > INT_MAX || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, INVALID_VALUE);
@@ -250,7 +236,7 @@ DRIVER(cuUserObjectCreate, 11030,
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuUserObjectRelease, 11030, (CUuserObject object, unsigned int count), (object, count))
+DRIVER(cuUserObjectRelease, 11030, (CUuserObject, object, unsigned int, count))
 {
     if (!handle_is_valid(HANDLE_USER_OBJECT, object) || count == 0 || count > atomic_load(&object->references))
         return CUDA_ERROR_INVALID_VALUE;
@@ -258,8 +244,7 @@ DRIVER(cuUserObjectRelease, 11030, (CUuserObject object, unsigned int count), (o
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuGraphRetainUserObject, 11030, (CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags),
-       (graph, object, count, flags))
+DRIVER(cuGraphRetainUserObject, 11030, (CUgraph, graph, CUuserObject, object, unsigned int, count, unsigned int, flags))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, graph) || !handle_is_valid(HANDLE_USER_OBJECT, object), INVALID_VALUE);
     CALL_REFUSE(count == 0 || count > INT_MAX || (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) != 0, INVALID_VALUE);

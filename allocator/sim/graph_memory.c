@@ -1,5 +1,5 @@
-/* The memory of graphs: see space.h. A block with references is an address; what it is bound to is its backing. */
-#include "space_locked.h"
+/* The memory of graphs: see virtual_memory.h. A block with references is an address; what it is bound to is its backing. */
+#include "blocks.h"
 #include "capture.h"
 
 /* ---- nodes ---- */
@@ -106,8 +106,7 @@ static CUresult play_locked(const struct operation *node, CUstream stream, struc
     struct ticket none;
     int is_allocated = node->kind == OPERATION_ALLOCATE;
     if (is_allocated)
-        CALL_TRY(block_take_locked(&address->backing, address->requested, pool_of_graphs(address->device), address->device,
-                                   stream, &none));
+        CALL_TRY(block_take_locked(&address->backing, address->requested, pool_of_graphs(address->device), stream, &none));
     else
         block_set_live_locked(address->backing, 0);
     set_live_locked(address, is_allocated);
@@ -130,7 +129,7 @@ static void lose_rest_locked(int device)
     struct block *lost;
     struct ticket none;
     size_t rest = space_free_bytes_locked(device) / SIM_GRANULARITY * SIM_GRANULARITY;
-    if (rest == 0 || block_take_locked(&lost, rest, pool_of_graphs(device), device, NULL, &none) != CUDA_SUCCESS)
+    if (rest == 0 || block_take_locked(&lost, rest, pool_of_graphs(device), NULL, &none) != CUDA_SUCCESS)
         return;
     lost->use.pending++;
     block_set_live_locked(lost, 0);

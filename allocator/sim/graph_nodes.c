@@ -1,7 +1,7 @@
 /* Graphs that are built node by node. A node's handle is the address of its operation. */
 #include "capture.h"
 #include "handle.h"
-#include "space_locked.h"
+#include "blocks.h"
 
 static CUresult check(const CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count)
 {
@@ -21,18 +21,22 @@ static CUresult create_kernel(struct operation **operation, const CUDA_KERNEL_NO
 
 static CUresult create_set(struct operation **operation, const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context)
 {
+    struct transfer transfer;
     CALL_TRY(context_validate(context));
     if (set == NULL || set->width == 0 || set->height == 0 ||
         (set->elementSize != 1 && set->elementSize != 2 && set->elementSize != 4))
         return CUDA_ERROR_INVALID_VALUE;
-    return transfer_create_set(operation, set->dst, set->height == 1 ? 0 : set->pitch, set->value, set->elementSize, set->width,
-                               set->height, context);
+    size_t pitch = set->height == 1 ? 0 : set->pitch;
+    CALL_TRY(transfer_set(&transfer, set->dst, pitch, set->value, set->elementSize, set->width, set->height));
+    return transfer_create(operation, &transfer, context);
 }
 
 static CUresult create_copy(struct operation **operation, const CUDA_MEMCPY3D *copy, CUcontext context)
 {
+    struct transfer transfer;
     CALL_TRY(context_validate(context));
-    return transfer_create_copy(operation, copy, context);
+    CALL_TRY(transfer_volume(&transfer, copy, 0));
+    return transfer_create(operation, &transfer, context);
 }
 
 static CUresult create_child(struct operation **out, CUgraph child)
@@ -52,17 +56,6 @@ static CUresult create_allocation(struct operation **operation, CUDA_MEM_ALLOC_N
     return graph_memory_allocate_node(operation, &wanted->dptr, wanted->bytesize, wanted->poolProps.location.id);
 }
 
-/* A function that adds a node of the operation that `create` makes in `operation`; `last` is its own parameter. */
-#define ADD_NODE(name, since, last, argument, create)                                                                          \
-    DRIVER(name, since, (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count, last),              \
-           (node, graph, dependencies, count, argument))                                                                       \
-    {                                                                                                                          \
-        struct operation *operation = NULL;                                                                                    \
-        CALL_TRY(check(node, graph, dependencies, count));                                                                     \
-        CALL_TRY(create);                                                                                                      \
-        return add_node(node, graph, operation);                                                                               \
-    }
-
 static CUresult add_node(CUgraphNode *node, CUgraph graph, struct operation *operation)
 {
     OPERATION(owned, operation);
@@ -71,32 +64,23 @@ static CUresult add_node(CUgraphNode *node, CUgraph graph, struct operation *ope
     return CUDA_SUCCESS;
 }
 
-ADD_NODE(cuGraphAddKernelNode, 12000, const CUDA_KERNEL_NODE_PARAMS *params, params, create_kernel(&operation, params))
-ADD_NODE(cuGraphAddChildGraphNode, 10000, CUgraph child, child, create_child(&operation, child))
-ADD_NODE(cuGraphAddMemAllocNode, 11040, CUDA_MEM_ALLOC_NODE_PARAMS *params, params, create_allocation(&operation, params))
-ADD_NODE(cuGraphAddMemFreeNode, 11040, CUdeviceptr dptr, dptr, graph_memory_free_node(&operation, graph->recording, dptr))
-
-DRIVER(cuGraphAddMemsetNode, 10000,
-       (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count, const CUDA_MEMSET_NODE_PARAMS *params,
-        CUcontext context),
-       (node, graph, dependencies, count, params, context))
-{
-    struct operation *operation;
-    CALL_TRY(check(node, graph, dependencies, count));
-    CALL_TRY(create_set(&operation, params, context));
-    return add_node(node, graph, operation);
-}
-
-DRIVER(cuGraphAddMemcpyNode, 10000,
-       (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count, const CUDA_MEMCPY3D *params,
-        CUcontext context),
-       (node, graph, dependencies, count, params, context))
-{
-    struct operation *operation;
-    CALL_TRY(check(node, graph, dependencies, count));
-    CALL_TRY(create_copy(&operation, params, context));
-    return add_node(node, graph, operation);
-}
+/* A function that adds a node of the operation that `create` makes in `operation`; `last` are its own parameters. */
+#define ADD_NODE(name, since, last, create)                                                                                    \
+    DRIVER(name, since, (CUgraphNode *, node, CUgraph, graph, const CUgraphNode *, dependencies, size_t, count, ALL last))     \
+    {                                                                                                                          \
+        struct operation *operation = NULL;                                                                                    \
+        CALL_TRY(check(node, graph, dependencies, count));                                                                     \
+        CALL_TRY(create);                                                                                                      \
+        return add_node(node, graph, operation);                                                                               \
+    }
+ADD_NODE(cuGraphAddKernelNode, 12000, (const CUDA_KERNEL_NODE_PARAMS *, params), create_kernel(&operation, params))
+ADD_NODE(cuGraphAddMemsetNode, 10000, (const CUDA_MEMSET_NODE_PARAMS *, params, CUcontext, context),
+         create_set(&operation, params, context))
+ADD_NODE(cuGraphAddMemcpyNode, 10000, (const CUDA_MEMCPY3D *, params, CUcontext, context),
+         create_copy(&operation, params, context))
+ADD_NODE(cuGraphAddChildGraphNode, 10000, (CUgraph, child), create_child(&operation, child))
+ADD_NODE(cuGraphAddMemAllocNode, 11040, (CUDA_MEM_ALLOC_NODE_PARAMS *, params), create_allocation(&operation, params))
+ADD_NODE(cuGraphAddMemFreeNode, 11040, (CUdeviceptr, dptr), graph_memory_free_node(&operation, graph->recording, dptr))
 
 /* Only the nodes of memory are made this way. */
 static CUresult create_any(struct operation **operation, CUgraph graph, CUgraphNodeParams *params)
@@ -113,9 +97,8 @@ static CUresult create_any(struct operation **operation, CUgraph graph, CUgraphN
 }
 
 DRIVER(cuGraphAddNode, 12030,
-       (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
-        CUgraphNodeParams *params),
-       (node, graph, dependencies, edges, count, params))
+       (CUgraphNode *, node, CUgraph, graph, const CUgraphNode *, dependencies, const CUgraphEdgeData *, edges, size_t, count,
+        CUgraphNodeParams *, params))
 {
     struct operation *operation;
     (void)edges;
@@ -124,7 +107,7 @@ DRIVER(cuGraphAddNode, 12030,
     return add_node(node, graph, operation);
 }
 
-DRIVER(cuGraphMemAllocNodeGetParams, 11040, (CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out), (hNode, params_out))
+DRIVER(cuGraphMemAllocNodeGetParams, 11040, (CUgraphNode, hNode, CUDA_MEM_ALLOC_NODE_PARAMS *, params_out))
 {
     const struct operation *operation = (const struct operation *)hNode;
     CALL_REFUSE(operation == NULL || params_out == NULL || operation->kind != OPERATION_ALLOCATE, INVALID_VALUE);
@@ -132,7 +115,7 @@ DRIVER(cuGraphMemAllocNodeGetParams, 11040, (CUgraphNode hNode, CUDA_MEM_ALLOC_N
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuGraphMemFreeNodeGetParams, 11040, (CUgraphNode hNode, CUdeviceptr *dptr_out), (hNode, dptr_out))
+DRIVER(cuGraphMemFreeNodeGetParams, 11040, (CUgraphNode, hNode, CUdeviceptr *, dptr_out))
 {
     const struct operation *operation = (const struct operation *)hNode;
     CALL_REFUSE(operation == NULL || dptr_out == NULL || operation->kind != OPERATION_RELEASE, INVALID_VALUE);
@@ -140,7 +123,7 @@ DRIVER(cuGraphMemFreeNodeGetParams, 11040, (CUgraphNode hNode, CUdeviceptr *dptr
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuGraphNodeGetType, 10000, (CUgraphNode hNode, CUgraphNodeType *type), (hNode, type))
+DRIVER(cuGraphNodeGetType, 10000, (CUgraphNode, hNode, CUgraphNodeType *, type))
 {
     static const CUgraphNodeType types[] = {
         [OPERATION_NOTHING] = CU_GRAPH_NODE_TYPE_EMPTY,      [OPERATION_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
@@ -156,7 +139,7 @@ DRIVER(cuGraphNodeGetType, 10000, (CUgraphNode hNode, CUgraphNodeType *type), (h
 
 /* Launches in progress continue with the previous contents of the executable. */
 DRIVER(cuGraphExecKernelNodeSetParams, 12000,
-       (CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams), (hGraphExec, hNode, nodeParams))
+       (CUgraphExec, hGraphExec, CUgraphNode, hNode, const CUDA_KERNEL_NODE_PARAMS *, nodeParams))
 {
     struct operation *operation;
     size_t at = 0;

@@ -1,35 +1,27 @@
 #include "handle.h"
 #include "call.h"
-#include "config.h"
+#include "gpus.h"
 
-#include <search.h>
-#include <stdint.h>
+#include <uthash.h>
 
 struct handle {
-    uintptr_t value;
-    enum handle_kind kind;
+    struct handle_key {
+        const void *object;
+        uint64_t kind;
+    } key;
     const void *owner;
-    void *object;
+    UT_hash_handle hh;
 };
 
-/* The memory of a closed handle, or of one that must not be reused. */
-struct slot {
-    struct slot *next;
+/* An object without a handle. */
+struct spare {
+    struct spare *next;
 };
 
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
-static void *handles;       /* tree of struct handle, under handles_lock */
-static struct slot *closed; /* to be reused, under handles_lock */
-static struct slot *kept;   /* under handles_lock */
+static struct handle *handles;             /* under handles_lock, as are the next */
+static struct spare *spares[HANDLE_KINDS]; /* to be reused; [0] is for those that must not be */
 static atomic_ullong stale;
-
-static int compare(const void *a, const void *b)
-{
-    const struct handle *left = a, *right = b;
-    if (left->value != right->value)
-        return left->value < right->value ? -1 : 1;
-    return (int)left->kind - (int)right->kind;
-}
 
 void handle_is_stale(uint64_t handle)
 {
@@ -48,103 +40,75 @@ SIM_API uint64_t cusim_stale_handles(void)
     return atomic_load(&stale);
 }
 
-static void *add(enum handle_kind kind, void *value, void *object, const void *owner)
-{
-    struct handle *handle = memory_new(sizeof *handle);
-    *handle = (struct handle){(uintptr_t)value, kind, owner, object};
-    HOLD(&handles_lock);
-    tree_add(handle, &handles, compare);
-    return value;
-}
-
 void *handle_create(enum handle_kind kind, size_t size, const void *owner)
 {
-    void *object = memory_new(size);
-    return add(kind, object, object, owner);
+    struct handle *handle = memory_new(sizeof *handle);
+    HOLD(&handles_lock);
+    struct spare *object = spares[kind];
+    if (object != NULL) {
+        spares[kind] = object->next;
+        memset((void *)object, 0, size);
+    } else {
+        object = memory_new(size < sizeof *object ? sizeof *object : size);
+    }
+    handle->key = (struct handle_key){object, kind};
+    handle->owner = owner;
+    HASH_ADD(hh, handles, key, sizeof handle->key, handle);
+    return object;
 }
 
-static struct handle *find_locked(enum handle_kind kind, const void *value)
+static struct handle *find_locked(enum handle_kind kind, const void *object)
 {
-    const struct handle key = {.value = (uintptr_t)value, .kind = kind};
-    struct handle *const *node = tfind(&key, &handles, compare);
-    if (node == NULL)
-        handle_is_stale((uintptr_t)value);
-    return node == NULL ? NULL : *node;
+    const struct handle_key key = {object, kind};
+    struct handle *found;
+    HASH_FIND(hh, handles, &key, sizeof key, found);
+    if (found == NULL)
+        handle_is_stale((uintptr_t)object);
+    return found;
 }
 
-void *handle_find(enum handle_kind kind, const void *value)
+int handle_is_valid(enum handle_kind kind, const void *object)
 {
     HOLD(&handles_lock);
-    const struct handle *handle = find_locked(kind, value);
-    return handle == NULL ? NULL : handle->object;
+    return find_locked(kind, object) != NULL;
 }
 
-void *handle_open(enum handle_kind kind, void *object, const void *owner)
+static void remove_locked(struct handle *handle)
 {
-    pthread_mutex_lock(&handles_lock);
-    struct slot *slot = closed;
-    if (slot != NULL)
-        closed = slot->next;
-    pthread_mutex_unlock(&handles_lock);
-    return add(kind, slot != NULL ? slot : memory_new(sizeof *slot), object, owner);
-}
-
-static void put(struct slot **list, void *memory)
-{
-    struct slot *slot = memory;
-    HOLD(&handles_lock);
-    slot->next = *list;
-    *list = slot;
-}
-
-void handle_close(enum handle_kind kind, void *handle)
-{
-    handle_remove(kind, handle);
-    put(config_get()->reuses_handles ? &closed : &kept, handle);
-}
-
-void handle_free(void *object)
-{
-    if (config_get()->reuses_handles)
-        free(object);
-    else
-        put(&kept, object);
+    HASH_DEL(handles, handle);
+    free(handle);
 }
 
 int handle_remove(enum handle_kind kind, const void *object)
 {
     HOLD(&handles_lock);
     struct handle *handle = find_locked(kind, object);
-    if (handle == NULL)
-        return 0;
-    tdelete(handle, &handles, compare);
-    free(handle);
-    return 1;
+    if (handle != NULL)
+        remove_locked(handle);
+    return handle != NULL;
 }
 
-struct search {
-    enum handle_kind kind;
-    const void *owner;
-    struct handle *found;
-};
-
-static void visit(const void *node, VISIT order, void *argument)
+static void free_locked(uint64_t kind, const void *object)
 {
-    struct search *search = argument;
-    struct handle *handle = *(struct handle *const *)node;
-    if ((order == postorder || order == leaf) && handle->kind == search->kind && handle->owner == search->owner)
-        search->found = handle;
+    struct spare *spare = (struct spare *)(uintptr_t)object;
+    LL_PREPEND(spares[config_get()->reuses_handles ? kind : 0], spare);
 }
 
-void *handle_remove_owned(enum handle_kind kind, const void *owner)
+void handle_free(enum handle_kind kind, void *object)
 {
-    struct search search = {.kind = kind, .owner = owner};
     HOLD(&handles_lock);
-    twalk_r(handles, visit, &search);
-    if (search.found == NULL)
-        return NULL;
-    void *object = search.found->object;
-    tdelete(search.found, &handles, compare);
-    free(search.found);
-    return object;
+    free_locked(kind, object);
+}
+
+void handle_free_owned(const void *owner)
+{
+    struct handle *handle, *next;
+    HOLD(&handles_lock);
+    HASH_ITER(hh, handles, handle, next)
+    {
+        if (handle->owner != owner)
+            continue;
+        free_locked(handle->key.kind, handle->key.object);
+        remove_locked(handle);
+    }
 }

@@ -18,27 +18,24 @@ enum handle_kind {
     HANDLE_GREEN,
     HANDLE_DESCRIPTION,
     HANDLE_ARRAY,
-    HANDLE_TEXTURE /* or surface */
+    HANDLE_TEXTURE, /* or surface */
+    HANDLE_POOL,
+    HANDLE_MEMORY,
+    HANDLE_FUNCTION,
+    HANDLE_KINDS
 };
 
-/* Returns a zeroed object, whose address is its handle. `owner` is the context that the handle ends with, or NULL. */
+/* Returns a zeroed object, whose address is its handle. `owner` is the context that the handle ends with, or NULL. All objects
+ * of a kind have the same size. */
 void *handle_create(enum handle_kind kind, size_t size, const void *owner);
+int handle_is_valid(enum handle_kind kind, const void *object);
 /* Returns whether it was valid. If two threads remove the same handle, only one gets 1. */
 int handle_remove(enum handle_kind kind, const void *object);
-
-/* For objects that outlive their handle: creates a separate handle. Once closed, it is reused for the next object of that kind
- * (unless reuse=0). */
-void *handle_open(enum handle_kind kind, void *object, const void *owner);
-/* Returns the object, NULL if the handle is not valid. */
-void *handle_find(enum handle_kind kind, const void *handle);
-#define handle_is_valid(kind, handle) (handle_find(kind, handle) != NULL)
-void handle_close(enum handle_kind kind, void *handle);
-
-/* Frees the memory of an object whose address was its handle. With reuse=0 keeps it, so that the address is not reused. */
-void handle_free(void *object);
+/* Gives an object whose handle was removed to the next one of its kind; with reuse=0 keeps it, so that its address is not
+ * reused. */
+void handle_free(enum handle_kind kind, void *object);
+/* Removes and frees all that end with a context. */
+void handle_free_owned(const void *owner);
 
 /* Counts an invalid handle of a kind that is not registered here. */
 void handle_is_stale(uint64_t handle);
-
-/* Removes one handle of that kind and owner. Returns its object, or NULL if there is none left. */
-void *handle_remove_owned(enum handle_kind kind, const void *owner);

@@ -1,9 +1,9 @@
 #include "kernel.h"
 #include "capture.h"
-#include "cubin.h"
-#include "fault.h"
+#include "sm90.h"
+#include "trap.h"
 #include "handle.h"
-#include "space.h"
+#include "virtual_memory.h"
 
 #include <dlfcn.h>
 
@@ -12,33 +12,25 @@
 
 /* Also a library, of which a handle is the same but for its type. */
 struct CUmod_st {
-    CUcontext context;   /* NULL: a library */
-    struct image *image; /* NULL: contains every kernel */
+    CUcontext context; /* NULL: a library */
+    unsigned image;    /* 0: contains every kernel */
 };
 
 static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
 static struct CUfunc_st *functions;                              /* newest first, under kernels_lock */
 static uint64_t next_entry = CODE_BASE;                          /* under kernels_lock */
 
-static size_t natural_alignment(size_t bytes)
-{
-    size_t alignment = 1;
-    while (alignment < 16 && bytes % (alignment * 2) == 0)
-        alignment *= 2;
-    return alignment;
-}
-
 static struct CUfunc_st *create(const cusim_kernel *kernel)
 {
     size_t count = kernel->argument_count, *offsets, end = 0;
-    struct CUfunc_st *function = memory_new(sizeof *function);
+    struct CUfunc_st *function = handle_create(HANDLE_FUNCTION, sizeof *function, NULL);
     function->kernel = *kernel;
     function->kernel.name = memory_copy(kernel->name, strlen(kernel->name));
     function->kernel.file = kernel->file == NULL ? NULL : memory_copy(kernel->file, strlen(kernel->file));
     function->kernel.argument_bytes = memory_copy(kernel->argument_bytes, count * sizeof *offsets);
     function->argument_offsets = offsets = memory_copy(kernel->argument_bytes, count * sizeof *offsets);
     for (size_t i = 0; i < count; i++) {
-        size_t alignment = natural_alignment(kernel->argument_bytes[i]);
+        size_t alignment = (kernel->argument_bytes[i] | 16) & -(kernel->argument_bytes[i] | 16); /* of its size, at most 16 */
         offsets[i] = (end + alignment - 1) / alignment * alignment;
         end = offsets[i] + kernel->argument_bytes[i];
     }
@@ -48,41 +40,52 @@ static struct CUfunc_st *create(const cusim_kernel *kernel)
     return function;
 }
 
-/* Gives the function an address for its code. */
-static void add_function_locked(struct CUfunc_st *function, uint64_t code_bytes)
+static void add_locked(struct CUfunc_st *function, uint64_t code_bytes)
 {
     function->entry = next_entry;
     next_entry += (code_bytes / CODE_STRIDE + 1) * CODE_STRIDE;
-    function->next = functions;
-    functions = function;
-}
-
-static void add_builtins_locked(void)
-{
-    static int is_done; /* under kernels_lock */
-    if (is_done)
-        return;
-    is_done = 1;
-    for (size_t i = 0; i < builtin_kernel_count; i++)
-        add_function_locked(create(&builtin_kernels[i]), 0);
+    LL_PREPEND(functions, function);
 }
 
 SIM_API void cusim_register_kernel(const cusim_kernel *kernel)
 {
     HOLD(&kernels_lock);
-    add_builtins_locked();
-    add_function_locked(create(kernel), 0);
+    add_locked(create(kernel), 0);
+}
+
+__attribute__((constructor)) static void register_builtins(void)
+{
+    for (size_t i = 0; i < builtin_kernel_count; i++)
+        cusim_register_kernel(&builtin_kernels[i]);
 }
 
 /* Returns the newest kernel of that name, or NULL. */
 static CUfunction kernel_find(const char *name)
 {
     HOLD(&kernels_lock);
-    add_builtins_locked();
     struct CUfunc_st *function = functions;
-    while (function != NULL &&
-           (function->kernel_handle != NULL || function->code != NULL || strcmp(function->kernel.name, name) != 0))
+    while (function != NULL && (function->of != NULL || strcmp(function->kernel.name, name) != 0))
         function = function->next;
+    return function;
+}
+
+/* Returns what has that code or belongs to that context, and else is like a kernel: the same one each time. */
+static CUfunction variant(CUfunction of, const struct code *code, unsigned long long context_id)
+{
+    HOLD(&kernels_lock);
+    struct CUfunc_st *function = functions;
+    while (function != NULL && (function->of != of || function->code != code || function->context_id != context_id))
+        function = function->next;
+    if (function != NULL)
+        return function;
+    function = handle_create(HANDLE_FUNCTION, sizeof *function, NULL);
+    memcpy((void *)function, of, sizeof *function);
+    function->of = of;
+    function->context_id = context_id;
+    function->code = code;
+    add_locked(function, code == NULL ? 0 : code->size);
+    if (code == of->code)
+        function->entry = of->entry;
     return function;
 }
 
@@ -99,60 +102,19 @@ CUresult kernel_load_library(void)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Returns the kernel with that code: the same one each time. */
-static CUfunction with_code(CUfunction kernel, struct image *image, const struct code *code)
+/* Finds a kernel in an image; 0 stands for one that contains every kernel. Errors: NOT_FOUND. */
+static CUresult find_in(unsigned image, const char *name, CUfunction *out)
 {
-    HOLD(&kernels_lock);
-    struct CUfunc_st *function = functions;
-    /* A name belongs to one registration. */
-    while (function != NULL &&
-           (function->kernel_handle != NULL || function->code != code || function->kernel.name != kernel->kernel.name))
-        function = function->next;
-    if (function == NULL) {
-        function = memory_copy(kernel, sizeof *kernel);
-        function->code = code;
-        image_keep(image, code);
-        add_function_locked(function, code->size);
-    }
-    return function;
-}
-
-/* Finds a kernel in an image; NULL stands for one that contains every kernel. Errors: NOT_FOUND. */
-static CUresult find_in(struct image *image, const char *name, CUfunction *out)
-{
-    const struct code *code = image == NULL ? NULL : image_find(image, name);
+    const struct code *code = image_find(image, name);
     CUfunction kernel = kernel_find(name);
-    CALL_REFUSE(kernel == NULL || (image != NULL && code == NULL), NOT_FOUND);
-    *out = code == NULL ? kernel : with_code(kernel, image, code);
+    CALL_REFUSE(kernel == NULL || (image != 0 && code == NULL), NOT_FOUND);
+    *out = code == NULL ? kernel : variant(kernel, code, 0);
     return CUDA_SUCCESS;
-}
-
-/* Returns the CUfunction of a CUkernel in a context that is its own home: the same one each time. */
-static CUfunction kernel_bind(CUfunction kernel, CUcontext context)
-{
-    HOLD(&kernels_lock);
-    struct CUfunc_st *function = functions;
-    while (function != NULL && (function->kernel_handle != kernel || function->context_id != context->id))
-        function = function->next;
-    if (function == NULL) {
-        function = memory_copy(kernel, sizeof *kernel);
-        function->kernel_handle = kernel;
-        function->context_id = context->id;
-        function->next = functions;
-        functions = function;
-    }
-    return function;
 }
 
 int kernel_is_valid(const void *function)
 {
-    HOLD(&kernels_lock);
-    const struct CUfunc_st *known = functions;
-    while (known != NULL && known != function)
-        known = known->next;
-    if (known == NULL)
-        handle_is_stale((uintptr_t)function);
-    return known != NULL;
+    return handle_is_valid(HANDLE_FUNCTION, function);
 }
 
 /* A real driver compiles PTX on the caller's stack. This takes more of it than a fibre has. */
@@ -165,11 +127,11 @@ static __attribute__((noinline)) void compile(void)
 
 static CUresult load(CUmodule *module, const void *image, CUcontext context)
 {
-    struct image *read;
-    CALL_TRY(image_read(&read, image));
+    unsigned number;
+    CALL_TRY(image_read(&number, image));
     CUmodule loaded = handle_create(context == NULL ? HANDLE_LIBRARY : HANDLE_MODULE, sizeof *loaded, context);
     loaded->context = context;
-    loaded->image = read;
+    loaded->image = number;
     *module = loaded;
     return CUDA_SUCCESS;
 }
@@ -199,12 +161,11 @@ static CUresult make_variable(CUcontext context)
 static CUresult unload(enum handle_kind kind, CUmodule module)
 {
     CALL_REFUSE(!handle_remove(kind, module), INVALID_HANDLE);
-    image_free(module->image);
-    handle_free(module);
+    handle_free(kind, module);
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuModuleLoadData, 2000, (CUmodule * module, const void *image), (module, image))
+DRIVER(cuModuleLoadData, 2000, (CUmodule *, module, const void *, image))
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(module == NULL || image == NULL, INVALID_VALUE);
@@ -215,20 +176,9 @@ DRIVER(cuModuleLoadData, 2000, (CUmodule * module, const void *image), (module, 
     return load(module, image, context->home);
 }
 
-void kernel_unload_all(CUcontext context)
-{
-    for (CUmodule module; (module = handle_remove_owned(HANDLE_MODULE, context)) != NULL;) {
-        image_free(module->image);
-        handle_free(module);
-    }
-}
+DRIVER_IS(cuModuleUnload, 2000, (CUmodule, hmod), unload(HANDLE_MODULE, hmod))
 
-DRIVER(cuModuleUnload, 2000, (CUmodule hmod), (hmod))
-{
-    return unload(HANDLE_MODULE, hmod);
-}
-
-DRIVER(cuModuleGetGlobal, 3020, (CUdeviceptr * dptr, size_t *bytes, CUmodule hmod, const char *name), (dptr, bytes, hmod, name))
+DRIVER(cuModuleGetGlobal, 3020, (CUdeviceptr *, dptr, size_t *, bytes, CUmodule, hmod, const char *, name))
 {
     CALL_REFUSE(name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_MODULE, hmod), INVALID_HANDLE);
@@ -240,31 +190,36 @@ DRIVER(cuModuleGetGlobal, 3020, (CUdeviceptr * dptr, size_t *bytes, CUmodule hmo
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuModuleGetFunction, 2000, (CUfunction * hfunc, CUmodule hmod, const char *name), (hfunc, hmod, name))
+DRIVER(cuModuleGetFunction, 2000, (CUfunction *, hfunc, CUmodule, hmod, const char *, name))
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(hfunc == NULL || name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_MODULE, hmod), INVALID_HANDLE);
     CUfunction kernel;
     CALL_TRY(find_in(hmod->image, name, &kernel));
-    CUfunction function = kernel_bind(kernel, hmod->context);
+    CUfunction function = variant(kernel, kernel->code, hmod->context->id);
     atomic_store(&function->owner, hmod);
     *hfunc = function;
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuFuncGetModule, 11000, (CUmodule * hmod, CUfunction hfunc), (hmod, hfunc))
+/* What it was last looked up in. */
+static CUresult get_owner(void *out, const void *handle, int is_function)
 {
-    if (hmod == NULL || !kernel_is_valid(hfunc) || hfunc->kernel_handle == NULL)
-        return hmod == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    *hmod = (CUmodule)(uintptr_t)atomic_load(&hfunc->owner);
+    const struct CUfunc_st *function = handle;
+    CALL_REFUSE(out == NULL, INVALID_VALUE);
+    CALL_REFUSE(!kernel_is_valid(handle) || (function->context_id != 0) != is_function, INVALID_HANDLE);
+    const void *owner = atomic_load(&function->owner);
+    memcpy(out, &owner, sizeof owner);
     return CUDA_SUCCESS;
 }
 
+DRIVER_IS(cuFuncGetModule, 11000, (CUmodule *, hmod, CUfunction, hfunc), get_owner(hmod, hfunc, 1))
+DRIVER_IS(cuKernelGetLibrary, 12050, (CUlibrary *, pLib, CUkernel, kernel), get_owner(pLib, kernel, 0))
+
 DRIVER(cuLibraryLoadData, 12000,
-       (CUlibrary * library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
-        CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions),
-       (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions))
+       (CUlibrary *, library, const void *, code, CUjit_option *, jitOptions, void **, jitOptionsValues, unsigned int,
+        numJitOptions, CUlibraryOption *, libraryOptions, void **, libraryOptionValues, unsigned int, numLibraryOptions))
 {
     if (library == NULL || code == NULL || (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
         (numLibraryOptions != 0 && (libraryOptions == NULL || libraryOptionValues == NULL)))
@@ -272,12 +227,9 @@ DRIVER(cuLibraryLoadData, 12000,
     return load((CUmodule *)library, code, NULL);
 }
 
-DRIVER(cuLibraryUnload, 12000, (CUlibrary library), (library))
-{
-    return unload(HANDLE_LIBRARY, (CUmodule)library);
-}
+DRIVER_IS(cuLibraryUnload, 12000, (CUlibrary, library), unload(HANDLE_LIBRARY, (CUmodule)library))
 
-DRIVER(cuLibraryGetKernel, 12000, (CUkernel * pKernel, CUlibrary library, const char *name), (pKernel, library, name))
+DRIVER(cuLibraryGetKernel, 12000, (CUkernel *, pKernel, CUlibrary, library, const char *, name))
 {
     CALL_REFUSE(pKernel == NULL || name == NULL, INVALID_VALUE);
     CALL_REFUSE(!handle_is_valid(HANDLE_LIBRARY, library), INVALID_HANDLE);
@@ -288,21 +240,12 @@ DRIVER(cuLibraryGetKernel, 12000, (CUkernel * pKernel, CUlibrary library, const 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuKernelGetLibrary, 12050, (CUlibrary * pLib, CUkernel kernel), (pLib, kernel))
-{
-    CUfunction function = (CUfunction)kernel;
-    if (pLib == NULL || !kernel_is_valid(kernel) || function->kernel_handle != NULL)
-        return pLib == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    *pLib = (CUlibrary)(uintptr_t)atomic_load(&function->owner);
-    return CUDA_SUCCESS;
-}
-
-DRIVER(cuKernelGetFunction, 12000, (CUfunction * pFunc, CUkernel kernel), (pFunc, kernel))
+DRIVER(cuKernelGetFunction, 12000, (CUfunction *, pFunc, CUkernel, kernel))
 {
     CONTEXT_CURRENT(context);
     if (pFunc == NULL || !kernel_is_valid(kernel))
         return pFunc == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    *pFunc = kernel_bind((CUfunction)kernel, context->home);
+    *pFunc = variant((CUfunction)kernel, ((CUfunction)kernel)->code, context->home->id);
     return CUDA_SUCCESS;
 }
 
@@ -314,17 +257,11 @@ static CUresult get_name(const char **name, const void *function)
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuFuncGetName, 12030, (const char **name, CUfunction hfunc), (name, hfunc))
-{
-    return get_name(name, hfunc);
-}
+DRIVER_IS(cuFuncGetName, 12030, (const char **, name, CUfunction, hfunc), get_name(name, hfunc))
 
-DRIVER(cuKernelGetName, 12030, (const char **name, CUkernel hfunc), (name, hfunc))
-{
-    return get_name(name, hfunc);
-}
+DRIVER_IS(cuKernelGetName, 12030, (const char **, name, CUkernel, hfunc), get_name(name, hfunc))
 
-DRIVER(cuFuncGetAttribute, 2020, (int *pi, CUfunction_attribute attrib, CUfunction hfunc), (pi, attrib, hfunc))
+DRIVER(cuFuncGetAttribute, 2020, (int *, pi, CUfunction_attribute, attrib, CUfunction, hfunc))
 {
     CALL_REFUSE(pi == NULL || (unsigned)attrib >= CU_FUNC_ATTRIBUTE_MAX, INVALID_VALUE);
     CALL_REFUSE(!kernel_is_valid(hfunc), INVALID_HANDLE);
@@ -332,7 +269,7 @@ DRIVER(cuFuncGetAttribute, 2020, (int *pi, CUfunction_attribute attrib, CUfuncti
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuFuncSetAttribute, 9000, (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value))
+DRIVER(cuFuncSetAttribute, 9000, (CUfunction, hfunc, CUfunction_attribute, attrib, int, value))
 {
     CALL_TRY(context_check());
     CALL_REFUSE(!kernel_is_valid(hfunc), INVALID_HANDLE);
@@ -355,14 +292,8 @@ static CUresult get_parameter(const void *handle, size_t index, size_t *offset, 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuFuncGetParamInfo, 12040, (CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize),
-       (func, paramIndex, paramOffset, paramSize))
-{
-    return get_parameter(func, paramIndex, paramOffset, paramSize);
-}
+DRIVER_IS(cuFuncGetParamInfo, 12040, (CUfunction, func, size_t, paramIndex, size_t *, paramOffset, size_t *, paramSize),
+          get_parameter(func, paramIndex, paramOffset, paramSize))
 
-DRIVER(cuKernelGetParamInfo, 12040, (CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize),
-       (kernel, paramIndex, paramOffset, paramSize))
-{
-    return get_parameter(kernel, paramIndex, paramOffset, paramSize);
-}
+DRIVER_IS(cuKernelGetParamInfo, 12040, (CUkernel, kernel, size_t, paramIndex, size_t *, paramOffset, size_t *, paramSize),
+          get_parameter(kernel, paramIndex, paramOffset, paramSize))

@@ -20,10 +20,9 @@ struct CUfunc_st {
     uint64_t entry;          /* address of its code, as in core dumps */
     const struct code *code; /* of the image that it was loaded from; NULL: not from one with code. Never freed */
     atomic_int attributes[CU_FUNC_ATTRIBUTE_MAX];
-    const void *_Atomic owner; /* the module of a CUfunction, or the library of a CUkernel, that it was last looked up in */
-    /* Of a CUfunction; a CUkernel has NULL and 0. */
-    const struct CUfunc_st *kernel_handle;
-    unsigned long long context_id;
+    const void *_Atomic owner;     /* the module of a CUfunction, or the library of a CUkernel, that it was last looked up in */
+    const struct CUfunc_st *of;    /* the kernel that it is with other code, or in a context; NULL: as registered */
+    unsigned long long context_id; /* of a CUfunction; 0: it is a CUkernel */
 };
 
 /* Whether this is a valid CUfunction or CUkernel. */
@@ -39,9 +38,6 @@ struct kernel_variable {
     CUdeviceptr address; /* 0 before the first module is loaded */
 };
 extern struct kernel_variable kernel_variable; /* under the lock of kernel.c until it has an address */
-
-/* Unloads the context's modules. */
-void kernel_unload_all(CUcontext context);
 
 /* builtin.c */
 extern const cusim_kernel builtin_kernels[];

@@ -1,7 +1,7 @@
-#include "operation.h"
+#include "stream.h"
 #include "capture.h"
-#include "fault.h"
-#include "space.h"
+#include "trap.h"
+#include "virtual_memory.h"
 
 #include <time.h>
 
@@ -26,10 +26,8 @@ void operation_release(struct operation *operation)
     if (operation->kind == OPERATION_KERNEL) {
         free(operation->launch.arguments);
         free(operation->launch.parameters);
-    } else if (operation->kind == OPERATION_COPY) {
+    } else if (operation->kind == OPERATION_COPY || operation->kind == OPERATION_SET) {
         free(operation->copy.staging);
-    } else if (operation->kind == OPERATION_EVENT && operation->event.event != NULL) {
-        event_release(operation->event.event);
     } else if (operation->kind == OPERATION_GRAPH && operation->graph.recording != NULL) {
         free(operation->graph.memory);
         recording_release(operation->graph.recording);
@@ -39,41 +37,32 @@ void operation_release(struct operation *operation)
     free(operation);
 }
 
-static void copy(void *argument)
+static void put_row(const struct transfer *transfer, unsigned char *to, const unsigned char *from)
+{
+    if (transfer->width == 0)
+        memmove(to, from, transfer->bytes);
+    else if (transfer->width == 1)
+        memset(to, (int)transfer->value, transfer->bytes);
+    else if (transfer->bytes == sizeof(uint32_t) && transfer->width == sizeof(uint32_t)) /* another stream may wait for it */
+        __atomic_store_n((uint32_t *)(void *)to, transfer->value, __ATOMIC_RELEASE);
+    else
+        for (size_t at = 0; at < transfer->bytes; at += transfer->width)
+            memcpy(to + at, &transfer->value, transfer->width);
+}
+
+static void put_rows(void *argument)
 {
     const struct operation *operation = argument;
     const struct transfer *transfer = &operation->copy.transfer;
     const struct transfer_end *to = &transfer->to, *from = &transfer->from;
-    const unsigned char *source = operation->copy.staging;
-    if (source == NULL)
-        source = (const unsigned char *)(uintptr_t)from->address;
+    unsigned char *out = (unsigned char *)(uintptr_t)to->address;
+    const unsigned char *in = operation->copy.staging;
+    if (in == NULL)
+        in = (const unsigned char *)(uintptr_t)from->address;
     for (size_t slice = 0; slice < transfer->slices; slice++) {
         for (size_t row = 0; row < transfer->rows; row++)
-            memmove((unsigned char *)(uintptr_t)to->address + slice * to->slice + row * to->pitch,
-                    source + slice * from->slice + row * from->pitch, transfer->bytes);
+            put_row(transfer, out + slice * to->slice + row * to->pitch, in + slice * from->slice + row * from->pitch);
     }
-}
-
-static void set_row(const struct operation *operation, unsigned char *destination)
-{
-    if (operation->set.width == 1) {
-        memset(destination, (int)operation->set.value, operation->set.count);
-        return;
-    }
-    if (operation->set.width == sizeof(uint32_t) && operation->set.count == 1) { /* another stream may wait for this word */
-        __atomic_store_n((uint32_t *)(void *)destination, operation->set.value, __ATOMIC_RELEASE);
-        return;
-    }
-    for (size_t i = 0; i < operation->set.count; i++)
-        memcpy(destination + i * operation->set.width, &operation->set.value, operation->set.width);
-}
-
-static void set(void *argument)
-{
-    const struct operation *operation = argument;
-    unsigned char *destination = (unsigned char *)(uintptr_t)operation->set.destination;
-    for (size_t row = 0; row < operation->set.rows; row++)
-        set_row(operation, destination + row * operation->set.pitch);
 }
 
 static void await_value(void *argument)
@@ -112,10 +101,8 @@ static void run_good(struct operation *operation, CUcontext context)
         kernel_run(&operation->launch, context);
         break;
     case OPERATION_COPY:
-        run_transfer(copy, operation, context);
-        break;
     case OPERATION_SET:
-        run_transfer(set, operation, context);
+        run_transfer(put_rows, operation, context);
         break;
     case OPERATION_WAIT:
         run_transfer(await_value, operation, context);

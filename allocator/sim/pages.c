@@ -1,16 +1,9 @@
-#include "pages.h"
+#include "blocks.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#define FILE_BYTES ((off_t)1 << 46)  /* sparse; offsets are never reused, so this limits what a process can create in total */
-#define NOTES_BYTES ((off_t)1 << 31) /* behind that: a note for each 2 MiB */
-#define NOTE_STRIDE 64
-_Static_assert(PAGES_NOTE_BYTES <= NOTE_STRIDE && NOTES_BYTES / NOTE_STRIDE == FILE_BYTES >> 21, "room for all notes");
 
 /*
  * Calls the system directly: ThreadSanitizer treats an mmap or munmap as a write to the whole range, and would report a data
@@ -25,7 +18,7 @@ static uint64_t map(uint64_t address, size_t size, int protection, int flags, in
 int pages_open(const char *name)
 {
     int file = memfd_create(name, MFD_CLOEXEC);
-    return file >= 0 && ftruncate(file, FILE_BYTES + NOTES_BYTES) == 0 ? file : -1;
+    return file >= 0 && ftruncate(file, PAGES_FILE_BYTES + PAGES_NOTES_BYTES) == 0 ? file : -1;
 }
 
 void pages_unreserve(uint64_t address, size_t size)
@@ -68,41 +61,13 @@ int pages_unmap(uint64_t address, size_t size)
     return map(address, size, PROT_NONE, flags, -1, 0) == address ? 0 : -1;
 }
 
-int pages_protect(uint64_t address, size_t size, enum pages_access access)
+int pages_protect(uint64_t address, size_t size, int protection)
 {
-    static const int protections[] = {PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE};
-    return (int)syscall(SYS_mprotect, address, size, protections[access]);
+    return (int)syscall(SYS_mprotect, address, size, protection);
 }
 
 void pages_discard(int file, uint64_t offset, size_t size)
 {
     /* The function of the C library is a cancellation point. */
     syscall(SYS_fallocate, file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size);
-}
-
-static off_t note_at(uint64_t offset)
-{
-    return FILE_BYTES + (off_t)(offset >> 21) * NOTE_STRIDE;
-}
-
-int pages_export(int file, uint64_t offset, const void *note)
-{
-    char path[32];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    if (pwrite(file, note, PAGES_NOTE_BYTES, note_at(offset)) != PAGES_NOTE_BYTES)
-        return -1;
-    int opened = open(path, O_RDWR | O_CLOEXEC); /* with a position of its own, unlike dup() */
-    lseek(opened, (off_t)offset, SEEK_SET);
-    return opened;
-}
-
-int pages_import(int descriptor, uint64_t *offset, void *note)
-{
-    struct stat status;
-    off_t position = lseek(descriptor, 0, SEEK_CUR);
-    if (position < 0 || position >= FILE_BYTES || fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) ||
-        status.st_size != FILE_BYTES + NOTES_BYTES)
-        return -1;
-    *offset = (uint64_t)position;
-    return pread(descriptor, note, PAGES_NOTE_BYTES, note_at(*offset)) == PAGES_NOTE_BYTES ? 0 : -1;
 }

@@ -1,6 +1,5 @@
 /* Information about an address: its range, its attributes, and IPC handles. */
-#include "host.h"
-#include "space.h"
+#include "virtual_memory.h"
 
 #include <stddef.h>
 
@@ -37,7 +36,7 @@ static int gather(CUdeviceptr address, struct facts *facts)
     return 1;
 }
 
-DRIVER(cuMemGetAddressRange, 3020, (CUdeviceptr * pbase, size_t *psize, CUdeviceptr dptr), (pbase, psize, dptr))
+DRIVER(cuMemGetAddressRange, 3020, (CUdeviceptr *, pbase, size_t *, psize, CUdeviceptr, dptr))
 {
     struct facts facts;
     CUcontext context;
@@ -51,9 +50,8 @@ DRIVER(cuMemGetAddressRange, 3020, (CUdeviceptr * pbase, size_t *psize, CUdevice
 }
 
 #define FACT(attribute, member)                                                                                                \
-    LIST(CU_POINTER_ATTRIBUTE_##attribute, offsetof(struct facts, member), sizeof((struct facts *)0)->member)
-static const struct attribute {
-    CUpointer_attribute attribute;
+    [CU_POINTER_ATTRIBUTE_##attribute] = LIST(offsetof(struct facts, member), sizeof((struct facts *)0)->member)
+static const struct {
     size_t offset, size; /* in struct facts */
 } attributes[] = LIST(FACT(CONTEXT, range.context), FACT(MEMORY_TYPE, type), FACT(DEVICE_POINTER, address),
                       FACT(HOST_POINTER, address), FACT(SYNC_MEMOPS, none), FACT(BUFFER_ID, range.id),
@@ -66,16 +64,14 @@ static const struct attribute {
 /* Copies an attribute of the memory. Returns 0 if the memory has no such attribute, or the driver doesn't know it. */
 static int give(CUpointer_attribute attribute, const struct facts *facts, void *out)
 {
-    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) {
-        if (attributes[i].attribute != attribute || (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && !facts->is_on_host))
-            continue;
-        memcpy(out, (const char *)facts + attributes[i].offset, attributes[i].size);
-        return 1;
-    }
-    return 0;
+    if ((unsigned)attribute >= sizeof attributes / sizeof *attributes || attributes[attribute].size == 0 ||
+        (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && !facts->is_on_host))
+        return 0;
+    memcpy(out, (const char *)facts + attributes[attribute].offset, attributes[attribute].size);
+    return 1;
 }
 
-DRIVER(cuPointerGetAttribute, 4000, (void *data, CUpointer_attribute attribute, CUdeviceptr ptr), (data, attribute, ptr))
+DRIVER(cuPointerGetAttribute, 4000, (void *, data, CUpointer_attribute, attribute, CUdeviceptr, ptr))
 {
     struct facts facts;
     return data != NULL && gather(ptr, &facts) && give(attribute, &facts, data) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -83,8 +79,8 @@ DRIVER(cuPointerGetAttribute, 4000, (void *data, CUpointer_attribute attribute, 
 
 /* Of an unknown address, and what this memory lacks: 0, CU_DEVICE_INVALID for a device, and the address as the host's. The
  * range is left alone (measured). */
-DRIVER(cuPointerGetAttributes, 7000, (unsigned int numAttributes, CUpointer_attribute *wanted, void **data, CUdeviceptr ptr),
-       (numAttributes, wanted, data, ptr))
+DRIVER(cuPointerGetAttributes, 7000,
+       (unsigned int, numAttributes, CUpointer_attribute *, wanted, void **, data, CUdeviceptr, ptr))
 {
     struct facts unknown = {.is_on_host = 1, .range.device = CU_DEVICE_INVALID}, facts;
     CALL_REFUSE(numAttributes == 0 || wanted == NULL || data == NULL, INVALID_VALUE);
@@ -100,8 +96,7 @@ DRIVER(cuPointerGetAttributes, 7000, (unsigned int numAttributes, CUpointer_attr
 }
 
 /* Mapped memory has no such attribute (measured). Copies of the rest are ordered with the host's work as it is. */
-DRIVER(cuPointerSetAttribute, 6000, (const void *value, CUpointer_attribute attribute, CUdeviceptr ptr),
-       (value, attribute, ptr))
+DRIVER(cuPointerSetAttribute, 6000, (const void *, value, CUpointer_attribute, attribute, CUdeviceptr, ptr))
 {
     struct facts facts;
     CALL_REFUSE(value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !gather(ptr, &facts), INVALID_VALUE);
@@ -111,7 +106,7 @@ DRIVER(cuPointerSetAttribute, 6000, (const void *value, CUpointer_attribute attr
 
 /* Nothing can open it: the simulated memory of other processes is out of reach. Refuses mapped memory (measured), and pool
  * memory, as cuda.h says. */
-DRIVER(cuIpcGetMemHandle, 4010, (CUipcMemHandle * pHandle, CUdeviceptr dptr), (pHandle, dptr))
+DRIVER(cuIpcGetMemHandle, 4010, (CUipcMemHandle *, pHandle, CUdeviceptr, dptr))
 {
     struct facts facts;
     CALL_REFUSE(pHandle == NULL || !gather(dptr, &facts) || !facts.is_exportable, INVALID_VALUE);

@@ -1,39 +1,31 @@
 #include "capture.h"
 #include "handle.h"
-#include "space_locked.h"
+#include "blocks.h"
 
-/* A pool is never freed, so that a stale handle gets an error, and memory that outlives the pool can refer to it. */
-struct CUmemPoolHandle_st {
-    struct space_pool memory; /* first: space_range.pool is the handle */
-    struct CUmemPoolHandle_st *next;
-    int device;
-    int is_destroyed;
-    uint64_t max_bytes; /* 0: no limit */
-};
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after the queue lock */
+static CUmemoryPool defaults[SIM_MAX_DEVICES];                 /* NULL: nobody has asked for it; under pools_lock */
+static CUmemoryPool current[SIM_MAX_DEVICES];                  /* NULL: the default; under pools_lock */
+static CUmemoryPool destroyed;                                 /* memory may refer to them; under pools_lock */
 
-static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after the queue lock and before space.c's */
-static struct CUmemPoolHandle_st defaults[SIM_MAX_DEVICES];    /* under pools_lock, like everything below */
-static struct CUmemPoolHandle_st of_graphs[SIM_MAX_DEVICES];   /* no handle names these */
-static CUmemoryPool current[SIM_MAX_DEVICES];                  /* NULL: the default */
-static CUmemoryPool pools;                                     /* created by the program */
-
-static void set_up(CUmemoryPool pool, int device)
+static CUmemoryPool create(int device)
 {
+    CUmemoryPool pool = handle_create(HANDLE_POOL, sizeof *pool, NULL);
     pool->device = device;
-    pool->memory.access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    pool->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return pool;
 }
 
 static CUmemoryPool default_pool_locked(int device)
 {
-    CUmemoryPool pool = &defaults[device];
-    if (pool->memory.access[device] == CU_MEM_ACCESS_FLAGS_PROT_NONE)
-        set_up(pool, device);
-    return pool;
+    if (defaults[device] == NULL)
+        defaults[device] = create(device);
+    return defaults[device];
 }
 
-struct space_pool *pool_of_graphs(int device)
+CUmemoryPool pool_of_graphs(int device)
 {
-    return &of_graphs[device].memory;
+    static struct CUmemPoolHandle_st of_graphs[SIM_MAX_DEVICES];
+    return &of_graphs[device];
 }
 
 static CUmemoryPool current_pool_locked(int device)
@@ -41,23 +33,9 @@ static CUmemoryPool current_pool_locked(int device)
     return current[device] == NULL ? default_pool_locked(device) : current[device];
 }
 
-static int is_pool_locked(CUmemoryPool pool)
-{
-    if (pool >= defaults && pool < defaults + config_get()->devices)
-        return 1;
-    CUmemoryPool known = pools;
-    while (known != NULL && known != pool)
-        known = known->next;
-    int is_known = known != NULL && !known->is_destroyed;
-    if (!is_known)
-        handle_is_stale((uintptr_t)pool);
-    return is_known;
-}
-
 static int is_pool(CUmemoryPool pool)
 {
-    HOLD(&pools_lock);
-    return is_pool_locked(pool);
+    return handle_is_valid(HANDLE_POOL, pool);
 }
 
 static CUresult get_pool(CUmemoryPool *pool, int device, CUmemoryPool (*find_locked)(int device))
@@ -68,60 +46,49 @@ static CUresult get_pool(CUmemoryPool *pool, int device, CUmemoryPool (*find_loc
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool * pool_out, CUdevice dev), (pool_out, dev))
-{
-    return get_pool(pool_out, dev, default_pool_locked);
-}
+DRIVER_IS(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool *, pool_out, CUdevice, dev),
+          get_pool(pool_out, dev, default_pool_locked))
 
-DRIVER(cuDeviceGetMemPool, 11020, (CUmemoryPool * pool, CUdevice dev), (pool, dev))
-{
-    return get_pool(pool, dev, current_pool_locked);
-}
+DRIVER_IS(cuDeviceGetMemPool, 11020, (CUmemoryPool *, pool, CUdevice, dev), get_pool(pool, dev, current_pool_locked))
 
-DRIVER(cuDeviceSetMemPool, 11020, (CUdevice dev, CUmemoryPool pool), (dev, pool))
+DRIVER(cuDeviceSetMemPool, 11020, (CUdevice, dev, CUmemoryPool, pool))
 {
     CALL_REFUSE(!config_has_device(dev), INVALID_DEVICE);
+    CALL_REFUSE(!is_pool(pool) || pool->device != dev, INVALID_VALUE);
     HOLD(&pools_lock);
-    CALL_REFUSE(!is_pool_locked(pool) || pool->device != dev, INVALID_VALUE);
     current[dev] = pool;
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemPoolCreate, 11020, (CUmemoryPool * pool, const CUmemPoolProps *poolProps), (pool, poolProps))
+DRIVER(cuMemPoolCreate, 11020, (CUmemoryPool *, pool, const CUmemPoolProps *, poolProps))
 {
     CALL_REFUSE(pool == NULL || poolProps == NULL || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED, INVALID_VALUE);
     if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
     CALL_REFUSE(!config_has_device(poolProps->location.id), INVALID_DEVICE);
-    CUmemoryPool created = memory_new(sizeof *created);
-    set_up(created, poolProps->location.id);
-    created->max_bytes = poolProps->maxSize;
-    pthread_mutex_lock(&pools_lock);
-    created->next = pools;
-    pools = created;
-    pthread_mutex_unlock(&pools_lock);
-    *pool = created;
+    *pool = create(poolProps->location.id);
+    (*pool)->max_bytes = poolProps->maxSize;
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemPoolDestroy, 11020, (CUmemoryPool pool), (pool))
+DRIVER(cuMemPoolDestroy, 11020, (CUmemoryPool, pool))
 {
     HOLD(&pools_lock);
-    CALL_REFUSE(!is_pool_locked(pool) || pool == &defaults[pool->device], INVALID_VALUE);
-    pool->is_destroyed = 1;
+    CALL_REFUSE(!is_pool(pool) || pool == defaults[pool->device] || !handle_remove(HANDLE_POOL, pool), INVALID_VALUE);
+    LL_PREPEND(destroyed, pool);
     if (current[pool->device] == pool)
         current[pool->device] = NULL;
     pthread_mutex_lock(&space_lock);
-    pool->memory.threshold = 0;
+    pool->threshold = 0;
     pthread_mutex_unlock(&space_lock);
-    space_trim(&pool->memory, 0);
+    space_trim(pool, 0);
     return CUDA_SUCCESS;
 }
 
 static int is_beyond_limit(CUmemoryPool pool, size_t size)
 {
     HOLD(&space_lock);
-    return pool->max_bytes != 0 && (size > pool->max_bytes || pool->memory.used > pool->max_bytes - size);
+    return pool->max_bytes != 0 && (size > pool->max_bytes || pool->used > pool->max_bytes - size);
 }
 
 static CUresult allocate_captured_locked(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
@@ -136,12 +103,10 @@ static CUresult allocate_captured_locked(CUdeviceptr *address, size_t size, CUme
 /* Without `pool`, uses the current pool of the stream's device, whatever context is current. */
 static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream handle)
 {
-    CUstream stream;
     struct ticket after = {0};
     CALL_REFUSE(address == NULL, INVALID_VALUE);
     OPERATION(wait, operation_create(OPERATION_NOTHING));
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_locked(handle, &stream));
+    STREAM_HELD(stream, handle);
     if (pool == NULL)
         CALL_TRY(get_pool(&pool, stream->context->device, current_pool_locked));
     if (size != 0 && stream->capture != NULL)
@@ -153,31 +118,25 @@ static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, C
         return CUDA_SUCCESS;
     }
     CALL_REFUSE(is_beyond_limit(pool, size), OUT_OF_MEMORY);
-    CALL_TRY(space_allocate_ordered(address, size, &pool->memory, pool->device, stream, &after));
+    CALL_TRY(space_allocate_ordered(address, size, pool, stream, &after));
     return after.stream == NULL ? CUDA_SUCCESS : stream_enqueue_locked(stream, wait, &after, NULL);
 }
 
-DRIVER_TWIN(cuMemAllocAsync, ptsz, 11020, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream))
-{
-    return allocate(dptr, bytesize, NULL, hStream);
-}
+DRIVER_TWIN_IS(cuMemAllocAsync, ptsz, 11020, (CUdeviceptr *, dptr, size_t, bytesize, CUstream, hStream),
+               allocate(dptr, bytesize, NULL, hStream))
 
-DRIVER_TWIN(cuMemAllocFromPoolAsync, ptsz, 11020, (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
-            (dptr, bytesize, pool, hStream))
-{
-    return is_pool(pool) ? allocate(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE;
-}
+DRIVER_TWIN_IS(cuMemAllocFromPoolAsync, ptsz, 11020,
+               (CUdeviceptr *, dptr, size_t, bytesize, CUmemoryPool, pool, CUstream, hStream),
+               is_pool(pool) ? allocate(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE)
 
 /* A captured free is a node of the graph, and only allowed for memory of a graph: the capture goes on without it. Another free
  * ends captures of other streams (both measured). */
-DRIVER_TWIN(cuMemFreeAsync, ptsz, 11020, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream))
+DRIVER_TWIN(cuMemFreeAsync, ptsz, 11020, (CUdeviceptr, dptr, CUstream, hStream))
 {
-    CUstream stream;
     if (dptr == 0)
         return CUDA_SUCCESS;
     OPERATION(operation, operation_create(OPERATION_FREE));
-    HOLD(&queue_lock);
-    CALL_TRY(stream_find_ready_locked(hStream, &stream));
+    STREAM_READY(stream, hStream);
     if (stream->capture != NULL) {
         struct operation *node;
         CALL_TRY(graph_memory_free_node(&node, stream->capture->graph->recording, dptr));
@@ -186,37 +145,35 @@ DRIVER_TWIN(cuMemFreeAsync, ptsz, 11020, (CUdeviceptr dptr, CUstream hStream), (
     }
     CALL_TRY(capture_check_unsafe_locked());
     CALL_TRY(capture_check_implicit_locked(stream, 1));
-    CALL_TRY(space_retire(dptr, stream, operation));
+    CALL_TRY(space_free(dptr, stream, operation));
     return stream_enqueue_locked(stream, operation, NULL, NULL);
 }
 
-DRIVER(cuMemPoolTrimTo, 11020, (CUmemoryPool pool, size_t minBytesToKeep), (pool, minBytesToKeep))
+DRIVER(cuMemPoolTrimTo, 11020, (CUmemoryPool, pool, size_t, minBytesToKeep))
 {
     CALL_REFUSE(!is_pool(pool), INVALID_VALUE);
     CALL_TRY(capture_check_unsafe());
-    space_trim(&pool->memory, minBytesToKeep);
+    space_trim(pool, minBytesToKeep);
     return CUDA_SUCCESS;
 }
 
 static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, const void *value)
 {
     HOLD(&space_lock);
-    struct space_pool *figures = &pool->memory;
     int is_used = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
-        figures->threshold = *(const cuuint64_t *)value;
+        pool->threshold = *(const cuuint64_t *)value;
     } else {
         CALL_REFUSE(!is_used && attribute != CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, INVALID_VALUE);
         CALL_REFUSE(*(const cuuint64_t *)value != 0, INVALID_VALUE);
-        *(is_used ? &figures->used_high : &figures->reserved_high) = is_used ? figures->used : figures->reserved;
+        *(is_used ? &pool->used_high : &pool->reserved_high) = is_used ? pool->used : pool->reserved;
     }
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemPoolSetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attr, void *value), (pool, attr, value))
+DRIVER(cuMemPoolSetAttribute, 11020, (CUmemoryPool, pool, CUmemPool_attribute, attr, void *, value))
 {
-    HOLD(&pools_lock);
-    return value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : set_attribute(pool, attr, value);
+    return value == NULL || !is_pool(pool) ? CUDA_ERROR_INVALID_VALUE : set_attribute(pool, attr, value);
 }
 
 /* Measured: in steps of 32 MiB. */
@@ -229,53 +186,43 @@ static cuuint64_t in_steps(uint64_t reserved)
 static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     HOLD(&space_lock);
-    const struct space_pool *figures = &pool->memory;
-    const struct {
-        CUmemPool_attribute attribute;
-        uint64_t value;
-    } table[] = {{CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, figures->threshold},
-                 {CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, in_steps(figures->reserved)},
-                 {CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, in_steps(figures->reserved_high)},
-                 {CU_MEMPOOL_ATTR_USED_MEM_CURRENT, figures->used},
-                 {CU_MEMPOOL_ATTR_USED_MEM_HIGH, figures->used_high}};
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        if (table[i].attribute != attribute)
-            continue;
-        *(cuuint64_t *)value = table[i].value;
-        return CUDA_SUCCESS;
-    }
-    return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t values[] = {[CU_MEMPOOL_ATTR_RELEASE_THRESHOLD] = pool->threshold,
+                               [CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT] = in_steps(pool->reserved),
+                               [CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH] = in_steps(pool->reserved_high),
+                               [CU_MEMPOOL_ATTR_USED_MEM_CURRENT] = pool->used,
+                               [CU_MEMPOOL_ATTR_USED_MEM_HIGH] = pool->used_high};
+    CALL_REFUSE(attribute < CU_MEMPOOL_ATTR_RELEASE_THRESHOLD || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH, INVALID_VALUE);
+    memcpy(value, &values[attribute], sizeof values[attribute]);
+    return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attr, void *value), (pool, attr, value))
+DRIVER(cuMemPoolGetAttribute, 11020, (CUmemoryPool, pool, CUmemPool_attribute, attr, void *, value))
 {
-    HOLD(&pools_lock);
-    return value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : get_attribute(pool, attr, value);
+    return value == NULL || !is_pool(pool) ? CUDA_ERROR_INVALID_VALUE : get_attribute(pool, attr, value);
 }
 
-static CUresult set_access_locked(CUmemoryPool pool, const CUmemAccessDesc *description)
+static CUresult set_access(CUmemoryPool pool, const CUmemAccessDesc *description)
 {
     int device = description->location.id;
     CALL_REFUSE(description->location.type != CU_MEM_LOCATION_TYPE_DEVICE, INVALID_VALUE);
     CALL_REFUSE((device == pool->device && description->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE), INVALID_VALUE);
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     HOLD(&space_lock);
-    pool->memory.access[device] = description->flags;
+    pool->access[device] = description->flags;
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count), (pool, map, count))
+DRIVER(cuMemPoolSetAccess, 11020, (CUmemoryPool, pool, const CUmemAccessDesc *, map, size_t, count))
 {
-    HOLD(&pools_lock);
-    CALL_REFUSE(map == NULL || !is_pool_locked(pool), INVALID_VALUE);
+    CALL_REFUSE(map == NULL || !is_pool(pool), INVALID_VALUE);
     for (size_t i = 0; i < count; i++)
-        CALL_TRY(set_access_locked(pool, &map[i]));
+        CALL_TRY(set_access(pool, &map[i]));
     return CUDA_SUCCESS;
 }
 
 /* ---- the memory of graphs ---- */
 
-DRIVER(cuDeviceGetGraphMemAttribute, 11040, (CUdevice device, CUgraphMem_attribute attr, void *value), (device, attr, value))
+DRIVER(cuDeviceGetGraphMemAttribute, 11040, (CUdevice, device, CUgraphMem_attribute, attr, void *, value))
 {
     static const CUmemPool_attribute like[] = {[CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT] = CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
                                                [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] = CU_MEMPOOL_ATTR_USED_MEM_HIGH,
@@ -283,10 +230,10 @@ DRIVER(cuDeviceGetGraphMemAttribute, 11040, (CUdevice device, CUgraphMem_attribu
                                                [CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH] = CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH};
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     CALL_REFUSE(value == NULL || (unsigned)attr >= sizeof like / sizeof *like, INVALID_VALUE);
-    return get_attribute(&of_graphs[device], like[attr], value);
+    return get_attribute(pool_of_graphs(device), like[attr], value);
 }
 
-DRIVER(cuDeviceGraphMemTrim, 11040, (CUdevice device), (device))
+DRIVER(cuDeviceGraphMemTrim, 11040, (CUdevice, device))
 {
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
     space_trim(pool_of_graphs(device), 0);

@@ -14,11 +14,11 @@
  *   space=SIZE          address space that the first context of each device takes for good, default none. 13G as on an H100
  *   latency=CALL:US     microseconds added to every call of a driver function; may be given several times
  *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; with NTH 0 every call does. Likewise
- *   reuse=0|1           0: handles are never reused. 1 (default): at once those of streams and contexts, maybe others
+ *   reuse=0|1           0: handles are never reused. 1 (default): at once
  *   strict=0|1          1: a call with a handle that is not or no longer valid aborts. 0 (default): it is counted
  *   shareable=0|1       0: memory cannot be exported as a file descriptor
  *   newer=VERSION       the driver has this version, above that of the headers (13020 for CUDA 13.2). For programs of that
- *                       version, cuGetProcAddress returns invented forms with other parameters than today's (symbols.c)
+ *                       version, cuGetProcAddress returns invented forms with other parameters than today's (entry_points.c)
  *   pci=D:B:D           domain, bus and device of the next GPU, in hexadecimal. Default 0:10:0, 0:11:0, ...
  *   depth=COUNT         how many launches, copies and so on a stream's queue has room for, default 1024 as on an H200. A call
  *                       that submits more waits for room. So do the calls that wait for it on an H200: cuStreamQuery() of that

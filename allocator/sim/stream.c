@@ -1,19 +1,30 @@
-#include "stream.h"
 #include "capture.h"
 #include "handle.h"
 #include "kernel.h"
-#include "space.h"
+#include "trap.h"
+#include "virtual_memory.h"
+
+#include <signal.h>
+
+struct work {
+    struct work *next;
+    struct operation *operation;
+    uint64_t serial; /* in order of submission, over all streams */
+    size_t ticket_count;
+    struct ticket after[];
+};
 
 pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t queue_progress = PTHREAD_COND_INITIALIZER;
-static uint64_t last_serial; /* under queue_lock */
-static atomic_ullong next_stream_id = 1;
+static uint64_t last_serial;              /* under queue_lock */
+static unsigned long long last_stream_id; /* under queue_lock */
+static struct CUstream_st *spares;        /* closed and idle; under queue_lock */
 static atomic_ulong next_thread_number = 1;
 static __thread unsigned long own_thread_number;
 static __thread int uses_own_default;
 
 /* A thread that is cancelled meanwhile goes on waiting: the lock must not stay with it. */
-void queue_sleep_locked(pthread_cond_t *until)
+static void sleep_locked(pthread_cond_t *until)
 {
     int state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
@@ -28,14 +39,34 @@ unsigned long thread_number(void)
     return own_thread_number;
 }
 
+/* What a handle points to. */
+struct named {
+    CUstream stream;
+};
+
+static CUstream named_locked(CUstream handle)
+{
+    return handle_is_valid(HANDLE_STREAM, handle) ? ((const struct named *)(const void *)handle)->stream : NULL;
+}
+
 static CUstream create_locked(CUcontext context, unsigned flags)
 {
-    struct CUstream_st *stream = memory_new(sizeof *stream);
-    *stream = (struct CUstream_st){.context = context, .flags = flags, .references = 1};
-    stream->id = atomic_fetch_add(&next_stream_id, 1);
-    pthread_cond_init(&stream->wake, NULL);
-    stream->handle = handle_open(HANDLE_STREAM, stream, context);
+    struct named *named = handle_create(HANDLE_STREAM, sizeof *named, NULL);
+    struct CUstream_st *stream = spares;
+    if (stream == NULL) {
+        stream = memory_new(sizeof *stream);
+        pthread_cond_init(&stream->wake, NULL);
+    } else {
+        LL_DELETE(spares, stream);
+    }
+    stream->context = context;
     stream->home = context->home;
+    stream->flags = flags;
+    stream->id = ++last_stream_id;
+    stream->owner = 0;
+    stream->is_closed = stream->is_detached = 0;
+    stream->handle = (CUstream)(void *)named;
+    named->stream = stream;
     LL_PREPEND(stream->home->streams, stream);
     return stream;
 }
@@ -46,35 +77,22 @@ CUstream stream_create(CUcontext context, unsigned flags)
     return create_locked(context, flags);
 }
 
-struct CUstream_st *stream_retain_locked(struct CUstream_st *stream)
-{
-    stream->references++;
-    return stream;
-}
-
-void stream_release_locked(struct CUstream_st *stream)
-{
-    if (--stream->references != 0)
-        return;
-    pthread_cond_destroy(&stream->wake);
-    free(stream);
-}
-
-void stream_unlink_locked(CUstream stream)
+static void unlink_locked(CUstream stream)
 {
     LL_DELETE(stream->home->streams, stream);
-    stream_release_locked(stream);
+    LL_PREPEND(spares, stream);
 }
 
 /* The queue still runs to its end, and the context waits for it. */
 static void close_locked(CUstream stream)
 {
-    handle_close(HANDLE_STREAM, stream->handle);
+    handle_remove(HANDLE_STREAM, stream->handle);
+    handle_free(HANDLE_STREAM, stream->handle);
     stream->is_closed = 1;
     if (stream->has_worker)
         pthread_cond_signal(&stream->wake);
     else
-        stream_unlink_locked(stream);
+        unlink_locked(stream);
 }
 
 int ticket_is_done_locked(const struct ticket *ticket)
@@ -82,15 +100,10 @@ int ticket_is_done_locked(const struct ticket *ticket)
     return ticket->stream == NULL || ticket->stream->completed >= ticket->count;
 }
 
-void ticket_wait_locked(const struct ticket *ticket)
+void ticket_wait_locked(struct ticket ticket)
 {
-    struct ticket held = *ticket;
-    if (held.stream == NULL)
-        return;
-    stream_retain_locked(held.stream);
-    while (!ticket_is_done_locked(&held) || held.stream->context->home->dumps_in_progress != 0)
-        queue_sleep_locked(&queue_progress);
-    stream_release_locked(held.stream);
+    while (!ticket_is_done_locked(&ticket) || (ticket.stream != NULL && ticket.stream->context->home->dumps_in_progress != 0))
+        sleep_locked(&queue_progress);
 }
 
 static int is_blocking(const struct CUstream_st *stream)
@@ -140,7 +153,7 @@ static void wait_locked(CUcontext context, const struct CUstream_st *stream)
 {
     uint64_t serial = last_serial;
     while (!is_idle_up_to(stream == NULL ? context : stream->context, stream, serial)) /* it may be detached meanwhile */
-        queue_sleep_locked(&queue_progress);
+        sleep_locked(&queue_progress);
 }
 
 void context_wait_locked(CUcontext context)
@@ -150,9 +163,7 @@ void context_wait_locked(CUcontext context)
 
 void stream_wait_locked(CUstream stream)
 {
-    stream_retain_locked(stream);
-    wait_locked(stream->context, stream);
-    stream_release_locked(stream);
+    wait_locked(NULL, stream);
 }
 
 void stream_destroy_all(CUcontext context)
@@ -196,12 +207,70 @@ void stream_count_dumps(CUcontext context, int change)
     pthread_cond_broadcast(&queue_progress);
 }
 
+/* ---- the thread that runs a stream's work ---- */
+
+static void *worker(void *argument)
+{
+    struct CUstream_st *stream = argument;
+    char memory[FAULT_STACK_BYTES];
+    fault_thread_begin(memory);
+    pthread_mutex_lock(&queue_lock);
+    for (;;) {
+        while (stream->first == NULL && !stream->is_closed)
+            sleep_locked(&stream->wake);
+        struct work *work = stream->first;
+        if (work == NULL)
+            break;
+        for (size_t i = 0; i < work->ticket_count; i++) {
+            while (!ticket_is_done_locked(&work->after[i]))
+                sleep_locked(&queue_progress);
+        }
+        while (stream->context->home->stopped != 0)
+            sleep_locked(&queue_progress);
+        pthread_mutex_unlock(&queue_lock);
+        operation_run(work->operation, stream->home);
+        operation_release(work->operation);
+        pthread_mutex_lock(&queue_lock);
+        stream->first = work->next;
+        if (stream->first == NULL)
+            stream->last = NULL;
+        stream->completed++;
+        pthread_cond_broadcast(&queue_progress);
+        free(work);
+    }
+    stream->has_worker = 0;
+    unlink_locked(stream);
+    pthread_mutex_unlock(&queue_lock);
+    fault_thread_end();
+    return NULL;
+}
+
+/* Blocks the program's signals on these threads. Not those of faults: a blocked fault kills the process. */
+static int start_worker_locked(CUstream stream)
+{
+    sigset_t blocked, previous;
+    sigfillset(&blocked);
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_BLOCK, &blocked, &previous);
+    pthread_t thread;
+    int error = pthread_create(&thread, &attributes, worker, stream);
+    pthread_sigmask(SIG_SETMASK, &previous, NULL);
+    pthread_attr_destroy(&attributes);
+    if (error == 0)
+        pthread_setname_np(thread, "cusim-stream");
+    stream->has_worker = error == 0;
+    return error;
+}
+
 static void add_ticket(struct work *work, struct ticket ticket)
 {
-    if (ticket.stream == NULL || ticket_is_done_locked(&ticket))
-        return;
-    stream_retain_locked(ticket.stream);
-    work->after[work->ticket_count++] = ticket;
+    if (!ticket_is_done_locked(&ticket))
+        work->after[work->ticket_count++] = ticket;
 }
 
 CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, const struct ticket *after, struct ticket *ticket)
@@ -211,7 +280,7 @@ CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, con
     size_t capacity = 4;
     for (struct CUstream_st *other = context->home->streams; waits_for_many && other != NULL; other = other->next)
         capacity++;
-    CALL_REFUSE(!stream->has_worker && stream_start_worker_locked(stream) != 0, OUT_OF_MEMORY);
+    CALL_REFUSE(!stream->has_worker && start_worker_locked(stream) != 0, OUT_OF_MEMORY);
     struct work *work = memory_new(sizeof *work + capacity * sizeof work->after[0]);
     work->operation = operation_retain(operation);
     work->serial = ++last_serial;
@@ -272,7 +341,7 @@ CUresult stream_find_locked(CUstream handle, CUstream *stream)
         *stream = context->legacy;
         return handle == CU_STREAM_LEGACY ? CUDA_SUCCESS : find_own_locked(context, stream);
     }
-    *stream = handle_find(HANDLE_STREAM, handle);
+    *stream = named_locked(handle);
     CALL_REFUSE(*stream == NULL, INVALID_HANDLE);
     CALL_TRY(check_attached(*stream));
     return context_error((*stream)->context);
@@ -282,7 +351,7 @@ void stream_await_submitters_locked(CUcontext context)
 {
     uint64_t before = context->home->admissions;
     while (context->home->submitters != 0 && context->home->admissions == before)
-        queue_sleep_locked(&queue_progress);
+        sleep_locked(&queue_progress);
 }
 
 void stream_await_submitters(CUcontext context)
@@ -299,15 +368,13 @@ static int is_full(const struct CUstream_st *stream)
 static void await_room_locked(CUstream stream)
 {
     CUcontext home = stream->home;
-    stream_retain_locked(stream);
     stream->submitters++;
     home->submitters++;
     while (is_full(stream))
-        queue_sleep_locked(&queue_progress);
+        sleep_locked(&queue_progress);
     home->submitters--;
     home->admissions++;
     stream->submitters--;
-    stream_release_locked(stream);
     pthread_cond_broadcast(&queue_progress);
 }
 
@@ -343,22 +410,12 @@ static CUresult submit_locked(CUstream handle, struct operation *operation, enum
         CALL_TRY(graph_memory_launch(operation, stream));
     struct ticket ticket;
     CALL_TRY(stream_enqueue_locked(stream, operation, last, &ticket));
-    if (last != NULL) {
-        stream_retain_locked(ticket.stream);
-        ticket_drop_locked(last);
+    if (last != NULL)
         *last = ticket;
-    }
     if (mode == SUBMIT_ASYNC)
         return CUDA_SUCCESS;
-    ticket_wait_locked(&ticket);
+    ticket_wait_locked(ticket);
     return context_error(context);
-}
-
-void ticket_drop_locked(struct ticket *ticket)
-{
-    if (ticket->stream != NULL)
-        stream_release_locked(ticket->stream);
-    *ticket = (struct ticket){0};
 }
 
 CUresult stream_submit_behind(CUstream handle, struct operation *consumed, enum submit_mode mode, struct ticket *last)
@@ -368,29 +425,14 @@ CUresult stream_submit_behind(CUstream handle, struct operation *consumed, enum 
     return submit_locked(handle, operation, mode, last);
 }
 
-DRIVER(cuStreamCreate, 2000, (CUstream * out, unsigned flags), (out, flags))
-{
-    CONTEXT_CURRENT(context);
-    CALL_REFUSE(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0, INVALID_VALUE);
-    stream_await_submitters(context);
-    *out = stream_create(context, flags)->handle;
-    return CUDA_SUCCESS;
-}
-
-FORM("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, (CUstream * phStream, unsigned int flags, int priority))
-{
-    (void)priority; /* no work is preferred to other work */
-    return cuStreamCreate(phStream, flags);
-}
-
 /* Also ends a capture that the stream is in. */
 static CUresult destroy(CUstream handle, CUgraph *graph)
 {
     HOLD(&queue_lock);
-    CUstream stream = handle_find(HANDLE_STREAM, handle);
+    CUstream stream = named_locked(handle);
     if (stream != NULL && stream->context->home->submitters != 0) {
         stream_await_submitters_locked(stream->context);
-        stream = handle_find(HANDLE_STREAM, handle);
+        stream = named_locked(handle);
     }
     CALL_REFUSE(stream == NULL || stream == stream->context->legacy || stream->owner != 0, INVALID_HANDLE);
     CALL_TRY(check_attached(stream));
@@ -400,7 +442,7 @@ static CUresult destroy(CUstream handle, CUgraph *graph)
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuStreamDestroy, 4000, (CUstream hStream), (hStream))
+DRIVER(cuStreamDestroy, 4000, (CUstream, hStream))
 {
     CUgraph graph = NULL;
     CUresult result = destroy(hStream, &graph);

@@ -1,5 +1,5 @@
 /* The simulated device's stream capture: what is recorded, what is refused, and what a refusal does to the capture.
- * test_preload_graphs.c and test_order.c launch graphs. */
+ * What waits on the host, what is not joined: tests/contract. test_preload_graphs.c and test_order.c launch graphs. */
 #include "device_memory.h"
 #include "results.h"
 
@@ -91,36 +91,11 @@ TEST(events_pull_streams_into_the_capture_and_join_them)
     OK(launch_add(1, other));
     assert_result(cuStreamEndCapture(other, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     assert_ends_invalid(stream);
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    OK(cuEventRecord(fork_event, stream));
-    OK(cuStreamWaitEvent(other, fork_event, 0));
-    OK(launch_add(1, other));
-    assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-    assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
 
     /* A capture that waits for work outside of it. */
     OK(cuEventRecord(join_event, other));
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     assert_result(cuStreamWaitEvent(stream, join_event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-    assert_ends_invalid(stream);
-}
-
-TEST(waiting_on_the_host_invalidates)
-{
-    CUevent event, plain;
-    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    OK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
-    OK(cuEventRecord(plain, other));
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    assert_result(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    assert_ends_invalid(stream);
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    assert_result(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    assert_ends_invalid(stream);
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    OK(cuEventRecord(event, stream));
-    OK(cuEventSynchronize(plain));
-    assert_result(cuEventSynchronize(event), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     assert_ends_invalid(stream);
 }
 

@@ -1,15 +1,11 @@
-/*
- * The simulated device's memory in two processes: handles as file descriptors, and the same addresses. The other process is
- * this program, started anew before CUDA is: so the addresses of its libraries and stacks are its own.
- */
-#define TEST_OWN_MAIN
+/* The simulated device's memory handles as file descriptors. That another process maps them at the same addresses, the second
+ * launch shows: test_witness.c. */
 #include "device_memory.h"
 #include "sim_dump.h"
 #include <sim/sim.h>
 
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
 #if defined(__SANITIZE_THREAD__)
 #define IS_THREAD_SANITIZED 1
@@ -36,19 +32,6 @@ static CUmemGenericAllocationHandle create(size_t size, const CUmemAllocationPro
     return handle;
 }
 
-static void map(CUdeviceptr address, size_t size, CUmemGenericAllocationHandle handle)
-{
-    OK(cuMemMap(address, size, 0, handle, 0));
-    OK(cuMemSetAccess(address, size, &read_write, 1));
-}
-
-static uint32_t load(CUdeviceptr address)
-{
-    uint32_t value;
-    OK(cuMemcpyDtoH(&value, address, sizeof value));
-    return value;
-}
-
 static int export_handle(CUmemGenericAllocationHandle handle)
 {
     int descriptor = -1;
@@ -60,130 +43,6 @@ static int export_handle(CUmemGenericAllocationHandle handle)
 static CUresult import(CUmemGenericAllocationHandle *handle, int descriptor)
 {
     return cuMemImportFromShareableHandle(handle, (void *)(uintptr_t)descriptor, FILE_HANDLE);
-}
-
-/* ---- the other process ---- */
-
-/* What is sent: where the reservation was, and a descriptor of the memory at its second granule. */
-struct message {
-    CUdeviceptr base;
-    size_t reserved, mapped;
-};
-
-union control {
-    struct cmsghdr header;
-    char bytes[CMSG_SPACE(sizeof(int))];
-};
-
-static void send_memory(int to, struct message message, int descriptor)
-{
-    union control control = {.header = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))}};
-    struct iovec part = {&message, sizeof message};
-    struct msghdr header = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-    memcpy(CMSG_DATA(&control.header), &descriptor, sizeof descriptor);
-    CHECK(sendmsg(to, &header, 0) == sizeof message);
-}
-
-static int receive_memory(int from, struct message *message)
-{
-    union control control;
-    struct iovec part = {message, sizeof *message};
-    struct msghdr header = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-    CHECK(recvmsg(from, &header, 0) == sizeof *message);
-    int descriptor;
-    memcpy(&descriptor, CMSG_DATA(&control.header), sizeof descriptor);
-    return descriptor;
-}
-
-/* Maps what it is sent at the same address, checks it, changes it, and checks it again when the sender has ended. */
-static void run_other(int socket)
-{
-    struct message message;
-    int descriptor = receive_memory(socket, &message);
-    start();
-    CUdeviceptr base = 0;
-    CUmemGenericAllocationHandle handle;
-    OK(cuMemAddressReserve(&base, message.reserved, 0, message.base, 0));
-    CHECK(base == message.base);
-    size_t free_before, free_after, total;
-    OK(cuMemGetInfo(&free_before, &total));
-    OK(import(&handle, descriptor));
-    CHECK(close(descriptor) == 0);
-    OK(cuMemGetInfo(&free_after, &total));
-    CHECK(free_before == free_after);
-    map(base + GRANULE, message.mapped, handle);
-    CHECK(load(base + GRANULE) == 0x1111 && load(base + GRANULE + message.mapped - 4) == 0x2222);
-    OK(cuMemsetD32(base + GRANULE, 0x3333, 1));
-    OK(cuCtxSynchronize());
-    char byte = 0;
-    CHECK(write(socket, &byte, 1) == 1);
-    CHECK(read(socket, &byte, 1) == 0); /* the sender has ended */
-    CHECK(load(base + GRANULE) == 0x4444 && load(base + GRANULE + message.mapped - 4) == 0x2222);
-}
-
-static pid_t start_other(int *to_it)
-{
-    int sockets[2];
-    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
-    CHECK(fcntl(sockets[0], F_SETFD, FD_CLOEXEC) == 0);
-    pid_t other = fork();
-    CHECK(other >= 0);
-    if (other == 0) {
-        char number[16];
-        snprintf(number, sizeof number, "%d", sockets[1]);
-        execl("/proc/self/exe", "sim_share", number, (char *)NULL);
-        _exit(127);
-    }
-    close(sockets[1]);
-    *to_it = sockets[0];
-    return other;
-}
-
-/* Sends two granules, with 0x1111 at their start and 0x2222 at their end. */
-static CUdeviceptr share(int to)
-{
-    struct message message = {.reserved = (size_t)8 << 30, .mapped = 2 * GRANULE};
-    start();
-    create(GRANULE, &exportable); /* in front of the other */
-    CUmemGenericAllocationHandle handle = create(message.mapped, &exportable);
-    OK(cuMemAddressReserve(&message.base, message.reserved, 0, 0, 0));
-    CUdeviceptr memory = message.base + GRANULE, end = memory + message.mapped;
-    map(memory, message.mapped, handle);
-    OK(cuMemsetD32(memory, 0x1111, 1));
-    OK(cuMemsetD32(end - 4, 0x2222, 1));
-    OK(cuCtxSynchronize());
-    OK(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)(memory + 5)));
-    int descriptor = export_handle(handle);
-    for (int i = 0; i < 2; i++) /* the mapping's own reference is left */
-        OK(cuMemRelease(handle));
-    send_memory(to, message, descriptor);
-    close(descriptor);
-    char byte;
-    CHECK(read(to, &byte, 1) == 1); /* the other one has changed it */
-    return memory;
-}
-
-static void expect_well(pid_t other)
-{
-    CHECK(await_child(other) == 0);
-}
-
-/* ---- stories ---- */
-
-STORY(another_process_maps_the_same_bytes_at_the_same_address)
-{
-    int to;
-    pid_t other = start_other(&to);
-    CUdeviceptr memory = share(to);
-    CHECK(load(memory) == 0x3333);
-    OK(cuMemsetD32(memory, 0x4444, 1));
-    OK(cuCtxSynchronize());
-    /* The other one keeps the memory alive. */
-    OK(cuMemUnmap(memory, 2 * GRANULE));
-    close(to);
-    expect_well(other);
 }
 
 STORY(only_exportable_handles_are_exported)
@@ -256,12 +115,3 @@ STORY(a_wanted_address_is_given_where_it_is_free)
 }
 
 TEST_CONCURRENTLY
-
-int main(int argc, char **argv)
-{
-    if (argc == 2 && atoi(argv[1]) > 0) {
-        run_other(atoi(argv[1]));
-        return 0;
-    }
-    return test_run(argc, argv);
-}

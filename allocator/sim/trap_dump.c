@@ -1,4 +1,4 @@
-#include "fault.h"
+#include "trap.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,6 @@ void coredump_load_environment(void)
     const char *enable = fixed_by("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", CU_COREDUMP_ENABLE_ON_EXCEPTION);
     const char *file = fixed_by("CUDA_COREDUMP_FILE", CU_COREDUMP_FILE);
     const char *trigger = fixed_by("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", CU_COREDUMP_ENABLE_USER_TRIGGER);
-    const char *pipe = fixed_by("CUDA_COREDUMP_PIPE", CU_COREDUMP_PIPE);
     const char *lightweight = fixed_by("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", CU_COREDUMP_LIGHTWEIGHT);
     const char *host = fixed_by("CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION", CU_COREDUMP_TRIGGER_HOST);
     const char *flags = fixed_by("CUDA_COREDUMP_GENERATION_FLAGS", CU_COREDUMP_GENERATION_FLAGS);
@@ -43,8 +42,6 @@ void coredump_load_environment(void)
     global.is_user_trigger_enabled = trigger != NULL && atoi(trigger) != 0;
     if (file != NULL)
         snprintf(global.file, sizeof global.file, "%s", file);
-    if (pipe != NULL)
-        snprintf(global.pipe, sizeof global.pipe, "%s", pipe);
     if (lightweight != NULL && atoi(lightweight) != 0)
         global.flags |= CU_COREDUMP_LIGHTWEIGHT_FLAGS;
     if (host != NULL && atoi(host) == 0)
@@ -68,7 +65,6 @@ static const struct attribute {
     [CU_COREDUMP_LIGHTWEIGHT] = {WITH_FLAGS, 0, CU_COREDUMP_LIGHTWEIGHT_FLAGS},
     [CU_COREDUMP_ENABLE_USER_TRIGGER] = {TRUTH, offsetof(struct dump_settings, is_user_trigger_enabled), 0},
     [CU_COREDUMP_FILE] = {TEXT, offsetof(struct dump_settings, file), 0},
-    [CU_COREDUMP_PIPE] = {TEXT, offsetof(struct dump_settings, pipe), 0},
     [CU_COREDUMP_GENERATION_FLAGS] = {NUMBER, offsetof(struct dump_settings, flags), 0},
 };
 
@@ -117,20 +113,20 @@ static CUresult set_locked(struct dump_settings *to, CUcoredumpSettings number, 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuCoredumpGetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
+DRIVER(cuCoredumpGetAttributeGlobal, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
 {
     struct dump_settings settings;
     coredump_snapshot(&settings);
     return get(&settings, attrib, value, size);
 }
 
-DRIVER(cuCoredumpSetAttributeGlobal, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
+DRIVER(cuCoredumpSetAttributeGlobal, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
 {
     HOLD(&settings_lock);
     return set_locked(&global, attrib, value, size);
 }
 
-DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
+DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
 {
     CONTEXT_CURRENT(context);
     HOLD(&settings_lock);
@@ -138,7 +134,7 @@ DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings attrib, void *value, s
 }
 
 /* Measured (580.159): a context for which dumps were not on when it was created writes none. */
-DRIVER(cuCoredumpSetAttribute, 12010, (CUcoredumpSettings attrib, void *value, size_t *size), (attrib, value, size))
+DRIVER(cuCoredumpSetAttribute, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
 {
     CONTEXT_CURRENT(context);
     HOLD(&settings_lock);
@@ -190,41 +186,16 @@ static int write_all(int file, const unsigned char *bytes, size_t size)
     return 0;
 }
 
-struct written {
-    char name[2048];
-    unsigned char *bytes;
-    size_t size;
-    unsigned late_ms;
-};
-
-static void write_dump(struct written *dump)
+void coredump_write(const struct fault_site *site, const struct dump_settings *settings)
 {
-    int file = open_file(dump->name);
-    if (file < 0 || write_all(file, dump->bytes, dump->size) != 0)
-        fprintf(stderr, "cufence_sim: the core dump could not be written to '%s': %s\n", dump->name, strerror(errno));
+    char name[2048];
+    size_t size;
+    unsigned char *bytes = dump_create(site, &size);
+    expand_name(settings->file, name, sizeof name);
+    int file = open_file(name);
+    if (file < 0 || write_all(file, bytes, size) != 0)
+        fprintf(stderr, "cufence_sim: the core dump could not be written to '%s': %s\n", name, strerror(errno));
     if (file >= 0)
         close(file);
-    free(dump->bytes);
-    free(dump);
-}
-
-static void *write_late(void *argument)
-{
-    struct written *dump = argument;
-    usleep(dump->late_ms * 1000);
-    write_dump(dump);
-    return NULL;
-}
-
-void coredump_write(const struct fault_site *site, const struct dump_settings *settings, unsigned late_ms)
-{
-    pthread_t thread;
-    struct written *dump = memory_new(sizeof *dump);
-    expand_name(settings->file, dump->name, sizeof dump->name);
-    dump->bytes = dump_create(site, &dump->size);
-    dump->late_ms = late_ms;
-    if (late_ms != 0 && pthread_create(&thread, NULL, write_late, dump) == 0)
-        pthread_detach(thread);
-    else
-        write_dump(dump);
+    free(bytes);
 }

@@ -1,5 +1,5 @@
 /* The table of the driver's functions, as DRIVER() and its like in call.h fill it, and the earlier forms of some. */
-#include "config.h"
+#include "gpus.h"
 #include "stream.h"
 
 /* The linker puts them around the section. */
@@ -73,8 +73,8 @@ static CUresult look_up(const char *name, void **function, int version, cuuint64
 
 /* If `symbolStatus` is given, a missing symbol succeeds with a NULL pointer, as cuda.h says; otherwise it is an error. */
 DRIVER_EARLY(cuGetProcAddress, 12000,
-             (const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus),
-             (symbol, pfn, cudaVersion, flags, symbolStatus))
+             (const char *, symbol, void **, pfn, int, cudaVersion, cuuint64_t, flags, CUdriverProcAddressQueryResult *,
+              symbolStatus))
 {
     CUdriverProcAddressQueryResult status;
     CUresult result = look_up(symbol, pfn, cudaVersion, flags, &status);
@@ -92,55 +92,38 @@ SYMBOL(instantiate, "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags"
 #undef cuGetProcAddress
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags);
 
-DRIVER_EARLY(cuGetProcAddress, 11030, (const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags),
-             (symbol, pfn, cudaVersion, flags))
+DRIVER_EARLY(cuGetProcAddress, 11030, (const char *, symbol, void **, pfn, int, cudaVersion, cuuint64_t, flags))
 {
     CUdriverProcAddressQueryResult status;
     return look_up(symbol, pfn, cudaVersion, flags, &status);
 }
 
 #undef cuDeviceGetUuid
-FORM("cuDeviceGetUuid", cuDeviceGetUuid, 9020, (CUuuid * uuid, CUdevice device))
-{
-    return cuDeviceGetUuid_v2(uuid, device);
-}
+FORM_IS("cuDeviceGetUuid", cuDeviceGetUuid, 9020, (CUuuid *, uuid, CUdevice, device), cuDeviceGetUuid_v2(uuid, device))
 
 #undef cuEventElapsedTime
-FORM("cuEventElapsedTime", cuEventElapsedTime, 2000, (float *milliseconds, CUevent start, CUevent end))
-{
-    return cuEventElapsedTime_v2(milliseconds, start, end);
-}
+FORM_IS("cuEventElapsedTime", cuEventElapsedTime, 2000, (float *, milliseconds, CUevent, start, CUevent, end),
+        cuEventElapsedTime_v2(milliseconds, start, end))
 
 #undef cuGraphAddNode
-FORM("cuGraphAddNode", cuGraphAddNode, 12020,
-     (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count, CUgraphNodeParams *params))
-{
-    return cuGraphAddNode_v2(node, graph, dependencies, NULL, count, params);
-}
+FORM_IS("cuGraphAddNode", cuGraphAddNode, 12020,
+        (CUgraphNode *, node, CUgraph, graph, const CUgraphNode *, dependencies, size_t, count, CUgraphNodeParams *, params),
+        cuGraphAddNode_v2(node, graph, dependencies, NULL, count, params))
 
 #undef cuStreamBeginCapture
-FORM_TWIN("cuStreamBeginCapture", cuStreamBeginCapture, ptsz, 10000, (CUstream stream), (stream))
-{
-    return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
+FORM_TWIN_IS("cuStreamBeginCapture", cuStreamBeginCapture, ptsz, 10000, (CUstream, stream),
+             cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL))
 
 #undef cuStreamUpdateCaptureDependencies
-FORM_TWIN("cuStreamUpdateCaptureDependencies", cuStreamUpdateCaptureDependencies, ptsz, 11030,
-          (CUstream stream, CUgraphNode *dependencies, size_t count, unsigned int flags), (stream, dependencies, count, flags))
-{
-    return cuStreamUpdateCaptureDependencies_v2(stream, dependencies, NULL, count, flags);
-}
+FORM_TWIN_IS("cuStreamUpdateCaptureDependencies", cuStreamUpdateCaptureDependencies, ptsz, 11030,
+             (CUstream, stream, CUgraphNode *, dependencies, size_t, count, unsigned int, flags),
+             cuStreamUpdateCaptureDependencies_v2(stream, dependencies, NULL, count, flags))
 
 #undef cuStreamGetCaptureInfo
-FORM_TWIN("cuStreamGetCaptureInfo", cuStreamGetCaptureInfo, ptsz, 10010,
-          (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id), (stream, status, id))
-{
-    return cuStreamGetCaptureInfo_v3(stream, status, id, NULL, NULL, NULL, NULL);
-}
+FORM_TWIN_IS("cuStreamGetCaptureInfo", cuStreamGetCaptureInfo, ptsz, 10010,
+             (CUstream, stream, CUstreamCaptureStatus *, status, cuuint64_t *, id),
+             cuStreamGetCaptureInfo_v3(stream, status, id, NULL, NULL, NULL, NULL))
 
-FORM_TWIN("cuStreamGetCaptureInfo", cuStreamGetCaptureInfo_v2, ptsz, 11030,
-          (CUstream s, CUstreamCaptureStatus *c, cuuint64_t *i, CUgraph *g, const CUgraphNode **d, size_t *n),
-          (s, c, i, g, d, n))
-{
-    return cuStreamGetCaptureInfo_v3(s, c, i, g, d, NULL, n);
-}
+FORM_TWIN_IS("cuStreamGetCaptureInfo", cuStreamGetCaptureInfo_v2, ptsz, 11030,
+             (CUstream, s, CUstreamCaptureStatus *, c, cuuint64_t *, i, CUgraph *, g, const CUgraphNode **, d, size_t *, n),
+             cuStreamGetCaptureInfo_v3(s, c, i, g, d, NULL, n))

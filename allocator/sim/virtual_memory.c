@@ -1,4 +1,4 @@
-#include "space_locked.h"
+#include "blocks.h"
 #include "handle.h"
 
 #include <search.h>
@@ -20,15 +20,7 @@ static uint64_t file_ends[SIM_MAX_DEVICES + 1];
 static size_t used[SIM_MAX_DEVICES + 1];
 static size_t reserved;
 static uint64_t next_reservation = ARENA_START;
-static CUmemGenericAllocationHandle next_handle = 0x5100000001;
-static void *physicals, *reservations, *mappings;
-
-static int compare_handles(const void *a, const void *b)
-{
-    CUmemGenericAllocationHandle left = *(const CUmemGenericAllocationHandle *)a;
-    CUmemGenericAllocationHandle right = *(const CUmemGenericAllocationHandle *)b;
-    return (left > right) - (left < right);
-}
+static void *reservations, *mappings;
 
 static int compare_ranges(const void *a, const void *b)
 {
@@ -64,10 +56,8 @@ uint64_t space_new_id(void)
 
 struct physical *space_physical_locked(CUmemGenericAllocationHandle handle)
 {
-    void **found = tfind(&handle, &physicals, compare_handles);
-    if (found == NULL)
-        handle_is_stale(handle);
-    return found == NULL ? NULL : *found;
+    struct physical *physical = (struct physical *)(uintptr_t)handle;
+    return handle_is_valid(HANDLE_MEMORY, physical) && physical->references != 0 ? physical : NULL;
 }
 
 CUresult space_initialize(void)
@@ -77,7 +67,7 @@ CUresult space_initialize(void)
         snprintf(name, sizeof name, "cufence-sim-%u", i);
         files[i] = i < config_get()->devices || i == HOST_FILE ? pages_open(name) : -1;
         if (i < SIM_MAX_DEVICES)
-            *pool_of_graphs((int)i) = (struct space_pool){.threshold = UINT64_MAX, .is_of_graphs = 1};
+            *pool_of_graphs((int)i) = (struct CUmemPoolHandle_st){.device = (int)i, .is_of_graphs = 1, .threshold = UINT64_MAX};
         CALL_REFUSE(files[i] < 0 && (i < config_get()->devices || i == HOST_FILE), OPERATING_SYSTEM);
     }
     return CUDA_SUCCESS;
@@ -131,8 +121,7 @@ CUresult space_unreserve_locked(uint64_t address, size_t size)
 /* Measured: this, cuMemMap and cuMemSetAccess work after the context's sticky error. A wish for an address is granted at
  * multiples of 32 MiB, and rounded up to one elsewhere; what is as large starts at one. */
 DRIVER(cuMemAddressReserve, 10020,
-       (CUdeviceptr * address, size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags),
-       (address, size, alignment, hint, flags))
+       (CUdeviceptr *, address, size_t, size, size_t, alignment, CUdeviceptr, hint, unsigned long long, flags))
 {
     const size_t unit = (size_t)32 << 20;
     if (alignment < (size < unit ? SIM_GRANULARITY : unit))
@@ -144,7 +133,7 @@ DRIVER(cuMemAddressReserve, 10020,
     return space_reserve_locked(address, size, alignment, hint, NULL);
 }
 
-DRIVER(cuMemAddressFree, 10020, (CUdeviceptr address, size_t size), (address, size))
+DRIVER(cuMemAddressFree, 10020, (CUdeviceptr, address, size_t, size))
 {
     CALL_TRY(context_check());
     HOLD(&space_lock);
@@ -154,10 +143,10 @@ DRIVER(cuMemAddressFree, 10020, (CUdeviceptr address, size_t size), (address, si
 
 struct physical *space_add_locked(const struct physical *values)
 {
-    struct physical *physical = memory_copy(values, sizeof *values);
-    physical->handle = next_handle++;
+    struct physical *physical = handle_create(HANDLE_MEMORY, sizeof *physical, NULL);
+    *physical = *values;
     physical->references = 1;
-    return tree_add(physical, &physicals, compare_handles);
+    return physical;
 }
 
 int space_has_room_locked(int file, size_t size)
@@ -182,7 +171,7 @@ void space_drop_locked(struct physical *physical)
 {
     if (physical->references != 0 || physical->mappings != 0)
         return;
-    tdelete(physical, &physicals, compare_handles);
+    handle_remove(HANDLE_MEMORY, physical);
     if (physical->shared != NULL) {
         share_close_locked(physical->shared);
     } else {
@@ -190,12 +179,12 @@ void space_drop_locked(struct physical *physical)
         if (!physical->is_exported)
             pages_discard(physical->descriptor, physical->offset, physical->size);
     }
-    free(physical);
+    handle_free(HANDLE_MEMORY, physical);
 }
 
 DRIVER(cuMemCreate, 10020,
-       (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp *properties, unsigned long long flags),
-       (handle, size, properties, flags))
+       (CUmemGenericAllocationHandle *, handle, size_t, size, const CUmemAllocationProp *, properties, unsigned long long,
+        flags))
 {
     CALL_TRY(context_check());
     CALL_REFUSE(handle == NULL || properties == NULL || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED, INVALID_VALUE);
@@ -212,28 +201,28 @@ DRIVER(cuMemCreate, 10020,
     HOLD(&space_lock);
     space_make_room_locked(file, size, 0);
     CALL_TRY(space_create_locked(&physical, size, file, properties));
-    *handle = physical->handle;
+    *handle = (uintptr_t)physical;
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemRelease, 10020, (CUmemGenericAllocationHandle handle), (handle))
+DRIVER(cuMemRelease, 10020, (CUmemGenericAllocationHandle, handle))
 {
     CALL_TRY(context_check());
     HOLD(&space_lock);
     struct physical *physical = space_physical_locked(handle);
-    CALL_REFUSE(physical == NULL || physical->references == 0, INVALID_VALUE);
+    CALL_REFUSE(physical == NULL, INVALID_VALUE);
     physical->references--;
     space_drop_locked(physical);
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle * handle, void *address), (handle, address))
+DRIVER(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle *, handle, void *, address))
 {
     HOLD(&space_lock);
     struct mapping *mapping = space_mapping_locked((uintptr_t)address);
     CALL_REFUSE(handle == NULL || mapping == NULL || mapping->block != NULL, INVALID_VALUE);
     mapping->physical->references++;
-    *handle = mapping->physical->handle;
+    *handle = (uintptr_t)mapping->physical;
     return CUDA_SUCCESS;
 }
 
@@ -248,8 +237,7 @@ CUresult space_map_locked(struct mapping **out, uint64_t address, size_t size, s
 
 /* Without access; only a whole handle can be mapped. */
 DRIVER(cuMemMap, 10020,
-       (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags),
-       (address, size, offset, handle, flags))
+       (CUdeviceptr, address, size_t, size, size_t, offset, CUmemGenericAllocationHandle, handle, unsigned long long, flags))
 {
     if (flags != 0 || address % SIM_GRANULARITY != 0 || size == 0 || size % SIM_GRANULARITY != 0 || address + size < address)
         return CUDA_ERROR_INVALID_VALUE;
@@ -257,8 +245,8 @@ DRIVER(cuMemMap, 10020,
     struct physical *physical = space_physical_locked(handle);
     struct reservation *reservation = find_at(reservations, address);
     struct mapping *mapping;
-    if (physical == NULL || physical->references == 0 || reservation == NULL || reservation->range.end < address + size ||
-        reservation->block != NULL || find_range(mappings, address, address + size) != NULL)
+    if (physical == NULL || reservation == NULL || reservation->range.end < address + size || reservation->block != NULL ||
+        find_range(mappings, address, address + size) != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CALL_REFUSE(offset != 0 || size != physical->size, NOT_SUPPORTED);
     return space_map_locked(&mapping, address, size, physical);
@@ -285,7 +273,7 @@ void space_unmap_locked(struct mapping *mapping)
     free(mapping);
 }
 
-DRIVER(cuMemUnmap, 10020, (CUdeviceptr address, size_t size), (address, size))
+DRIVER(cuMemUnmap, 10020, (CUdeviceptr, address, size_t, size))
 {
     CALL_TRY(context_check());
     uint64_t end;
@@ -301,47 +289,35 @@ DRIVER(cuMemUnmap, 10020, (CUdeviceptr address, size_t size), (address, size))
     return CUDA_SUCCESS;
 }
 
-static enum pages_access widest_access(const struct mapping *mapping)
+int space_protect_locked(struct mapping *mapping, int device, CUmemAccess_flags access)
 {
-    enum pages_access widest = PAGES_NONE;
-    for (unsigned i = 0; i < SIM_MAX_DEVICES; i++) {
-        if (mapping->access[i] > widest)
-            widest = mapping->access[i];
-    }
-    return widest;
-}
-
-int space_protect_locked(struct mapping *mapping, int device, enum pages_access access)
-{
+    int widest = 0;
     mapping->access[device] = (unsigned char)access;
-    return pages_protect(mapping->range.start, mapping->range.end - mapping->range.start, widest_access(mapping));
+    for (unsigned i = 0; i < SIM_MAX_DEVICES; i++)
+        widest |= mapping->access[i];
+    return pages_protect(mapping->range.start, mapping->range.end - mapping->range.start, widest);
 }
-
-static const CUmemAccess_flags access_flags[] = {[PAGES_NONE] = CU_MEM_ACCESS_FLAGS_PROT_NONE,
-                                                 [PAGES_READ] = CU_MEM_ACCESS_FLAGS_PROT_READ,
-                                                 [PAGES_READ_WRITE] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
 static CUresult set_access(CUdeviceptr address, size_t size, int device, CUmemAccess_flags access)
 {
     uint64_t end;
     CALL_REFUSE(size == 0 || __builtin_add_overflow(address, size, &end), INVALID_VALUE);
     CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
-    unsigned wanted = PAGES_NONE;
-    while (wanted <= PAGES_READ_WRITE && access_flags[wanted] != access)
-        wanted++;
+    CALL_REFUSE(access != CU_MEM_ACCESS_FLAGS_PROT_NONE && access != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+                    access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+                INVALID_VALUE);
     HOLD(&space_lock);
     const struct mapping *first = space_mapping_locked(address);
-    CALL_REFUSE(wanted > PAGES_READ_WRITE || !is_whole(address, end) || first->block != NULL, INVALID_VALUE);
+    CALL_REFUSE(!is_whole(address, end) || first->block != NULL, INVALID_VALUE);
     while (address < end) {
         struct mapping *mapping = space_mapping_locked(address);
-        CALL_REFUSE(space_protect_locked(mapping, device, (enum pages_access)wanted) != 0, OUT_OF_MEMORY);
+        CALL_REFUSE(space_protect_locked(mapping, device, access) != 0, OUT_OF_MEMORY);
         address = mapping->range.end;
     }
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemSetAccess, 10020, (CUdeviceptr address, size_t size, const CUmemAccessDesc *desc, size_t count),
-       (address, size, desc, count))
+DRIVER(cuMemSetAccess, 10020, (CUdeviceptr, address, size_t, size, const CUmemAccessDesc *, desc, size_t, count))
 {
     CALL_REFUSE(desc == NULL || count == 0, INVALID_VALUE);
     for (size_t i = 0; i < count; i++) {
@@ -351,15 +327,14 @@ DRIVER(cuMemSetAccess, 10020, (CUdeviceptr address, size_t size, const CUmemAcce
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemGetAccess, 10020, (unsigned long long *access, const CUmemLocation *location, CUdeviceptr address),
-       (access, location, address))
+DRIVER(cuMemGetAccess, 10020, (unsigned long long *, access, const CUmemLocation *, location, CUdeviceptr, address))
 {
     CALL_REFUSE(access == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE, INVALID_VALUE);
     CALL_REFUSE(!config_has_device(location->id), INVALID_DEVICE);
     HOLD(&space_lock);
     const struct mapping *mapping = space_mapping_locked(address);
     CALL_REFUSE(mapping == NULL, INVALID_VALUE);
-    *access = access_flags[mapping->access[location->id]];
+    *access = mapping->access[location->id];
     return CUDA_SUCCESS;
 }
 
@@ -416,7 +391,8 @@ int space_is_accessible(CUdeviceptr address, size_t size, int is_write, int devi
         return (block->is_live || block->references != 0) && end <= block->start + block->requested;
     while (address < end) {
         const struct mapping *mapping = space_mapping_locked(address);
-        if (mapping == NULL || mapping->block != NULL || mapping->access[device] < (is_write ? PAGES_READ_WRITE : PAGES_READ))
+        if (mapping == NULL || mapping->block != NULL ||
+            mapping->access[device] < (is_write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ))
             return 0;
         address = mapping->range.end;
     }
@@ -428,7 +404,7 @@ size_t space_free_bytes_locked(int device)
     return config_get()->memory - used[device];
 }
 
-DRIVER(cuMemGetInfo, 3020, (size_t * free_bytes, size_t *total), (free_bytes, total))
+DRIVER(cuMemGetInfo, 3020, (size_t *, free_bytes, size_t *, total))
 {
     CONTEXT_CURRENT(context);
     CALL_REFUSE(free_bytes == NULL || total == NULL, INVALID_VALUE);

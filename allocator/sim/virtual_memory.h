@@ -3,11 +3,11 @@
  * mappings, access rights; and on top of them the memory of cuMemAlloc, of pools and of graphs.
  *
  * Units: bytes, multiples of SIM_GRANULARITY except where noted.
- * Thread safety: any thread; one lock (space.c), held across no calls except mmap, mprotect and fallocate.
+ * Thread safety: any thread; one lock (virtual_memory.c), held across no calls except mmap, mprotect and fallocate.
  */
 #pragma once
 
-#include "config.h"
+#include "gpus.h"
 #include "context.h"
 
 struct block;
@@ -16,13 +16,16 @@ struct recording;
 
 CUresult space_initialize(void);
 
-/* A memory pool: the driver's own pool of a device, or one of the program's. blocks.c keeps its statistics, under the memory
- * lock. */
-struct space_pool {
+/* A memory pool: one of the program's, the driver's own of a device, or that of its graphs, which no handle names. It is never
+ * freed: memory may outlive it. blocks.c keeps its statistics, under the memory lock. */
+struct CUmemPoolHandle_st {
+    struct CUmemPoolHandle_st *next; /* of those that were destroyed */
+    int device;
+    int is_of_graphs;                 /* what it gives is bound to addresses: graph_memory.c */
+    uint64_t max_bytes;               /* 0: no limit */
     uint64_t used, used_high;         /* bytes as requested */
     uint64_t reserved, reserved_high; /* bytes of physical memory, freed memory included */
     uint64_t threshold;               /* a synchronisation releases freed memory beyond so many reserved bytes */
-    int is_of_graphs;                 /* what it gives is bound to addresses: graph_memory.c */
     CUmemAccess_flags access[SIM_MAX_DEVICES];
 };
 
@@ -32,17 +35,14 @@ CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, in
 /* Allocates from a pool, for work of a stream. Uses memory again that was freed before the stream's next work. If the device is
  * full, also what is larger, or was freed on another stream: *after is then what the stream has to wait for. Requires the queue
  * lock. */
-CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, struct space_pool *pool, int device, CUstream stream,
-                                struct ticket *after);
-/* Frees at once. Errors: INVALID_VALUE (not the start of an allocation, or already freed, or not allocated yet). */
-CUresult space_free(CUdeviceptr address);
-/* The two halves of a stream-ordered free: space_retire() at the call, space_pass() once the stream has reached the operation.
- * Requires the queue lock. Errors: INVALID_VALUE, as space_free(). */
-CUresult space_retire(CUdeviceptr address, CUstream stream, struct operation *operation);
+CUresult space_allocate_ordered(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream, struct ticket *after);
+/* Frees at once, or (with a stream, and the queue lock) behind the operation: space_pass() then, once the stream has reached
+ * it. Errors: INVALID_VALUE (not the start of an allocation, or already freed, or not allocated yet). */
+CUresult space_free(CUdeviceptr address, CUstream stream, struct operation *operation);
 void space_pass(const struct operation *operation);
 
 /* Releases memory that nobody uses until at most `reserved` bytes of the pool are reserved. */
-void space_trim(struct space_pool *pool, uint64_t reserved);
+void space_trim(CUmemoryPool pool, uint64_t reserved);
 /* Trims each pool to its threshold: after a synchronisation. */
 void space_settle(void);
 /* Frees the memory of cuMemAlloc that belongs to the context. */
@@ -53,7 +53,7 @@ struct space_range {
     size_t size; /* of an allocation: as requested; otherwise of the mapping */
     int device;
     CUcontext context; /* of an allocation that belongs to one, else NULL */
-    struct space_pool *pool;
+    CUmemoryPool pool;
     unsigned open_to; /* of a pool: the devices that may write it, one bit each */
     CUdeviceptr mapping_start;
     size_t mapping_size;
@@ -90,4 +90,25 @@ void graph_memory_bind(const struct operation *launch, size_t nth, struct block 
 void graph_memory_end(const struct operation *launch);
 
 /* pool.c: where graphs have memory from. */
-struct space_pool *pool_of_graphs(int device);
+CUmemoryPool pool_of_graphs(int device);
+
+/*
+ * host_memory.c: host memory known to the device: pinned, managed and registered. Kernels can access all host memory, so this
+ * only keeps track of owners. Thread safety: any thread; its lock is a leaf.
+ */
+enum host_kind { HOST_PINNED, HOST_MANAGED, HOST_REGISTERED };
+
+struct host_range {
+    CUdeviceptr start;
+    size_t size;
+    enum host_kind kind;
+    CUcontext context;
+    uint64_t id; /* never reused; also unique among device memory */
+};
+
+/* Looks up an address. Returns whether the device knows it. */
+int host_find(CUdeviceptr address, struct host_range *range);
+/* Forgets memory of that kind, and frees what the device allocated. Errors: INVALID_VALUE (not the start of such memory). */
+CUresult host_drop(CUdeviceptr address, enum host_kind kind);
+/* Frees all memory that the context has allocated, and forgets what it has registered. */
+void host_release_context(CUcontext context);

@@ -1,17 +1,17 @@
 /*
- * What space.c, blocks.c and graph_memory.c share: reservations, handles and mappings (space.c), and on top of them the memory
- * of cuMemAlloc and of pools (blocks.c), and that of graphs (graph_memory.c). Functions named _locked require space_lock.
+ * What virtual_memory.c, exports.c, blocks.c and graph_memory.c share: reservations, handles and mappings, and on top of them
+ * the memory of cuMemAlloc and of pools (blocks.c), and that of graphs (graph_memory.c). Functions named _locked require
+ * space_lock.
  */
 #pragma once
 
-#include "pages.h"
-#include "space.h"
+#include "virtual_memory.h"
 
 #define HOST_FILE SIM_MAX_DEVICES /* handles in host memory (host, host NUMA) share a separate file */
 
+/* Its address is its handle. */
 struct physical {
-    CUmemGenericAllocationHandle handle; /* first: the tree's key */
-    uint64_t offset;                     /* in its file */
+    uint64_t offset; /* in its file */
     size_t size;
     unsigned references; /* held by the program */
     unsigned mappings;
@@ -45,10 +45,10 @@ struct block {
     uint64_t start;
     size_t bytes, requested;
     int device;
-    int is_live;             /* allocated, and not freed, as calls see it */
-    CUcontext context;       /* of cuMemAlloc, else NULL */
-    struct space_pool *pool; /* or NULL */
-    struct use use;          /* not of an address */
+    int is_live;       /* allocated, and not freed, as calls see it */
+    CUcontext context; /* of cuMemAlloc, else NULL */
+    CUmemoryPool pool; /* or NULL */
+    struct use use;    /* not of an address */
     uint64_t id;
     /* An address of a graph's: */
     unsigned references;   /* held by nodes, by frees that were not passed, and while it is live; 0: it is none */
@@ -59,7 +59,7 @@ struct block {
 struct mapping {
     struct range range;
     struct physical *physical;
-    unsigned char access[SIM_MAX_DEVICES]; /* enum pages_access, as granted to each device */
+    unsigned char access[SIM_MAX_DEVICES]; /* CUmemAccess_flags, as granted to each device */
     struct block *block;                   /* of an allocation, else NULL */
     uint64_t id;
 };
@@ -75,10 +75,11 @@ CUresult space_create_locked(struct physical **out, size_t size, int file, const
 struct physical *space_add_locked(const struct physical *values);
 /* Frees it once it has neither references nor mappings. */
 void space_drop_locked(struct physical *physical);
-struct physical *space_physical_locked(CUmemGenericAllocationHandle handle); /* or NULL */
+/* NULL: it is no handle, or was released. */
+struct physical *space_physical_locked(CUmemGenericAllocationHandle handle);
 CUresult space_map_locked(struct mapping **out, uint64_t address, size_t size, struct physical *physical);
 void space_unmap_locked(struct mapping *mapping);
-int space_protect_locked(struct mapping *mapping, int device, enum pages_access access);
+int space_protect_locked(struct mapping *mapping, int device, CUmemAccess_flags access);
 struct mapping *space_mapping_locked(uint64_t address); /* that holds the address, or NULL */
 struct block *space_block_locked(uint64_t address);     /* likewise, mapped or not */
 
@@ -86,11 +87,10 @@ struct block *space_block_locked(uint64_t address);     /* likewise, mapped or n
 CUresult block_reserve_locked(struct block **out, size_t requested, int device);
 CUresult block_map_locked(struct block *block, struct physical *physical); /* open to all devices */
 void block_drop_locked(struct block *block);                               /* also what is mapped there */
-size_t space_free_bytes_locked(int device);                                /* space.c */
+size_t space_free_bytes_locked(int device);                                /* virtual_memory.c */
 extern struct block *blocks;
 /* As space_allocate_ordered(). */
-CUresult block_take_locked(struct block **out, size_t size, struct space_pool *pool, int device, CUstream stream,
-                           struct ticket *after);
+CUresult block_take_locked(struct block **out, size_t size, CUmemoryPool pool, CUstream stream, struct ticket *after);
 void block_set_live_locked(struct block *block, int is_live); /* and counts it in its pool */
 void block_use_locked(struct block *block, CUstream stream);  /* by what is submitted next */
 
@@ -98,9 +98,31 @@ void block_use_locked(struct block *block, CUstream stream);  /* by what is subm
 void space_make_room_locked(int device, size_t size, int is_for_graphs);
 /* graph_memory.c: unmaps memory that is given up. */
 void graph_memory_unbind_locked(const struct block *backing);
-/* Frees, as space_free() and space_retire(); `stream` is NULL if it is at once. */
+/* Frees, as space_free(). */
 void graph_memory_free_locked(struct block *address, CUstream stream, struct operation *operation);
 void graph_memory_release_locked(struct block *address);
 
-/* share.c: gives back an imported handle's use of its file. */
+/* exports.c: gives back an imported handle's use of its file. */
 void share_close_locked(struct shared_file *file);
+
+/* pages.c: host pages behind the simulated memory. Sizes and addresses are multiples of the host's page size. Thread safety:
+ * plain system calls; the caller serialises calls on the same range. */
+
+#define PAGES_FILE_BYTES ((off_t)1 << 46)  /* sparse; offsets are never reused, so this limits what a process can create */
+#define PAGES_NOTES_BYTES ((off_t)1 << 31) /* behind that: what exports.c notes for each 2 MiB */
+
+/* Opens a memory file that grows as it is touched. Returns the descriptor or -1. */
+int pages_open(const char *name);
+
+/* Reserves address space without memory. Returns its start, a multiple of `alignment`, or 0. `hint` is used if free. */
+uint64_t pages_reserve(size_t size, size_t alignment, uint64_t hint);
+void pages_unreserve(uint64_t address, size_t size);
+
+/* Maps a range of the file at reserved addresses, without access. Returns 0, or -1 if the host is out of mappings. */
+int pages_map(uint64_t address, size_t size, int file, uint64_t offset);
+/* Turns a mapped range back into a reserved one. */
+int pages_unmap(uint64_t address, size_t size);
+int pages_protect(uint64_t address, size_t size, int protection); /* PROT_..., as CUmemAccess_flags count them */
+
+/* Returns the memory of a range of the file to the host. */
+void pages_discard(int file, uint64_t offset, size_t size);

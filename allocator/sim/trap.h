@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "operation.h"
+#include "stream.h"
 
 /* The machine, as shown in device attributes and core dumps. */
 #define SIM_DEVICE_NAME "cufence simulated device"
@@ -53,10 +53,9 @@ struct fault_site {
 /* Does what the driver does at a fault: dump, abort, sticky error. Returns whether the kernel continues. */
 int fault_report(const struct fault_site *site);
 
-/* coredump.c: writes the dump where the settings say, at once or after `late_ms` milliseconds in the background. Failures are
- * reported on stderr. */
-void coredump_write(const struct fault_site *site, const struct dump_settings *settings, unsigned late_ms);
+/* trap_dump.c: writes the dump where the settings say. Failures are reported on stderr. */
+void coredump_write(const struct fault_site *site, const struct dump_settings *settings);
 
-/* dump.c: creates a GPU core dump of a faulting warp, in the format and with the row sizes of driver 580. Pure. Returns a
- * malloc'ed file. */
+/* trap_tables.c: creates a GPU core dump of a faulting warp, in the format and with the row sizes of driver 580. Pure. Returns
+ * a malloc'ed file. */
 unsigned char *dump_create(const struct fault_site *site, size_t *size);

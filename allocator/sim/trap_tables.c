@@ -1,7 +1,6 @@
-#include "config.h"
-#include "cubin.h"
-#include "elf_file.h"
-#include "fault.h"
+#include "gpus.h"
+#include "sm90.h"
+#include "trap.h"
 
 #include <time.h>
 #include <unistd.h>

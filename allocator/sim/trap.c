@@ -1,10 +1,11 @@
-#include "config.h"
-#include "fault.h"
+#include "gpus.h"
+#include "trap.h"
 #include "stream.h"
 
 #include <setjmp.h>
 #include <signal.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 struct guard {
     sigjmp_buf back;
@@ -141,25 +142,26 @@ static CUresult error_of(uint32_t exception)
 int fault_report(const struct fault_site *site)
 {
     CUcontext context = site->context;
-    unsigned earlier = atomic_fetch_add(&context->faults, 1);
+    const struct sim_config *config = config_get();
     const struct dump_settings *settings = &context->home->dump;
-    /* Measured: if several processes fault at once, one of them may get the error before its dump. */
-    unsigned late_ms = (unsigned)config_get()->late_dump;
-    if (settings->is_enabled && config_get()->swallow) {
+    /* Measured: without abort, a context survives its first fault but not its second. If several processes fault at once, one
+     * of them may get the error before its dump. */
+    int survives = atomic_fetch_add(&context->faults, 1) == 0 && settings->is_enabled && config->late_dump == 0;
+    if (!settings->is_enabled || config->late_dump != 0)
+        atomic_store(&context->error, error_of(site->exception));
+    if (!settings->is_enabled)
+        return 0;
+    if (config->late_dump + config->swallow != 0) {
         stream_stop(context, 1);
-        usleep((unsigned)config_get()->swallow * 1000);
+        usleep((useconds_t)(config->late_dump + config->swallow) * 1000);
         stream_stop(context, 0);
     }
-    if (settings->is_enabled) {
-        stream_count_dumps(context, 1);
-        coredump_write(site, settings, late_ms);
-        stream_count_dumps(context, -1);
-        if ((settings->flags & CU_COREDUMP_SKIP_ABORT) == 0)
-            abort();
-        /* Measured: without abort, a context survives its first fault but not its second. */
-        if (earlier == 0 && late_ms == 0)
-            return 1;
-    }
-    atomic_store(&context->error, error_of(site->exception));
-    return 0;
+    stream_count_dumps(context, 1);
+    coredump_write(site, settings);
+    stream_count_dumps(context, -1);
+    if ((settings->flags & CU_COREDUMP_SKIP_ABORT) == 0)
+        abort();
+    if (!survives)
+        atomic_store(&context->error, error_of(site->exception));
+    return survives;
 }

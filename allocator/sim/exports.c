@@ -1,11 +1,11 @@
 /*
  * Memory that another process can map. All memory of a device lies in one file, so an exported handle is that file, opened
- * again, with its position at the handle's memory (pages.h): descriptors are needed for exports only, and the memory outlives
- * the process that created it.
+ * again, with its position at the handle's memory, of which a note stands behind the memory in the file: nothing is copied,
+ * descriptors are needed for exports only, and the memory outlives the process that created it.
  *
  * Imported memory is not counted against the device: it is counted where it was created.
  */
-#include "space_locked.h"
+#include "blocks.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,11 +13,13 @@
 
 #define MAGIC UINT64_C(0x65726168736d6973) /* "simshare" */
 
+#define NOTE_STRIDE 64
+
 struct note {
     uint64_t magic, offset, size;
     CUmemAllocationProp properties;
 };
-_Static_assert(sizeof(struct note) == PAGES_NOTE_BYTES, "a note");
+_Static_assert(sizeof(struct note) <= NOTE_STRIDE && PAGES_NOTES_BYTES / NOTE_STRIDE == PAGES_FILE_BYTES >> 21, "room for all");
 
 /* A file that memory was imported from. */
 struct shared_file {
@@ -66,38 +68,60 @@ static CUresult check_type(CUmemAllocationHandleType type)
     return config_get()->is_shareable ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
+static off_t note_at(uint64_t offset)
+{
+    return PAGES_FILE_BYTES + (off_t)(offset >> 21) * NOTE_STRIDE;
+}
+
+/* Writes a descriptor for another process to *out, which the caller closes. */
+static CUresult export(const struct physical *physical, void *out)
+{
+    const struct note note = {MAGIC, physical->offset, physical->size, physical->properties};
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", physical->descriptor);
+    CALL_REFUSE(pwrite(physical->descriptor, &note, sizeof note, note_at(note.offset)) != sizeof note, OPERATING_SYSTEM);
+    int opened = open(path, O_RDWR | O_CLOEXEC); /* with a position of its own, unlike dup() */
+    CALL_REFUSE(opened < 0, OPERATING_SYSTEM);
+    lseek(opened, (off_t)note.offset, SEEK_SET);
+    memcpy(out, &opened, sizeof opened);
+    return CUDA_SUCCESS;
+}
+
+/* Returns whether the descriptor is from export(), in any process. */
+static int read_note(int descriptor, struct note *note)
+{
+    struct stat status;
+    off_t position = lseek(descriptor, 0, SEEK_CUR);
+    if (position < 0 || position >= PAGES_FILE_BYTES || fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) ||
+        status.st_size != PAGES_FILE_BYTES + PAGES_NOTES_BYTES)
+        return 0;
+    return pread(descriptor, note, sizeof *note, note_at((uint64_t)position)) == sizeof *note && note->magic == MAGIC &&
+           note->offset == (uint64_t)position;
+}
+
 /* Neither looks at the current context (measured: both work after its sticky error). */
 DRIVER(cuMemExportToShareableHandle, 10020,
-       (void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
-        unsigned long long flags),
-       (shareableHandle, handle, handleType, flags))
+       (void *, shareableHandle, CUmemGenericAllocationHandle, handle, CUmemAllocationHandleType, handleType,
+        unsigned long long, flags))
 {
     CALL_REFUSE(shareableHandle == NULL || flags != 0, INVALID_VALUE);
     CALL_TRY(check_type(handleType));
     HOLD(&space_lock);
     struct physical *physical = space_physical_locked(handle);
-    if (physical == NULL || physical->references == 0 || physical->properties.requestedHandleTypes == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    const struct note note = {MAGIC, physical->offset, physical->size, physical->properties};
-    int descriptor = pages_export(physical->descriptor, physical->offset, &note);
-    CALL_REFUSE(descriptor < 0, OPERATING_SYSTEM);
+    CALL_REFUSE(physical == NULL || physical->properties.requestedHandleTypes == 0, INVALID_VALUE);
     physical->is_exported = 1;
-    memcpy(shareableHandle, &descriptor, sizeof descriptor); /* for any process; the caller closes it */
-    return CUDA_SUCCESS;
+    return export(physical, shareableHandle);
 }
 
 /* The descriptor stays the caller's. */
 DRIVER(cuMemImportFromShareableHandle, 10020,
-       (CUmemGenericAllocationHandle * handle, void *osHandle, CUmemAllocationHandleType shHandleType),
-       (handle, osHandle, shHandleType))
+       (CUmemGenericAllocationHandle *, handle, void *, osHandle, CUmemAllocationHandleType, shHandleType))
 {
-    uint64_t offset;
     struct note note;
     CALL_REFUSE(handle == NULL, INVALID_VALUE);
     CALL_TRY(check_type(shHandleType));
     int descriptor = (int)(intptr_t)osHandle;
-    if (pages_import(descriptor, &offset, &note) != 0 || note.magic != MAGIC || note.offset != offset)
-        return CUDA_ERROR_INVALID_VALUE;
+    CALL_REFUSE(!read_note(descriptor, &note), INVALID_VALUE);
     int is_device = note.properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     CALL_REFUSE(is_device && !config_has_device(note.properties.location.id), INVALID_DEVICE);
     HOLD(&space_lock);
@@ -109,14 +133,13 @@ DRIVER(cuMemImportFromShareableHandle, 10020,
                                     .descriptor = file->descriptor,
                                     .shared = file,
                                     .properties = note.properties};
-    *handle = space_add_locked(&values)->handle;
+    *handle = (uintptr_t)space_add_locked(&values);
     return CUDA_SUCCESS;
 }
 
 /* The descriptor is that of the memory's file, at the memory's place; nothing here can map it. */
 DRIVER(cuMemGetHandleForAddressRange, 11070,
-       (void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags),
-       (handle, dptr, size, handleType, flags))
+       (void *, handle, CUdeviceptr, dptr, size_t, size, CUmemRangeHandleType, handleType, unsigned long long, flags))
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     CALL_REFUSE(handle == NULL || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0, INVALID_VALUE);
@@ -125,10 +148,5 @@ DRIVER(cuMemGetHandleForAddressRange, 11070,
     HOLD(&space_lock);
     const struct mapping *mapping = space_mapping_locked(dptr);
     CALL_REFUSE(mapping == NULL || size > mapping->range.end - dptr, INVALID_VALUE);
-    const struct physical *physical = mapping->physical;
-    const struct note note = {MAGIC, physical->offset, physical->size, physical->properties};
-    int descriptor = pages_export(physical->descriptor, physical->offset, &note);
-    CALL_REFUSE(descriptor < 0, OPERATING_SYSTEM);
-    memcpy(handle, &descriptor, sizeof descriptor);
-    return CUDA_SUCCESS;
+    return export(mapping->physical, handle);
 }

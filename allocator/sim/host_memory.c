@@ -1,8 +1,6 @@
-#include "host.h"
+#include "virtual_memory.h"
 #include "capture.h"
-#include "space.h"
 
-#include <search.h>
 #include <unistd.h>
 
 struct host_block {
@@ -11,27 +9,20 @@ struct host_block {
 };
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct host_block *blocks; /* under host_lock, as is the next */
-static void *tree;                /* of them by address */
+static struct host_block *blocks; /* under host_lock */
 
-/* Memory that overlaps is the same. */
-static int order_of(const void *one, const void *other)
+static struct host_block *find_locked(CUdeviceptr address, size_t size)
 {
-    const struct host_range *a = &((const struct host_block *)one)->range, *b = &((const struct host_block *)other)->range;
-    return a->start + a->size <= b->start ? -1 : b->start + b->size <= a->start;
-}
-
-static struct host_block *find_locked(CUdeviceptr address)
-{
-    const struct host_block wanted = {.range = {.start = address, .size = 1}};
-    struct host_block *const *node = tfind(&wanted, &tree, order_of);
-    return node != NULL ? *node : NULL;
+    struct host_block *block = blocks;
+    while (block != NULL && (block->range.start >= address + size || block->range.start + block->range.size <= address))
+        block = block->next;
+    return block;
 }
 
 int host_find(CUdeviceptr address, struct host_range *range)
 {
     HOLD(&host_lock);
-    const struct host_block *block = find_locked(address);
+    const struct host_block *block = find_locked(address, 1);
     if (block != NULL)
         *range = block->range;
     return block != NULL;
@@ -39,7 +30,6 @@ int host_find(CUdeviceptr address, struct host_range *range)
 
 static void release_locked(struct host_block *block)
 {
-    tdelete(block, &tree, order_of);
     DL_DELETE(blocks, block); /* NOLINT(clang-analyzer-core.NullDereference): the block is in the list */
     if (block->range.kind != HOST_REGISTERED)
         free((void *)(uintptr_t)block->range.start);
@@ -49,7 +39,7 @@ static void release_locked(struct host_block *block)
 CUresult host_drop(CUdeviceptr address, enum host_kind kind)
 {
     HOLD(&host_lock);
-    struct host_block *block = find_locked(address);
+    struct host_block *block = find_locked(address, 1);
     CALL_REFUSE(block == NULL || block->range.start != address || block->range.kind != kind, INVALID_VALUE);
     release_locked(block);
     return CUDA_SUCCESS;
@@ -68,22 +58,18 @@ void host_release_context(CUcontext context)
 
 static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext context)
 {
-    struct host_block *block = memory_new(sizeof *block);
-    block->range = (struct host_range){(CUdeviceptr)(uintptr_t)memory, size, kind, context, space_new_id()};
     HOLD(&host_lock);
-    if (tree_add(block, &tree, order_of) != block) {
-        free(block);
-        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    }
+    CALL_REFUSE(find_locked((uintptr_t)memory, size) != NULL, HOST_MEMORY_ALREADY_REGISTERED);
+    struct host_block *block = memory_new(sizeof *block);
+    block->range = (struct host_range){(uintptr_t)memory, size, kind, context, space_new_id()};
     DL_PREPEND(blocks, block);
     return CUDA_SUCCESS;
 }
 
 static CUresult allocate(void **pointer, size_t size, enum host_kind kind)
 {
-    CUcontext context;
     void *memory;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     CALL_TRY(capture_check_unsafe());
     stream_await_submitters(context);
     CALL_REFUSE(pointer == NULL || size == 0, INVALID_VALUE);
@@ -92,18 +78,15 @@ static CUresult allocate(void **pointer, size_t size, enum host_kind kind)
     return add(memory, size, kind, context->home); /* memory that is registered is not free */
 }
 
-DRIVER(cuMemAllocHost, 3020, (void **pp, size_t bytesize), (pp, bytesize))
-{
-    return allocate(pp, bytesize, HOST_PINNED);
-}
+DRIVER_IS(cuMemAllocHost, 3020, (void **, pp, size_t, bytesize), allocate(pp, bytesize, HOST_PINNED))
 
-DRIVER(cuMemHostAlloc, 2020, (void **pp, size_t bytesize, unsigned int Flags), (pp, bytesize, Flags))
+DRIVER(cuMemHostAlloc, 2020, (void **, pp, size_t, bytesize, unsigned int, Flags))
 {
     const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     return (Flags & ~known) != 0 ? CUDA_ERROR_INVALID_VALUE : allocate(pp, bytesize, HOST_PINNED);
 }
 
-DRIVER(cuMemAllocManaged, 6000, (CUdeviceptr * dptr, size_t bytesize, unsigned int flags), (dptr, bytesize, flags))
+DRIVER(cuMemAllocManaged, 6000, (CUdeviceptr *, dptr, size_t, bytesize, unsigned int, flags))
 {
     CALL_REFUSE(dptr == NULL || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST), INVALID_VALUE);
     void *memory;
@@ -112,25 +95,22 @@ DRIVER(cuMemAllocManaged, 6000, (CUdeviceptr * dptr, size_t bytesize, unsigned i
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemHostRegister, 6050, (void *p, size_t bytesize, unsigned int Flags), (p, bytesize, Flags))
+DRIVER(cuMemHostRegister, 6050, (void *, p, size_t, bytesize, unsigned int, Flags))
 {
     const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
-    CUcontext context;
-    struct host_range range;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)p;
     CALL_REFUSE(p == NULL || bytesize == 0 || (Flags & ~known) != 0 || space_is_device(address), INVALID_VALUE);
-    CALL_REFUSE(host_find(address, &range) || host_find(address + bytesize - 1, &range), HOST_MEMORY_ALREADY_REGISTERED);
     return add(p, bytesize, HOST_REGISTERED, context->home);
 }
 
-DRIVER(cuMemHostUnregister, 4000, (void *p), (p))
+DRIVER(cuMemHostUnregister, 4000, (void *, p))
 {
     CUresult result = host_drop((CUdeviceptr)(uintptr_t)p, HOST_REGISTERED);
     return result == CUDA_ERROR_INVALID_VALUE && p != NULL ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : result;
 }
 
-DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr * pdptr, void *p, unsigned int Flags), (pdptr, p, Flags))
+DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr *, pdptr, void *, p, unsigned int, Flags))
 {
     struct host_range range;
     if (pdptr == NULL || Flags != 0 || !host_find((CUdeviceptr)(uintptr_t)p, &range) || range.kind == HOST_MANAGED)
@@ -139,11 +119,10 @@ DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr * pdptr, void *p, unsigned 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuMemFreeHost, 2000, (void *p), (p))
+DRIVER(cuMemFreeHost, 2000, (void *, p))
 {
-    CUcontext context;
     struct host_range range;
-    CALL_TRY(context_current(&context));
+    CONTEXT_CURRENT(context);
     if (host_find((CUdeviceptr)(uintptr_t)p, &range)) {
         HOLD(&queue_lock);
         context_wait_locked(range.context);

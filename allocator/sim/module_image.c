@@ -1,6 +1,5 @@
 /* Reads a cubin that a program loads. Addresses in it may be those of a device or 0, and its code may have been changed. */
-#include "cubin.h"
-#include "elf_file.h"
+#include "sm90.h"
 #include "context.h"
 
 #define INSTRUCTION_BYTES 16
@@ -9,16 +8,9 @@
 
 enum { LOAD = 0x981, STORE = 0x986, REDUCTION = 0x98e, BARRIER = 0x992, EXIT = 0x94d, BRANCH = 0x947 }; /* bits 11:0 */
 
-struct kernel_code {
-    char *name;
-    struct code code;
-    int is_kept;
-};
-
-struct image {
-    size_t count;
-    struct kernel_code *kernels[]; /* each on its own, because a kept one outlives the others */
-};
+static pthread_mutex_t codes_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+static struct code *codes;                                     /* of all images, newest first; never freed */
+static unsigned images;                                        /* how many were read; with the list under codes_lock */
 
 static unsigned opcode(const struct code *code, uint64_t offset)
 {
@@ -76,34 +68,15 @@ static void examine(struct code *code)
     find_origin(code);
 }
 
-static void free_kernel(struct kernel_code *kernel)
+/* All zeros if there is none of that number. */
+static Elf64_Shdr section_at(const unsigned char *file, unsigned number)
 {
-    free(kernel->code.bytes);
-    free(kernel->name);
-    free(kernel);
-}
-
-static struct kernel_code *create_kernel(const char *name, const unsigned char *bytes, uint64_t size)
-{
-    struct kernel_code *kernel = memory_new(sizeof *kernel);
-    kernel->name = memory_copy(name, strlen(name));
-    kernel->code.bytes = memory_copy(bytes, size);
-    kernel->code.size = size;
-    examine(&kernel->code);
-    return kernel;
-}
-
-struct file {
-    const unsigned char *bytes;
     Elf64_Ehdr header;
-};
-
-/* Errors: INVALID_IMAGE. */
-static CUresult section_at(const struct file *file, uint32_t index, Elf64_Shdr *section)
-{
-    CALL_REFUSE(index == 0 || index >= file->header.e_shnum, INVALID_IMAGE);
-    memcpy(section, file->bytes + file->header.e_shoff + index * sizeof *section, sizeof *section);
-    return CUDA_SUCCESS;
+    Elf64_Shdr section = {0};
+    memcpy(&header, file, sizeof header);
+    if (number < header.e_shnum)
+        memcpy(&section, file + header.e_shoff + number * sizeof section, sizeof section);
+    return section;
 }
 
 static int is_kernel(const Elf64_Sym *symbol)
@@ -113,80 +86,53 @@ static int is_kernel(const Elf64_Sym *symbol)
 }
 
 /* A kernel has a section of its own, so its code is all that follows. */
-static CUresult add_kernel(struct image *image, const struct file *file, const Elf64_Sym *symbol, const Elf64_Shdr *strings)
+static CUresult add_kernel_locked(const unsigned char *file, const Elf64_Sym *symbol, const char *name)
 {
-    Elf64_Shdr text;
-    if (section_at(file, symbol->st_shndx, &text) != CUDA_SUCCESS || symbol->st_name >= strings->sh_size)
-        return CUDA_ERROR_INVALID_IMAGE;
+    Elf64_Shdr text = section_at(file, symbol->st_shndx);
     uint64_t offset = symbol->st_value >= text.sh_addr ? symbol->st_value - text.sh_addr : symbol->st_value;
     CALL_REFUSE(offset % INSTRUCTION_BYTES != 0 || offset >= text.sh_size, INVALID_IMAGE);
-    const char *name = (const char *)file->bytes + strings->sh_offset + symbol->st_name;
-    image->kernels[image->count++] = create_kernel(name, file->bytes + text.sh_offset + offset, text.sh_size - offset);
+    struct code *code = memory_new(sizeof *code);
+    code->image = images;
+    code->name = memory_copy(name, strlen(name));
+    code->size = text.sh_size - offset;
+    code->bytes = memory_copy(file + text.sh_offset + offset, code->size);
+    examine(code);
+    LL_PREPEND(codes, code);
     return CUDA_SUCCESS;
 }
 
-static CUresult add_kernels(struct image **out, const struct file *file, const Elf64_Shdr *table)
+CUresult image_read(unsigned *image, const void *bytes)
 {
-    Elf64_Shdr strings;
-    if (table->sh_entsize != sizeof(Elf64_Sym) || section_at(file, table->sh_link, &strings) != CUDA_SUCCESS)
-        return CUDA_ERROR_INVALID_IMAGE;
-    size_t count = table->sh_size / sizeof(Elf64_Sym);
-    struct image *image = memory_new(sizeof *image + count * sizeof image->kernels[0]);
-    CUresult result = CUDA_SUCCESS;
-    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-        Elf64_Sym symbol;
-        memcpy(&symbol, file->bytes + table->sh_offset + i * sizeof symbol, sizeof symbol);
-        if (is_kernel(&symbol))
-            result = add_kernel(image, file, &symbol, &strings);
-    }
-    if (result == CUDA_SUCCESS)
-        *out = image;
-    else
-        image_free(image);
-    return result;
-}
-
-CUresult image_read(struct image **image, const void *bytes)
-{
-    struct file file = {.bytes = bytes};
-    *image = NULL;
+    Elf64_Ehdr header;
+    const unsigned char *file = bytes;
+    *image = 0;
     if (strncmp(bytes, ELFMAG, SELFMAG) != 0) /* text may be shorter than a header */
         return CUDA_SUCCESS;
-    memcpy(&file.header, bytes, sizeof file.header);
-    CALL_REFUSE(file.header.e_ident[EI_CLASS] != ELFCLASS64 || file.header.e_machine != ELF_MACHINE_CUDA, INVALID_IMAGE);
-    CALL_REFUSE(file.header.e_shentsize != sizeof(Elf64_Shdr), INVALID_IMAGE);
-    for (uint32_t i = 1; i < file.header.e_shnum; i++) {
-        Elf64_Shdr section;
-        CUresult result = section_at(&file, i, &section);
-        if (result == CUDA_SUCCESS && section.sh_type != SHT_SYMTAB)
-            continue;
-        return result == CUDA_SUCCESS ? add_kernels(image, &file, &section) : result;
+    memcpy(&header, bytes, sizeof header);
+    CALL_REFUSE(header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != ELF_MACHINE_CUDA, INVALID_IMAGE);
+    Elf64_Shdr table = {0};
+    for (unsigned i = 1; i < header.e_shnum && table.sh_type != SHT_SYMTAB; i++)
+        table = section_at(file, i);
+    CALL_REFUSE(table.sh_type != SHT_SYMTAB, INVALID_IMAGE);
+    const char *names = (const char *)file + section_at(file, table.sh_link).sh_offset;
+    HOLD(&codes_lock);
+    *image = ++images;
+    for (uint64_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym)) {
+        Elf64_Sym symbol;
+        memcpy(&symbol, file + table.sh_offset + at, sizeof symbol);
+        if (is_kernel(&symbol))
+            CALL_TRY(add_kernel_locked(file, &symbol, names + symbol.st_name));
     }
-    return CUDA_ERROR_INVALID_IMAGE;
+    return CUDA_SUCCESS;
 }
 
-const struct code *image_find(struct image *image, const char *name)
+const struct code *image_find(unsigned image, const char *name)
 {
-    for (size_t i = 0; i < image->count; i++) {
-        if (strcmp(image->kernels[i]->name, name) == 0)
-            return &image->kernels[i]->code;
-    }
-    return NULL;
-}
-
-void image_keep(struct image *image, const struct code *code)
-{
-    for (size_t i = 0; i < image->count; i++)
-        image->kernels[i]->is_kept |= &image->kernels[i]->code == code;
-}
-
-void image_free(struct image *image)
-{
-    for (size_t i = 0; image != NULL && i < image->count; i++) {
-        if (!image->kernels[i]->is_kept)
-            free_kernel(image->kernels[i]);
-    }
-    free(image);
+    HOLD(&codes_lock);
+    const struct code *code = codes;
+    while (code != NULL && (code->image != image || strcmp(code->name, name) != 0))
+        code = code->next;
+    return code;
 }
 
 /* ---- the linker. It compiles nothing: PTX becomes the cubin in the file that its directive .file names ---- */
@@ -198,8 +144,7 @@ struct CUlinkState_st {
     unsigned char cubin[CUBIN_MOST];
 };
 
-DRIVER(cuLinkCreate, 6050, (unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut),
-       (numOptions, options, optionValues, stateOut))
+DRIVER(cuLinkCreate, 6050, (unsigned int, numOptions, CUjit_option *, options, void **, optionValues, CUlinkState *, stateOut))
 {
     CALL_TRY(context_check());
     CALL_REFUSE(stateOut == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)), INVALID_VALUE);
@@ -208,9 +153,8 @@ DRIVER(cuLinkCreate, 6050, (unsigned int numOptions, CUjit_option *options, void
 }
 
 DRIVER(cuLinkAddData, 6050,
-       (CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions,
-        CUjit_option *options, void **optionValues),
-       (state, type, data, size, name, numOptions, options, optionValues))
+       (CUlinkState, state, CUjitInputType, type, void *, data, size_t, size, const char *, name, unsigned int, numOptions,
+        CUjit_option *, options, void **, optionValues))
 {
     (void)name;
     CALL_REFUSE(state == NULL || data == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)), INVALID_VALUE);
@@ -220,7 +164,7 @@ DRIVER(cuLinkAddData, 6050,
     return file != NULL && sscanf(file, ".file%*d \"%511[^\"]", state->file) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
 }
 
-DRIVER(cuLinkComplete, 5050, (CUlinkState state, void **cubinOut, size_t *sizeOut), (state, cubinOut, sizeOut))
+DRIVER(cuLinkComplete, 5050, (CUlinkState, state, void **, cubinOut, size_t *, sizeOut))
 {
     CALL_REFUSE(state == NULL || cubinOut == NULL || sizeOut == NULL, INVALID_VALUE);
     FILE *file = fopen(state->file, "rb");
@@ -231,7 +175,7 @@ DRIVER(cuLinkComplete, 5050, (CUlinkState state, void **cubinOut, size_t *sizeOu
     return *sizeOut == 0 ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS;
 }
 
-DRIVER(cuLinkDestroy, 5050, (CUlinkState state), (state))
+DRIVER(cuLinkDestroy, 5050, (CUlinkState, state))
 {
     free(state);
     return CUDA_SUCCESS;

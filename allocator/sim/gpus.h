@@ -30,12 +30,12 @@ struct sim_config {
 
 const struct sim_config *config_get(void);
 int config_has_device(int device);
-/* device.c: errors: INVALID_VALUE (`out` is NULL), INVALID_DEVICE. */
+/* gpus.c: errors: INVALID_VALUE (`out` is NULL), INVALID_DEVICE. */
 CUresult device_check(CUdevice device, const void *out);
 
 /* Reads CUFENCE_SIM, and makes the configuration final. Errors: INVALID_VALUE, with a message on stderr. */
 CUresult config_load(void);
 
-/* symbols.c: the driver version that newer= says, as cuDriverGetVersion counts; 0: not newer. Reads the environment, because
- * programs look functions up before cuInit(). */
+/* entry_points.c: the driver version that newer= says, as cuDriverGetVersion counts; 0: not newer. Reads the environment,
+ * because programs look functions up before cuInit(). */
 int newer_version(void);

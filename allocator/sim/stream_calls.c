@@ -1,11 +1,5 @@
 #include "capture.h"
-#include "space.h"
-
-/* Common to all calls about one stream: finds it, and holds the queue lock from then on. */
-#define STREAM_HELD(name, handle)                                                                                              \
-    CUstream name;                                                                                                             \
-    HOLD(&queue_lock);                                                                                                         \
-    CALL_TRY(stream_find_locked(handle, &(name)))
+#include "virtual_memory.h"
 
 static CUresult check_observable_locked(CUstream stream)
 {
@@ -15,7 +9,7 @@ static CUresult check_observable_locked(CUstream stream)
     return capture_check_unsafe_locked();
 }
 
-DRIVER_TWIN(cuStreamSynchronize, ptsz, 2000, (CUstream hStream), (hStream))
+DRIVER_TWIN(cuStreamSynchronize, ptsz, 2000, (CUstream, hStream))
 {
     STREAM_HELD(stream, hStream);
     CUcontext context = stream->context;
@@ -25,7 +19,7 @@ DRIVER_TWIN(cuStreamSynchronize, ptsz, 2000, (CUstream hStream), (hStream))
     return context_error(context);
 }
 
-DRIVER_FORM("cuCtxSynchronize", cuCtxSynchronize_v2, 13000, (CUcontext ctx), (ctx))
+DRIVER_FORM("cuCtxSynchronize", cuCtxSynchronize_v2, 13000, (CUcontext, ctx))
 {
     CALL_TRY(ctx == NULL ? context_current(&ctx) : context_validate(ctx));
     HOLD(&queue_lock);
@@ -36,12 +30,9 @@ DRIVER_FORM("cuCtxSynchronize", cuCtxSynchronize_v2, 13000, (CUcontext ctx), (ct
     return context_error(ctx);
 }
 
-FORM("cuCtxSynchronize", cuCtxSynchronize, 2000, (void))
-{
-    return cuCtxSynchronize_v2(NULL);
-}
+FORM_IS("cuCtxSynchronize", cuCtxSynchronize, 2000, (void, ), cuCtxSynchronize_v2(NULL))
 
-DRIVER_TWIN(cuStreamQuery, ptsz, 2000, (CUstream hStream), (hStream))
+DRIVER_TWIN(cuStreamQuery, ptsz, 2000, (CUstream, hStream))
 {
     STREAM_HELD(stream, hStream);
     if (stream->submitters != 0) { /* measured: it waits for the thread that waits for room in that stream's queue */
@@ -54,7 +45,7 @@ DRIVER_TWIN(cuStreamQuery, ptsz, 2000, (CUstream hStream), (hStream))
 
 /* What a stream tells of itself. */
 #define STREAM_GETTER(symbol, since, type, field)                                                                              \
-    DRIVER_TWIN_FORM(#symbol, symbol, ptsz, since, (CUstream hStream, type * out), (hStream, out))                             \
+    DRIVER_TWIN_FORM(#symbol, symbol, ptsz, since, (CUstream, hStream, type *, out))                                           \
     {                                                                                                                          \
         CALL_REFUSE(out == NULL, INVALID_VALUE);                                                                               \
         STREAM_HELD(stream, hStream);                                                                                          \
@@ -65,13 +56,10 @@ STREAM_GETTER(cuStreamGetFlags, 5050, unsigned int, flags)
 STREAM_GETTER(cuStreamGetId, 12000, unsigned long long, id)
 STREAM_GETTER(cuStreamGetCtx, 9020, CUcontext, context)
 
-/* Streams that wait for a word of memory, and write one: for the order between a device and whatever else sees that memory. */
-#define ADDRESS_ALIGNMENT 4
-
-DRIVER_TWIN(cuStreamWaitValue32, ptsz, 11070, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
-            (stream, addr, value, flags))
+/* cuStreamWriteValue32() is a set. */
+DRIVER_TWIN(cuStreamWaitValue32, ptsz, 11070, (CUstream, stream, CUdeviceptr, addr, cuuint32_t, value, unsigned int, flags))
 {
-    CALL_REFUSE(addr == 0 || addr % ADDRESS_ALIGNMENT != 0 || flags > CU_STREAM_WAIT_VALUE_NOR, INVALID_VALUE);
+    CALL_REFUSE(addr == 0 || addr % sizeof value != 0 || flags > CU_STREAM_WAIT_VALUE_NOR, INVALID_VALUE);
     CALL_REFUSE(flags != CU_STREAM_WAIT_VALUE_GEQ, NOT_SUPPORTED);
     struct operation *operation = operation_create(OPERATION_WAIT);
     operation->wait.address = addr;
@@ -79,10 +67,17 @@ DRIVER_TWIN(cuStreamWaitValue32, ptsz, 11070, (CUstream stream, CUdeviceptr addr
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
-DRIVER_TWIN(cuStreamWriteValue32, ptsz, 11070, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
-            (stream, addr, value, flags))
+DRIVER(cuStreamCreate, 2000, (CUstream *, out, unsigned, flags))
 {
-    if (addr % ADDRESS_ALIGNMENT != 0 || (flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    return transfer_set(addr, 0, value, sizeof value, 1, 1, stream);
+    CONTEXT_CURRENT(context);
+    CALL_REFUSE(out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0, INVALID_VALUE);
+    stream_await_submitters(context);
+    *out = stream_create(context, flags)->handle;
+    return CUDA_SUCCESS;
+}
+
+FORM("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, (CUstream *, phStream, unsigned int, flags, int, priority))
+{
+    (void)priority; /* no work is preferred to other work */
+    return cuStreamCreate(phStream, flags);
 }

@@ -1,4 +1,4 @@
-#include "fault.h"
+#include "trap.h"
 #include "kernel.h"
 #include "stream.h"
 
@@ -65,31 +65,24 @@ static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
-DRIVER_TWIN(cuLaunchKernel, ptsz, 4000,
-            (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-             CUstream stream, void **params, void **extra),
-            (f, gx, gy, gz, bx, by, bz, shared, stream, params, extra))
-{
-    return launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, extra);
-}
+DRIVER_TWIN_IS(cuLaunchKernel, ptsz, 4000,
+               (CUfunction, f, unsigned, gx, unsigned, gy, unsigned, gz, unsigned, bx, unsigned, by, unsigned, bz, unsigned,
+                shared, CUstream, stream, void **, params, void **, extra),
+               launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, extra))
 
-DRIVER_TWIN(cuLaunchCooperativeKernel, ptsz, 9000,
-            (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-             CUstream stream, void **params),
-            (f, gx, gy, gz, bx, by, bz, shared, stream, params))
-{
-    return launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, NULL);
-}
+DRIVER_TWIN_IS(cuLaunchCooperativeKernel, ptsz, 9000,
+               (CUfunction, f, unsigned, gx, unsigned, gy, unsigned, gz, unsigned, bx, unsigned, by, unsigned, bz, unsigned,
+                shared, CUstream, stream, void **, params),
+               launch_kernel(f, (uint32_t[]){gx, gy, gz}, (uint32_t[]){bx, by, bz}, shared, stream, params, NULL))
 
-DRIVER_TWIN(cuLaunchKernelEx, ptsz, 11060, (const CUlaunchConfig *c, CUfunction f, void **params, void **extra),
-            (c, f, params, extra))
+DRIVER_TWIN(cuLaunchKernelEx, ptsz, 11060, (const CUlaunchConfig *, c, CUfunction, f, void **, params, void **, extra))
 {
     CALL_REFUSE(c == NULL || (c->numAttrs != 0 && c->attrs == NULL), INVALID_VALUE);
     return launch_kernel(f, (uint32_t[]){c->gridDimX, c->gridDimY, c->gridDimZ},
                          (uint32_t[]){c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, c->hStream, params, extra);
 }
 
-DRIVER_TWIN(cuLaunchHostFunc, ptsz, 10000, (CUstream hStream, CUhostFn fn, void *userData), (hStream, fn, userData))
+DRIVER_TWIN(cuLaunchHostFunc, ptsz, 10000, (CUstream, hStream, CUhostFn, fn, void *, userData))
 {
     CALL_REFUSE(fn == NULL, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_HOST);
@@ -98,8 +91,8 @@ DRIVER_TWIN(cuLaunchHostFunc, ptsz, 10000, (CUstream hStream, CUhostFn fn, void 
     return stream_submit(hStream, operation, SUBMIT_ASYNC);
 }
 
-DRIVER_TWIN(cuStreamAddCallback, ptsz, 5000, (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
-            (hStream, callback, userData, flags))
+DRIVER_TWIN(cuStreamAddCallback, ptsz, 5000,
+            (CUstream, hStream, CUstreamCallback, callback, void *, userData, unsigned int, flags))
 {
     CALL_REFUSE(callback == NULL || flags != 0, INVALID_VALUE);
     struct operation *operation = operation_create(OPERATION_CALLBACK);
@@ -120,24 +113,25 @@ static void run_lane(void *argument)
     lane->launch->function->kernel.function(&lane->thread, lane->launch->arguments);
 }
 
+/* The coordinates of the nth thread or block, x fastest. */
+static void place(const uint32_t extents[3], uint64_t nth, uint32_t out[3])
+{
+    for (unsigned i = 0; i < 3; nth /= extents[i++])
+        out[i] = (uint32_t)(nth % extents[i]);
+}
+
 /* Runs the lanes of a warp one after the other. A lane that faults ends; the others continue. */
 static void run_warp(struct fault_site *site, uint32_t first, uint32_t end)
 {
     const struct launch *launch = site->launch;
     struct lane lane = {.launch = launch};
-    for (unsigned i = 0; i < 3; i++) {
-        lane.thread.grid[i] = launch->grid[i];
-        lane.thread.block[i] = launch->block[i];
-        lane.thread.block_index[i] = site->block[i];
-    }
+    memcpy(lane.thread.grid, launch->grid, sizeof launch->grid);
+    memcpy(lane.thread.block, launch->block, sizeof launch->block);
+    memcpy(lane.thread.block_index, site->block, sizeof site->block);
     site->valid = site->faulted = 0;
-    for (uint32_t thread = first; thread < end; thread++) {
-        uint32_t number = thread - first;
-        lane.thread.thread_index[0] = thread % launch->block[0];
-        lane.thread.thread_index[1] = thread / launch->block[0] % launch->block[1];
-        lane.thread.thread_index[2] = thread / launch->block[0] / launch->block[1];
-        for (unsigned i = 0; i < 3; i++)
-            site->threads[number][i] = lane.thread.thread_index[i];
+    for (uint32_t number = 0; first + number < end; number++) {
+        place(launch->block, first + number, site->threads[number]);
+        memcpy(lane.thread.thread_index, site->threads[number], sizeof site->threads[number]);
         site->valid |= 1u << number;
         if (!fault_catch(run_lane, &lane, &site->faults[number]))
             continue;
@@ -167,13 +161,10 @@ void kernel_run(const struct launch *launch, CUcontext context)
 {
     static atomic_ullong next_grid_id = 1;
     struct fault_site site = {.context = context, .launch = launch, .grid_id = atomic_fetch_add(&next_grid_id, 1)};
-    int is_reported = 0;
-    for (site.block[2] = 0; site.block[2] < launch->grid[2]; site.block[2]++) {
-        for (site.block[1] = 0; site.block[1] < launch->grid[1]; site.block[1]++) {
-            for (site.block[0] = 0; site.block[0] < launch->grid[0]; site.block[0]++) {
-                if (!run_block(&site, &is_reported))
-                    return;
-            }
-        }
+    uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    int is_reported = 0, goes_on = 1;
+    for (uint64_t block = 0; goes_on && block < blocks; block++) {
+        place(launch->grid, block, site.block);
+        goes_on = run_block(&site, &is_reported);
     }
 }
