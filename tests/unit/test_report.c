@@ -203,7 +203,7 @@ TEST(hints_are_for_what_they_know)
                 "the kernel was launched after the free");
 }
 
-/* test_short_name.c has what becomes of names. */
+/* test_frames.c has what becomes of names. */
 TEST(a_kernel_is_named_as_people_say_it)
 {
     char name[64], little[8];

@@ -1,6 +1,7 @@
 /* The second launch of a faulted kernel, in another process, on the simulated device. */
-#include "second_launch.h"
-#include "support/shell.h"
+#include "replayed.h"
+#include "support/fixture.h"
+#include "unit/coredump_builder.h"
 
 /* ---- what is learned ---- */
 
@@ -290,5 +291,163 @@ TELLS(report_first, "could not be launched again")
     CHECK(cufence_fault_count() == 1);
 }
 
+/* ---- which of many launches on record has faulted ---- */
+
+static const char *sim_of_rerun; /* the simulated device of the rerun process; NULL: as this one's */
+
+/* 80 launches with eight buffers, each with a length of its own: number `wrong` is one too long. Only one like that runs; the
+ * others are on record. */
+static void record_many(const char *kernel, int wrong, const char *options)
+{
+    void *buffers[8], **sixth = &buffers[5];
+    start(options);
+    if (sim_of_rerun)
+        setenv("CUFENCE_SIM", sim_of_rerun, 1); /* this process has read it */
+    for (int i = 0; i < 8; i++)
+        buffers[i] = allocate(COUNT * 4);
+    for (int i = 0; i < 80; i++)
+        record_launch(kernel, (void *[]){i == wrong ? sixth : &buffers[i % 8], &(int){i == wrong ? COUNT : COUNT - 2 - i}}, 0);
+    CUfunction function;
+    CHECK_CU(cuModuleGetFunction(&function, module, kernel));
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, (void *[]){sixth, &(int){COUNT}}, NULL));
+    cuCtxSynchronize();
+}
+
+/* Each set of arguments has its turn, until the one that faults. */
+TELLS(many, "0 bytes past the end of buffer #6", THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, "arguments .*buffer #6 \\+0")
+{
+    record_many("write_last", 11, "explain=rerun");
+}
+
+/* If none of them faults, that is said of all. */
+TELLS(none_of_many, "none of the 80 launches")
+{
+    record_many("write_once", -1, "explain=rerun");
+}
+
+TELLS(time_for_some_of_many, "1 of 80 launches that it may have been were", "wait_ms=1000/4000 was over")
+{
+    record_many("hang_later", -1, "explain=rerun,wait_ms=1000/4000");
+}
+
+/* The host's memory takes the place of what one launch reaches, but not of more. */
+TELLS(room_for_some_of_many, "of launches that it may have been 2 did not",
+      "fault, and the GPU has no room for what the others reach")
+{
+    sim_of_rerun = "fail=cuMemCreate:2:2"; /* CUDA_ERROR_OUT_OF_MEMORY */
+    record_many("write_once", -1, "explain=rerun");
+}
+
+/* ---- kernels into whose code no barriers fit, or whose code the driver refuses; with barriers, the thread is found, and what
+ * its address is made of ---- */
+
+/* Loads a module with the code of a kernel of kernels.sass but the last `less` instructions. */
+static void load(const char *kernel, size_t less)
+{
+    struct span code = fixture_code(kernel);
+    char names[32] = "";
+    size_t bytes = code.size - less * 16, size, length = 2 + (size_t)snprintf(names + 1, sizeof names - 1, "%s", kernel);
+    struct dump_builder builder;
+    builder_start(&builder);
+    uint32_t strings = builder_add(&builder, SHT_STRTAB, 0, length, 0, 0);
+    builder_put(&builder, strings, 0, names, length);
+    uint32_t section = builder_add(&builder, SHT_PROGBITS, 0, bytes, 0, 0);
+    builder.sections[section].sh_flags = SHF_ALLOC | SHF_EXECINSTR;
+    builder_put(&builder, section, 0, code.bytes, bytes);
+    uint32_t symbols = builder_add(&builder, SHT_SYMTAB, sizeof(Elf64_Sym), 2 * sizeof(Elf64_Sym), strings, 0);
+    const Elf64_Sym symbol = {1, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0x10, (uint16_t)section, 0, bytes};
+    builder_put(&builder, symbols, sizeof symbol, &symbol, sizeof symbol);
+    CHECK_CU(cuModuleLoadData(&module, builder_finish(&builder, 0xBE, &size)));
+    builder_end(&builder);
+    fixture_free(code);
+}
+
+static void overrun(void)
+{
+    int n = COUNT;
+    void *out = allocate(COUNT * 4), *other = allocate(64);
+    launch_all("store_first", (void *[]){&out, &other, &n});
+    cuCtxSynchronize();
+}
+
+/* What was written tells the address; no dump has the warp. */
+TELLS(unfenced, PAST_THE_END, "address .* re-run$", "written +4 bytes past the end: 2\\.5 +re-run", "!thread \\(")
+{
+    start("explain=rerun");
+    load("store_first", 0);
+    overrun();
+}
+
+TELLS(fenced, "block \\(7,0,0\\) thread \\(104,0,0\\)")
+{
+    start("explain=rerun");
+    load("store_first", 1);
+    overrun();
+}
+
+TELLS(refused, "could not be launched again: cuModuleLoadData:",
+      "illegal memory access by a WRITE, through a pointer into buffer #1 \\(derived\\)", "!thread \\(", "!written",
+      "!address .* re-run$")
+{
+    start("explain=rerun");
+    load("store_first", 1);
+    setenv("CUFENCE_SIM", "fail=cuModuleLoadData:0:200", 1); /* this process has read it */
+    overrun();
+}
+
+static void tell_there(int place)
+{
+    start("explain=rerun,json=there.json");
+    load("store_there", 0);
+    int *out = allocate(COUNT * 4), *places = allocate(52), last = COUNT + 5;
+    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(places + place), &last, sizeof last));
+    places += place;
+    launch_all("store_there", (void *[]){&out, &places});
+    cuCtxSynchronize();
+}
+
+/* The memory is read for the index, by a process of its own. */
+TELLS(loaded, "out-of-bounds WRITE of 4 bytes, 20 bytes past the end of buffer #1",
+      "cause +index 1005 was loaded from buffer #2 \\(argument 1\\), element 7 of 13 ",
+      "hint +the kernel takes the index as it is in memory")
+{
+    tell_there(7);
+}
+
+TELLS(loaded_from_outside, "20 bytes past the end of buffer #1",
+      "cause +index 1005 was loaded from buffer #2, element 14 of 13 ", "4 bytes past its( end)?",
+      "hint +the index itself was read outside of buffer #2")
+{
+    tell_there(14); /* in the slack, which no access to it tells */
+}
+
+/* ---- variables of the module, in its replay too ---- */
+
+/* Only the variable leads to the buffer. */
+TELLS(set, PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, "!null")
+{
+    fault_by_variable("explain=rerun", NULL);
+}
+
+/* Without its value the kernel meets a null pointer, which says nothing about the fault. */
+TELLS(unread, "illegal memory access by a WRITE", "target: the kernel uses this variable of its", "!null", "!thread \\(")
+{
+    fault_by_variable("explain=rerun", "cuMemcpyDtoHAsync");
+}
+
+static void keep_variable(void)
+{
+    fault_by_variable(saving(""), NULL);
+}
+
+TEST(test_replayed)
+{
+    make_bundle(keep_variable, "");
+    SUCCEEDS("grep -q '\"name\": *\"target\"' %s/scene.json", bundle);
+    setenv("SIM_TEST_VARIABLE", "target", 1);
+    expect_replay("", 86, "0 bytes past the end of buffer #1");
+}
+
 TEST_GROUP(make_folder, remove_folder)
+
 TEST_CONCURRENTLY
