@@ -23,7 +23,7 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 80673),
+    "allocator": (66000, 80697),
     "allocator/inspect": (5725, 5725),
     "allocator/sim": (7500, 8499),
     "tests": (55000, 67159),

@@ -1,6 +1,7 @@
 /*
- * Start of cufence, exit and fork, and the wiring between the rooms; what the other files of the room do. Thread safety: any
- * thread, at any time while cufence runs, without a lock.
+ * (1) Start of cufence, (2) exit and (3) fork, and the wiring between the rooms; what the other files of the room do. No room
+ * is opened but from here, and none ends the process except where on_fault=abort says so. Thread safety: any thread, at any
+ * time while cufence runs, without a lock.
  */
 #pragma once
 

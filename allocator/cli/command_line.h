@@ -35,6 +35,8 @@ struct argument {
     unsigned most;        /* arguments_number() */
 };
 
+/* A sub-command: (1) its words and options, from which getopt_long(), --help and the completion's test are fed, (2) what it
+ * does, and (3) which statuses it ends with. It never reads argv itself. */
 struct command {
     const char *name;
     const char *help; /* in the list of commands */

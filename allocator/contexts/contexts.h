@@ -38,6 +38,11 @@ struct stream {
 
 enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_VALUES, CONTEXT_POISON, CONTEXT_ROOMS };
 
+/*
+ * An entry of the registry. It (1) says which context a handle means to its caller, and under which generation, (2) keeps each
+ * room's data about the context, and (3) tells the rooms of its begin and its end. It never makes or destroys a context of the
+ * program's, and is itself never freed.
+ */
 struct context {
     CUcontext handle;           /* atomic */
     unsigned long long unique;  /* atomic; from cuCtxGetId; 0 if the driver lacks it */

@@ -3,6 +3,9 @@
  * kernel fault, from a misuse by the host, or from the reason why nothing is known. Text and JSON only render it (report.h,
  * json.h), so another output format is one more file.
  *
+ * It (1) puts a verdict into facts and sentences, (2) gives it a name by which it is known again, and (3) is rendered. It never
+ * decides what happened (analysis/verdict), and no renderer adds a fact.
+ *
  * Ownership: a finding borrows buffers, names, frames and the results of a second launch from what it was built from, which
  * must outlive it. finding_free() releases what the finding allocated itself. If the host is out of memory, frames or arguments
  * are omitted. Pure. Thread safety: any thread, but only one at a time per finding.

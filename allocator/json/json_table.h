@@ -6,6 +6,9 @@
  *           FIELD(NUMBER, struct point, bytes, "bytes", .flags = NOT_ZERO),
  *           FIELD(LIST, struct point, frames, "frames", .flags = BEHIND, .table = &frame, COUNT(struct point, frame_count)));
  *
+ * A table (1) writes a struct as JSON, (2) reads it back, and (3) is what the schema in the docs is made from. It never owns
+ * what it writes, and no other code names a member of the JSON.
+ *
  * The fields of a table are told in its order. A field that is absent has no member in the JSON; in the struct it is 0, NULL or
  * "", or what its type says below. Pure; any thread.
  */

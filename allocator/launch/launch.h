@@ -17,7 +17,9 @@
 
 #include <cuda.h>
 
-/* The arguments of a launch. Everything is borrowed for the duration of the call. */
+/* A launch as the program asks for it. The ring (1) copies what a report wants of it, (2) remembers kernels and their argument
+ * layout, and (3) shows it to the observers. It never changes, delays or refuses a launch. Everything is borrowed for the
+ * duration of the call. */
 struct launch_call {
     CUfunction function; /* or a CUkernel cast to it, as the CUDA runtime passes them */
     SHAPE;

@@ -18,8 +18,10 @@
 PRELOAD_HOOKS(DECLARE)
 #undef DECLARE
 
-/* The driver's functions. NULL if this driver lacks one; then its hook was never handed out. Constant once a hook was handed
- * out. */
+/* The driver's functions, one for each hook. A hook (1) asks whether cufence runs and the context has not faulted, (2) tells
+ * the heap, the launch ring or order/ what the call means, and (3) calls the function here, or answers in its place. It never
+ * calls a hook, and returns no error that CUDA would not return. NULL if this driver lacks one; then its hook was never handed
+ * out. Constant once a hook was handed out. */
 struct real {
 /* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration */
 #define MEMBER(symbol, base, version, thread, how, check, parameters, arguments) CUresult(*symbol) parameters;

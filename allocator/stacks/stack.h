@@ -14,7 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Plain data; may be copied. All zero: nothing is known. */
+/* A captured stack. A capture (1) walks the calling thread's frames, (2) interns those of Python, (3) leaves names and lines to
+ * the report. It never takes the GIL, runs no code of the program's, and follows no pointer outside the thread's own stack and
+ * frames. Plain data; may be copied. All zero: nothing is known. */
 struct stack {
     uint32_t python; /* the interned Python frames, 0: none */
     uint32_t count;  /* of the native return addresses, innermost first */

@@ -1,6 +1,8 @@
 /*
  * What PyTorch's allocator class (allocator.cpp) and the Python package call: C functions of libcufence.so that only they use.
- * The class translates; what happens to memory is decided here.
+ * The class translates; what happens to memory is decided here: (1) allocations and frees go to the heap, (2) figures are kept
+ * as torch.cuda.memory_stats() has them, (3) what Python knows of tensors reaches the reports. Nothing here calls Python or
+ * knows a type of PyTorch's.
  *
  * Thread safety: any thread, at any time after cufence_init(). Errors: as in cufence.h, cufence_error_detail() says more.
  */
