@@ -142,19 +142,6 @@ STORY(a_damaged_dump_is_told_too)
     CHECK(strstr(text, "\"kind\":\"unexplained\"") && strstr(text, "\"reason\":\"its core dump (7 bytes) cannot be read: "));
 }
 
-STORY(exited_warp)
-{
-    CHECK_OK(cufence_set_fault_handler(handler, &seen));
-    start("on_fault=error/0");
-    CHECK_CU(launch("write_last", allocate(COUNT * 4, "a"), NULL));
-    settle();
-    CHECK(seen.calls == 1 && strcmp(seen.kind, "illegal access") == 0);
-    CHECK(strcmp(seen.kernel, "write_last") == 0 && seen.line == 20 && !seen.has_address && !seen.buffer);
-    char text[4096];
-    cufence_last_report(text, sizeof text);
-    CHECK(strstr(text, "candidate") && strstr(text, "label \"a\"") && strstr(text, "exited"));
-}
-
 STORY(atomic)
 {
     CHECK_OK(cufence_set_fault_handler(handler, &seen));

@@ -1,4 +1,4 @@
-/* Faults of kernels whose launches are on record: what the report gains from them. unit.golden has which launch it may have been. */
+/* Faults of kernels whose launches are on record: what the report gains. unit.golden has which of them it may have been. */
 #include "child.h"
 
 #include <sim.h>

@@ -135,45 +135,7 @@ static void fill(void *pointer, const void *bytes, size_t size)
     CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)pointer, bytes, size));
 }
 
-/* Launches with halves at 16 bytes into the first buffer, and floats in the second. */
-static void give(const char *kernel)
-{
-    uint16_t halves[COUNT + 8];
-    float floats[COUNT];
-    int n = COUNT;
-    for (int i = 0; i < COUNT + 8; i++)
-        halves[i] = (uint16_t)(0x3800 + (i * 37 & 0x7ff));
-    halves[8 + 1] = 0xfc00;
-    for (int i = 0; i < COUNT; i++)
-        floats[i] = (float)(i % 7) * 0.3f - 1;
-    floats[1] = floats[500] = __builtin_nanf("");
-    floats[2] = -__builtin_inff();
-    floats[3] = 1e20f;
-    floats[4] = floats[5] = floats[6] = 0;
-    start("explain=rerun");
-    char *in = allocate(sizeof halves);
-    float *out = allocate(sizeof floats);
-    fill(in, halves, sizeof halves);
-    fill(out, floats, sizeof floats);
-    in += 16;
-    launch_all(kernel, (void *[]){&in, &out, &n});
-    cuCtxSynchronize();
-}
-
-/* Without a signature, they are words of 32 bits. */
-TELLS(given, "buffer #1 \\+16, 2016 bytes +re-run$", "   word32\\[500\\]  min ", "buffer #2 \\+0, 4000 bytes$",
-      "   word32\\[1000\\]  min -1\\.0 max 1\\.0e\\+20 mean 1\\.00301e\\+17,.* re-run$", " 3 zeros,", " 2 NaN,", " 1 Inf;",
-      " first 0xbf800000 \\(-1\\.0\\) 0x7fc00000 \\(NaN\\)$")
-{
-    give("write_end");
-}
-
-TELLS(declared, "   float16\\[1000\\]  min 0\\.5", "   float32\\[1000\\]  min -1\\.0", " first -1\\.0 NaN -Inf 1\\.0e\\+20$")
-{
-    give("_Z9write_endPK6__halfPfi");
-}
-
-/* Of a large buffer only the ends are read. */
+/* Of a large buffer only the ends are read. unit.golden has what is said of other figures (rerun_given). */
 TELLS(large, "   float64\\[6291456\\]  of 16 MiB:", "min -1\\.0 max 3\\.0 mean 0\\.0", " 2097148 zeros,",
       "   float32\\[8\\]  all are 0")
 {
@@ -197,24 +159,6 @@ FAULT_TELLS(once, "write_once", "explain=rerun", "illegal memory access", "did n
 FAULT_TELLS(pieces, "write_pieces", "explain=rerun", "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
             "written +4 bytes past the end: 2\\.5 +re-run", "and more, 384 bytes in all", "address .* re-run$")
 
-static void expect_no_child(void)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)getpid(), (int)getpid());
-    FILE *file = fopen(path, "re");
-    CHECK(!file || fgetc(file) == EOF);
-    if (file)
-        fclose(file);
-    CHECK(waitpid(-1, NULL, __WALL | WNOHANG) == -1);
-}
-
-TELLS(hang, "illegal memory access", "could not be launched again: it took longer than wait_ms=1000/300")
-{
-    fault_in("hang_later", "explain=rerun,wait_ms=1000/300");
-    CHECK_OK(cufence_wait_reports(REPORT_MS));
-    expect_no_child();
-}
-
 FAULT_TELLS(death, "end_later", "explain=rerun", "illegal memory access", "could not be launched again: ")
 
 TELLS(withheld, "the warp had exited", "could not be launched again: memory that the")
@@ -230,28 +174,7 @@ TELLS(full, PAST_THE_END, THREAD_PAST_THE_END, "of the second launch: ")
     fault_in("write_last", "explain=rerun,small=map");
 }
 
-/* ---- the program does not notice ---- */
-
-static volatile sig_atomic_t signals;
-
-static void count_signal(int signal)
-{
-    signals++;
-}
-
-TELLS(quietly, "re-run")
-{
-    signal(SIGCHLD, count_signal);
-    fault_in("write_last", "explain=rerun");
-    for (int i = 0; i < 2000 && cufence_fault_count() == 0; i++) {
-        CHECK(waitpid(-1, NULL, WNOHANG) == -1);
-        usleep(1000);
-    }
-    CHECK_OK(cufence_wait_reports(REPORT_MS));
-    CHECK(cufence_fault_count() == 1);
-    CHECK(signals == 0);
-    expect_no_child();
-}
+/* ---- the program does not notice: sim.rerun_ends has its signals and children ---- */
 
 /* Counts descriptors that are no ordinary files: a report opens those of libraries to find source lines. */
 static int count_descriptors(void)
