@@ -18,7 +18,16 @@ TEST(test_last)
                                     "written +4 bytes past the end: 2\\.5 +re-run", "model\\.cu:20", "!buffer .*candidate"));
 }
 
-FAULT_TELLS(off, "write_last", "explain=dump", "the warp had exited", "!re-run", "!thread \\(104")
+/* Of three live buffers the one that the launch on record was given is named. */
+TELLS(off, "the warp had exited", "buffer +#2, 4000 bytes", "!#[13], 64 bytes", "!re-run", "!thread \\(104")
+{
+    start("explain=dump");
+    allocate(64);
+    void *out = allocate(COUNT * 4);
+    allocate(64);
+    launch("write_last", out, COUNT);
+    cuCtxSynchronize();
+}
 
 TELLS(table, PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END)
 {
