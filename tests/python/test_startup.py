@@ -196,7 +196,7 @@ class Hook(standin.InOneFolder):
         self.assertEqual(done.stdout.splitlines(), ["cuCtxSynchronize: CUresult 700", "overrun read_byte weights 0"])
 
     def test_wrong_options(self) -> None:
-        """`cufence run` refuses them; unit.run_alloc_conf has the others."""
+        """`cufence run` refuses them; unit.environment has the others."""
         for text, words in (
             ("backend:cufence,cufence_uav:strict", [f"cufence run: {CUDA}: ", "'uav'", "did you mean 'uaf'?", "cufence options"]),
             ("cufence_uaf:strict", [f"{CUDA} has options of cufence (uaf=strict), but does not ask for it"]),

@@ -34,7 +34,6 @@ static inline void register_kernels(void)
 {
     static const cusim_kernel kernels[] = {
         {"_Z10write_pastPfi", write_past, pointer_and_count, 2, "model.cu", 12, 4, 0, 0},
-        {"write_last", write_past, pointer_and_count, 2, "model.cu", 20, 4, 0, 1},
         {"add_past", add_past, pointer_and_count, 2, "model.cu", 52, 4, 1, 0},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)

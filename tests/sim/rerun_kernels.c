@@ -1,4 +1,4 @@
-/* Kernels for test_witness.c, in a library: the process that launches them again needs them too. */
+/* Kernels for test_rerun.c, in a library: the process that launches them again needs them too. */
 #include <sim.h>
 
 #include <stdio.h>

@@ -1,8 +1,12 @@
 /* From a bug in a kernel to the report, the handler, the errors and the exit status, on the simulated device.
  * test_preload_faults.c has other bugs, and test_delivery.c the log. */
+#include "base/clock.h"
 #include "fault_story.h"
+#include "torch/torch.h"
 
 #include <jansson.h>
+#include <poll.h>
+#include <sys/signalfd.h>
 
 static struct {
     int calls, line, has_address, allocated;
@@ -138,19 +142,6 @@ STORY(a_damaged_dump_is_told_too)
     CHECK(strstr(text, "\"kind\":\"unexplained\"") && strstr(text, "\"reason\":\"its core dump (7 bytes) cannot be read: "));
 }
 
-STORY(exited_warp)
-{
-    CHECK_OK(cufence_set_fault_handler(handler, &seen));
-    start("on_fault=error/0");
-    CHECK_CU(launch("write_last", allocate(COUNT * 4, "a"), NULL));
-    settle();
-    CHECK(seen.calls == 1 && strcmp(seen.kind, "illegal access") == 0);
-    CHECK(strcmp(seen.kernel, "write_last") == 0 && seen.line == 20 && !seen.has_address && !seen.buffer);
-    char text[4096];
-    cufence_last_report(text, sizeof text);
-    CHECK(strstr(text, "candidate") && strstr(text, "label \"a\"") && strstr(text, "exited"));
-}
-
 STORY(atomic)
 {
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
@@ -251,6 +242,142 @@ STORY(forked_child_leaves_the_parent_alone)
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
     settle();
     CHECK(cufence_fault_count() == 1);
+}
+
+/* ---- what waits for reports while the program goes on ---- */
+
+/* Writes past a buffer of the current context, and waits for the driver's word of it. */
+static void fault_here(void)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, COUNT * 4, -1, NULL));
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+    CHECK_CU(launch("_Z10write_pastPfi", pointer, NULL));
+    cuCtxSynchronize();
+}
+
+/* Signals that the program has blocked stay pending, whatever threads there are. */
+STORY(reads_its_signals)
+{
+    sigset_t all, mine;
+    sigfillset(&all);
+    sigemptyset(&mine);
+    sigaddset(&mine, SIGUSR1);
+    start("on_fault=error/0");
+    CHECK(pthread_sigmask(SIG_BLOCK, &mine, NULL) == 0);
+    int fd = signalfd(-1, &mine, 0);
+    CHECK(kill(getpid(), SIGUSR1) == 0);
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    CHECK(poll(&wait, 1, 5000) == 1);
+}
+
+static cufence_status waited;
+
+static void waits_for_itself(const cufence_fault *fault, void *user)
+{
+    waited = cufence_wait_reports(30000);
+    CHECK(strstr(cufence_error_detail(), "handler"));
+}
+
+STORY(a_handler_that_waits_for_itself)
+{
+    CHECK_OK(cufence_set_fault_handler(waits_for_itself, NULL));
+    start("on_fault=error/0");
+    fault_here();
+    settle();
+    CHECK(cufence_fault_count() == 1);
+    CHECK(waited == CUFENCE_ERROR_UNSUPPORTED);
+}
+
+static void ends_the_process(const cufence_fault *fault, void *user)
+{
+    exit(5);
+}
+
+STORY_OF(a_handler_that_exits, 5, NULL, NULL)
+{
+    CHECK_OK(cufence_set_fault_handler(ends_the_process, NULL));
+    start("on_fault=error/0");
+    fault_here();
+    settle();
+    CHECK(cufence_fault_count() == 1);
+}
+
+static int is_in_handler, is_ending; /* atomic */
+
+static void note_end(void)
+{
+    __atomic_store_n(&is_ending, 1, __ATOMIC_RELEASE);
+}
+
+static void ends_it_first(const cufence_fault *fault, void *user)
+{
+    __atomic_store_n(&is_in_handler, 1, __ATOMIC_RELEASE);
+    AWAIT(__atomic_load_n(&is_ending, __ATOMIC_ACQUIRE));
+    usleep(100000);
+    exit(0);
+}
+
+static void *ends_with_success(void *unused)
+{
+    exit(0);
+}
+
+/* The handlers of exit() wait for the report, and its handler ends the process. */
+STORY_OF(a_handler_that_exits_in_an_exit, 86, NULL, NULL)
+{
+    pthread_t thread;
+    CHECK_OK(cufence_set_fault_handler(ends_it_first, NULL));
+    start("");
+    fault_here();
+    AWAIT(__atomic_load_n(&is_in_handler, __ATOMIC_ACQUIRE));
+    atexit(note_end); /* runs before those of cufence */
+    CHECK(pthread_create(&thread, NULL, ends_with_success, NULL) == 0);
+    pause();
+}
+
+static void never_returns(const cufence_fault *fault, void *user)
+{
+    __atomic_store_n(&is_in_handler, 1, __ATOMIC_RELEASE);
+    for (;;)
+        pause();
+}
+
+/* The process ends once a report would have been made. */
+STORY(a_handler_that_hangs)
+{
+    CHECK_OK(cufence_set_fault_handler(never_returns, NULL));
+    start("on_fault=error/0,wait_ms=0/100");
+    fault_here();
+    AWAIT(__atomic_load_n(&is_in_handler, __ATOMIC_ACQUIRE));
+}
+
+/* What a synchronisation of PyTorch's calls. The 5 s that it waited are far above what the rest may take. */
+STORY(the_other_device_is_healthy)
+{
+    setenv("CUFENCE_SIM", "devices=2", 1);
+    start("on_fault=error/0");
+    CUcontext healthy = use_device(1);
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, 100, -1, NULL));
+    CUcontext faulted = use_device(0);
+    fault_here();
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
+    CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 1);
+    CHECK_CU(cuCtxSetCurrent(healthy));
+    uint64_t begin = monotonic_ms();
+    for (int i = 0; i < 3; i++)
+        CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 0);
+    CHECK(monotonic_ms() - begin < 5000);
+    CHECK_OK(cufence_malloc(&pointer, 100, -1, NULL));
+    CHECK_CU(cuCtxSetCurrent(faulted));
+    CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 1);
+    /* A fault there is awaited though the other device has had one. */
+    CHECK_CU(cuCtxSetCurrent(healthy));
+    fault_here();
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
+    CHECK(cufence_fault_count() == 2);
+    CHECK(cufence_torch_before_sync(CUFENCE_TORCH_SYNC_DEVICE, 0) == 1);
 }
 
 /* ---- what the parent sees ---- */

@@ -1,4 +1,4 @@
-/* Poison on the simulated device: bytes of a buffer that nobody may use, and what is written into them. */
+/* Poison and fill on the simulated device: bytes of a buffer that nobody may use, and what is in new and in freed buffers. */
 #include "heap/slack/poison.h"
 #include "pokes.h"
 
@@ -437,6 +437,39 @@ CLEAN(a_child)
     CHECK(WEXITSTATUS(status) == 0);
     CHECK(cufence_check(0) == 0);
     CHECK_OK(cufence_unpoison(buffer, ROW, NULL));
+}
+
+/* ---- what is in new buffers, and in freed ones (fill=) ---- */
+
+CLEAN(fills)
+{
+    CUstream stream = start_with_stream("fill=0x11");
+    char *buffer = allocate(1000, stream);
+    CHECK(sum_at(buffer, 1000, stream) == 1000 * 0x11);
+    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 1000, stream));
+    release(buffer, stream);
+    CHECK(sum_at(allocate(1000, stream), 1000, stream) == 1000 * 0x11);
+}
+
+CLEAN(fills_with_nan)
+{
+    float values[4];
+    start("fill=nan");
+    char *buffer = allocate(sizeof values, NULL);
+    CHECK_CU(cuMemcpyDtoH(values, (CUdeviceptr)(uintptr_t)buffer, sizeof values));
+    for (int i = 0; i < 4; i++)
+        CHECK(values[i] != values[i]);
+}
+
+CLEAN(poisons)
+{
+    CUstream stream = start_with_stream("fill=off/0xee,slack=on");
+    char *buffer = allocate(1000, stream);
+    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 1000, stream));
+    CHECK(sum_at(buffer, 1000, stream) == 0);
+    release(buffer, stream);
+    CHECK(sum_at(buffer, 1000, stream) == 1000 * 0xee);
+    CHECK(cufence_check(0) == 0);
 }
 
 TEST_CONCURRENTLY

@@ -1,5 +1,20 @@
 /* `cufence run --values` and `--nan` with a program that knows nothing of them (values_story.c), on the simulated device. */
-#include "values_world.h"
+#include "support/shell.h"
+
+static void read_file(const char *name)
+{
+    run_shell("cat %s", name);
+}
+
+/* Runs stories of a program under `cufence run ARGUMENTS`; `text` gets what it prints. Returns the exit status. */
+static int run_program(const char *program, const char *arguments, const char *stories)
+{
+    return run_shell("LD_LIBRARY_PATH=%s %s run %s -- %s %s", CUFENCE_RUN_DRIVER, CUFENCE_CLI, arguments, program, stories);
+}
+
+/* Of values_story.c. */
+#define expect(arguments, stories, status, ...)                                                                                \
+    expect_words(run_program(CUFENCE_VALUES_STORY, arguments, stories), status, PATTERNS(__VA_ARGS__))
 
 TEST(shows_before_and_after)
 {
@@ -160,6 +175,80 @@ TEST(the_finding_is_in_json)
         "\"index\":417,\"made\":1,\"count\":1000,\"type\":\"float32\"", "\"inputs\":[{\"argument\":0,\"at\":0,\"buffer\":3");
 }
 
-TEST_GROUP(make_folder, remove_folder)
+/* ---- what machine code tells `--nan`, and Triton's signatures `--values`: real cubins for sm_90 (tests/fixtures/cubins) ----
+ */
+
+static int make_cubins(void **state)
+{
+    char command[1024];
+    int failed = make_folder(state);
+    snprintf(command, sizeof command, "tar -xzf %s/cubins/cubins.tar.gz -C %s", CUFENCE_FIXTURES, folder);
+    return failed ? failed : system(command);
+}
+
+TEST(a_nan_has_the_line_that_writes_it)
+{
+    expect("--nan report --json report.json", "code_nan", 86,
+           "first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of word32[1000]",
+           "written at    /src/values.cu:10 ", "derived");
+    read_file("report.json");
+    HAS("\"written_at\":{\"file\":\"/src/values.cu\",\"line\":10}");
+}
+
+TEST(an_input_that_is_the_output_is_looked_at)
+{
+    expect("--nan report", "code_in_place", 86, "first NaN: normalise writes 1 NaN to buffer #1, first to element 417",
+           "written at    /src/values.cu:10 ");
+}
+
+/* code: the file that the program loads. */
+static void expect_an_input_that_nobody_wrote(const char *code)
+{
+    setenv("VALUES_CODE", code, 1);
+    expect("--nan report", "code_only_read", 86, "");
+    unsetenv("VALUES_CODE");
+    HAS("first NaN: normalise writes 1 NaN to buffer #3", "written at    /src/values.cu:10 ", "never written",
+        "an input that nobody has written holds NaN");
+}
+
+TEST(what_a_kernel_only_reads_is_not_written)
+{
+    expect_an_input_that_nobody_wrote("values.cubin");
+}
+
+/* Compressed or not. */
+TEST(fat_binaries_are_read)
+{
+    static const char *const names[] = {"values.fatbin", "values_default.fatbin", "values_size.fatbin", "values_speed.fatbin"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        expect_an_input_that_nobody_wrote(names[i]);
+}
+
+/* As text, and compressed in a fat binary beside a cubin for another device. The simulated linker's result is a real cubin. */
+TEST(ptx_is_compiled)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/values.ptx", folder);
+    FILE *file = fopen(path, "w");
+    assert_true(file && fputs(".version 9.0\n.file 1 \"values.cubin\"\n", file) >= 0);
+    fclose(file);
+    expect_an_input_that_nobody_wrote("values.ptx");
+    expect_an_input_that_nobody_wrote("values_ptx.fatbin");
+    setenv("VALUES_CODE", "values_ptx.fatbin", 1);
+    setenv("CUFENCE_SIM", "fail=cuLinkComplete:1:218", 1);
+    expect("--nan report", "code_only_read", 0, ""); /* the first launch may have written it */
+    unsetenv("CUFENCE_SIM");
+    unsetenv("VALUES_CODE");
+}
+
+TEST(a_signature_that_was_told_is_used)
+{
+    expect("--values '#1'", "told", 0, "!cufence is not there");
+    assert_int_equal(count_in(text, "float16[1000]\n"), 3);
+    HAS("!word32");
+    expect("--values '#2'", "told", 0, "!float64", "word32[500]");
+}
+
+TEST_GROUP(make_cubins, remove_folder)
 
 TEST_CONCURRENTLY

@@ -1,13 +1,128 @@
-/* What call frame information says of a frame: tables made here. fuzz.cfi has damaged ones. */
+/* What call frame information says of a frame: tables of a module with one function, made here. fuzz.cfi has damaged ones. */
 #include "support/test.h"
 
 #include "stacks/cfi.h"
 
 #include <dwarf.h>
 
-static const struct cfi_abi *const abi = &cfi_x86_64;
-#define CODE_FACTOR 1
-#include "cfi_tables.h"
+static const struct cfi_abi *abi = &cfi_x86_64; /* the processor that the tables are for */
+
+enum { CODE = 0x1000, CODE_BYTES = 0x40, TABLES = 0x10000, HEADER_BYTES = 20 };
+
+struct tables {
+    uint8_t bytes[512];
+    size_t size;
+};
+
+static void put(struct tables *tables, uint64_t value, size_t size)
+{
+    assert_true(tables->size + size <= sizeof tables->bytes);
+    memcpy(tables->bytes + tables->size, &value, size);
+    tables->size += size;
+}
+
+/* Begins a record; end_record() sets its size. */
+static size_t begin_record(struct tables *tables)
+{
+    put(tables, 0, 4);
+    return tables->size;
+}
+
+static void end_record(struct tables *tables, size_t begin)
+{
+    uint32_t size = (uint32_t)(tables->size - begin);
+    memcpy(tables->bytes + begin - 4, &size, 4);
+}
+
+struct code {
+    const uint8_t *bytes;
+    size_t size;
+};
+#define CODE(...)                                                                                                              \
+    {                                                                                                                          \
+        (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})                                                 \
+    }
+#define CODE_OF(...) ((struct code)CODE(__VA_ARGS__))
+
+static void put_code(struct tables *tables, struct code code)
+{
+    for (size_t i = 0; i < code.size; i++)
+        put(tables, code.bytes[i], 1);
+}
+
+/* Header with one entry; common entry with `letters` and their data; the function's own entry. The code's factor is the length
+ * of an instruction, the data's -8. */
+static struct tables make_tables(const char *letters, struct code data, struct code common, struct code own)
+{
+    struct tables tables = {.size = 0};
+    put(&tables, 1, 1);
+    put(&tables, DW_EH_PE_pcrel | DW_EH_PE_sdata4, 1);
+    put(&tables, DW_EH_PE_udata4, 1);
+    put(&tables, DW_EH_PE_datarel | DW_EH_PE_sdata4, 1);
+    put(&tables, HEADER_BYTES - 4, 4);
+    put(&tables, 1, 4);
+    put(&tables, (uint64_t)CODE - TABLES, 4);
+    put(&tables, 0, 4); /* where the function's entry is, below */
+
+    size_t record = begin_record(&tables), common_at = record - 4;
+    put(&tables, 0, 4);
+    put(&tables, 1, 1);
+    put_code(&tables, (struct code){(const uint8_t *)letters, strlen(letters) + 1});
+    put(&tables, abi == &cfi_aarch64 ? 4 : 1, 1);
+    put(&tables, 0x78, 1); /* -8 */
+    put(&tables, abi->return_column, 1);
+    if (letters[0] == 'z')
+        put(&tables, data.size, 1);
+    put_code(&tables, data);
+    put_code(&tables, common);
+    end_record(&tables, record);
+
+    record = begin_record(&tables);
+    uint32_t own_at = (uint32_t)(record - 4);
+    memcpy(tables.bytes + HEADER_BYTES - 4, &own_at, 4);
+    put(&tables, record - common_at, 4);
+    put(&tables, (uint64_t)CODE - TABLES - tables.size, 4);
+    put(&tables, CODE_BYTES, 4);
+    if (letters[0] == 'z')
+        put(&tables, 0, 1);
+    put_code(&tables, own);
+    end_record(&tables, record);
+    return tables;
+}
+
+#define PLAIN "zR", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4)
+
+static struct cfi_rule rule_in(struct cfi_bytes header, struct cfi_bytes tables, uint64_t offset)
+{
+    const struct cfi_module module = {.abi = abi, .header = header, .segments = {tables}, .segment_count = 1};
+    return cfi_rule_at(&module, CODE + offset);
+}
+
+static struct cfi_rule rule_of(struct tables tables, uint64_t offset)
+{
+    return rule_in((struct cfi_bytes){TABLES, tables.bytes, HEADER_BYTES},
+                   (struct cfi_bytes){TABLES, tables.bytes, tables.size}, offset);
+}
+
+static void assert_rule(struct cfi_rule rule, struct cfi_rule expected)
+{
+    assert_int_equal(rule.base, expected.base);
+    if (expected.base == CFI_NOWHERE)
+        return;
+    assert_int_equal(rule.cfa_words, expected.cfa_words);
+    assert_int_equal(rule.return_words, expected.return_words);
+    assert_int_equal(rule.fp, expected.fp);
+    if (expected.fp == CFI_FP_AT_CFA || expected.fp == CFI_FP_AT_FP)
+        assert_int_equal(rule.fp_words, expected.fp_words);
+}
+
+/* A function's code, and the rule that it makes. */
+struct made {
+    struct code own;
+    struct cfi_rule rule;
+};
+
+/* ---- x86-64 ---- */
 
 /* At the entry: the CFA is rsp + 8, the return address at CFA - 8. */
 #define ENTRY_RULES DW_CFA_def_cfa, CFI_RSP, 8, DW_CFA_offset | CFI_RIP, 1
@@ -180,4 +295,85 @@ TEST(code_that_the_tables_do_not_cover_has_no_entry)
     for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++)
         assert_rule(rule_of(tables, outside[i]), cfi_no_entry);
     assert_int_equal(rule_of(tables, CODE_BYTES - 1).base, CFI_FROM_SP);
+}
+
+/* ---- AArch64, on any machine: what gcc writes, and what the processor has of its own ---- */
+
+static int set_aarch64(void **state)
+{
+    abi = &cfi_aarch64;
+    return 0;
+}
+
+static int set_x86_64(void **state)
+{
+    abi = &cfi_x86_64;
+    return 0;
+}
+
+/* At the entry: the CFA is sp, the return address in x30. */
+static const struct code link_rules = CODE(DW_CFA_def_cfa, CFI_SP, 0);
+
+#define NEGATE_RA_STATE 0x2d
+#define SAVED(reg, words) DW_CFA_offset | (reg), (words)
+#define RESTORED(reg) DW_CFA_restore | (reg)
+#define AFTER(instructions) DW_CFA_advance_loc | (instructions)
+
+/* long usual(long a) { f(&a); return g(a, 2); }: stp x29, x30, [sp, -32]!; ...; ldp x29, x30, [sp], 32; ret. gcc 12, -O2. */
+static const struct code linked = CODE(AFTER(1), DW_CFA_def_cfa_offset, 32, SAVED(CFI_X29, 4), SAVED(CFI_X30, 3), AFTER(8),
+                                       RESTORED(CFI_X30), RESTORED(CFI_X29), DW_CFA_def_cfa_offset, 0);
+/* The same with -mbranch-protection=pac-ret: paciasp before, autiasp behind. */
+static const struct code is_signed =
+    CODE(AFTER(1), NEGATE_RA_STATE, AFTER(1), DW_CFA_def_cfa_offset, 32, SAVED(CFI_X29, 4), SAVED(CFI_X30, 3), AFTER(8),
+         RESTORED(CFI_X30), RESTORED(CFI_X29), DW_CFA_def_cfa_offset, 0, AFTER(1), NEGATE_RA_STATE);
+/* void vla(int n): the frame is found by x29. */
+static const struct code by_fp =
+    CODE(AFTER(2), DW_CFA_def_cfa_offset, 16, SAVED(CFI_X29, 2), SAVED(CFI_X30, 1), AFTER(3), DW_CFA_def_cfa_register, CFI_X29);
+/* With -fomit-frame-pointer: x30 alone. */
+static const struct code without_fp = CODE(AFTER(1), DW_CFA_def_cfa_offset, 32, SAVED(CFI_X30, 4));
+
+static struct cfi_rule called(struct code own, uint64_t instructions)
+{
+    return rule_of(make_tables(PLAIN, link_rules, own), 4 * instructions + 3);
+}
+
+TEST_WITH(a_saved_link_is_followed, set_aarch64, set_x86_64)
+{
+    const struct cfi_rule expected[] = {
+        {.base = CFI_FROM_SP, .cfa_words = 4, .fp = CFI_FP_AT_CFA, .fp_words = -4, .return_words = -3},
+        {.base = CFI_FROM_FP, .cfa_words = 2, .fp = CFI_FP_AT_CFA, .fp_words = -2, .return_words = -1},
+        {.base = CFI_FROM_SP, .cfa_words = 4, .fp = CFI_FP_SAME, .return_words = -4}};
+    assert_rule(called(linked, 5), expected[0]);
+    assert_rule(called(is_signed, 5), expected[0]);
+    assert_rule(called(by_fp, 6), expected[1]);
+    assert_rule(called(without_fp, 5), expected[2]);
+    struct tables by_key_b = make_tables("zRB", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4), link_rules, is_signed);
+    assert_rule(rule_of(by_key_b, 4 * 5 + 3), expected[0]);
+}
+
+/* Whoever was called has put its own return address there. glibc's _start() and clone() have none. */
+TEST_WITH(a_link_in_its_register_has_no_rule, set_aarch64, set_x86_64)
+{
+    const struct {
+        struct code own;
+        uint64_t at;
+    } places[] = {{linked, 0},
+                  {linked, 9},
+                  {is_signed, 1},
+                  {CODE(DW_CFA_nop), 3},
+                  {CODE(DW_CFA_def_cfa_offset, 16), 5},
+                  {CODE(DW_CFA_undefined, CFI_X30), 5}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        assert_int_equal(called(places[i].own, places[i].at).base, CFI_NOWHERE);
+}
+
+TEST_WITH(what_another_processor_has_makes_no_sense, set_aarch64, set_x86_64)
+{
+    struct tables made = make_tables(PLAIN, link_rules, linked);
+    const struct cfi_bytes tables = {TABLES, made.bytes, made.size};
+    struct cfi_module module = {
+        .abi = &cfi_x86_64, .header = {TABLES, made.bytes, HEADER_BYTES}, .segments = {tables}, .segment_count = 1};
+    assert_int_equal(cfi_rule_at(&module, CODE + 20).base, CFI_NOWHERE);
+    module.abi = &cfi_aarch64;
+    assert_int_equal(cfi_rule_at(&module, CODE + 20).base, CFI_FROM_SP);
 }

@@ -114,14 +114,6 @@ TEST(what_is_no_number_is_counted_apart)
     expect_counts(&narrow, VALUE_FLOAT16, (const uint64_t[]){2, 1, 2, 1});
 }
 
-TEST(nothing_but_nan)
-{
-    const float floats[] = {NAN, NAN, -NAN};
-    const struct figures figures = of(floats, sizeof floats);
-    expect(&figures, VALUE_FLOAT32, 0, 0, 0);
-    expect_counts(&figures, VALUE_FLOAT32, (const uint64_t[]){0, 0, 3, 0});
-}
-
 TEST(no_bytes)
 {
     const struct figures figures = of("", 0);
@@ -151,20 +143,4 @@ TEST(pieces_add_up)
     figures_add(count, bytes + 520, 480);
     figures_end(count, &made);
     assert_memory_equal(&made, &whole, sizeof whole);
-}
-
-TEST(large_pieces)
-{
-    const size_t count = 1 << 18;
-    float *floats = malloc(count * sizeof *floats);
-    assert_non_null(floats);
-    for (size_t i = 0; i < count; i++)
-        floats[i] = (float)(i % 7) - 3;
-    floats[count - 7] = -1000;
-    floats[count - 8] = NAN;
-    const struct figures figures = of(floats, count * sizeof *floats);
-    free(floats);
-    assert_true(figures.types[VALUE_FLOAT32].min == -1000);
-    assert_true(figures_for(&figures, VALUE_WORD)->min == -1000);
-    assert_int_equal(figures.types[VALUE_FLOAT32].nans, 1);
 }

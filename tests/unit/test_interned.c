@@ -1,11 +1,95 @@
-/* Python stacks as numbers: one number per stack, found again, bounded; without an interpreter. */
+/* Stacks as numbers, and labels: each is stored once, found again, and bounded. */
 #include "support/test.h"
 
+#include "stacks/labels.h"
+#include "failing_malloc.h"
 #include "stacks/intern.h"
 
-#include "failing_malloc.h"
-
 #include <cufence.h>
+
+TEST(labels_nest)
+{
+    assert_null(label_current());
+    assert_int_equal(label_push("outer"), CUFENCE_OK);
+    const char *outer = label_current();
+    assert_int_equal(label_push("inner"), CUFENCE_OK);
+    assert_string_equal(label_current(), "inner");
+    assert_int_equal(label_push("outer"), CUFENCE_OK);
+    assert_ptr_equal(label_current(), outer);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(label_pop(), CUFENCE_OK);
+    assert_null(label_current());
+    assert_int_equal(label_pop(), CUFENCE_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(label_push(NULL), CUFENCE_ERROR_INVALID_ARGUMENT);
+}
+
+TEST(no_deeper_than_said)
+{
+    for (int i = 0; i < LABEL_DEPTH; i++)
+        assert_int_equal(label_push("deep"), CUFENCE_OK);
+    assert_int_equal(label_push("deeper"), CUFENCE_ERROR_INVALID_ARGUMENT);
+    for (int i = 0; i < LABEL_DEPTH; i++)
+        assert_int_equal(label_pop(), CUFENCE_OK);
+}
+
+/* What a buffer's label has no room for is not kept. */
+TEST(a_long_label_is_cut)
+{
+    char text[2 * LABEL_BYTES];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = 0;
+    assert_int_equal(label_push(text), CUFENCE_OK);
+    const char *first = label_current();
+    assert_int_equal(strlen(first), LABEL_BYTES - 1);
+    text[LABEL_BYTES - 1] = 'y';
+    assert_int_equal(label_push(text), CUFENCE_OK);
+    assert_ptr_equal(label_current(), first);
+    label_pop();
+    label_pop();
+}
+
+/* More than the table has room for at first, so that it grows in between. */
+TEST(malloc_may_fail_at_every_position_of_a_label)
+{
+    for (int i = 0; i < 1000; i++) {
+        char text[32];
+        cufence_status status = CUFENCE_OK;
+        snprintf(text, sizeof text, "scarce %d", i);
+        for (long position = 0;; position++) {
+            fail_malloc_at(position);
+            status = label_push(text);
+            int has_failed = malloc_has_failed();
+            fail_malloc_at(-1);
+            if (!has_failed)
+                break;
+            assert_int_equal(status, CUFENCE_ERROR_OUT_OF_MEMORY);
+            assert_null(label_current());
+        }
+        assert_int_equal(status, CUFENCE_OK);
+        assert_string_equal(label_current(), text);
+        label_pop();
+    }
+}
+
+/* The last of labels: afterwards there is no room. */
+TEST(a_label_a_step_is_bounded)
+{
+    char text[32];
+    assert_int_equal(label_push("known"), CUFENCE_OK);
+    for (unsigned i = 0; i <= LABEL_TEXTS; i++) {
+        snprintf(text, sizeof text, "step %u", i);
+        assert_int_equal(label_push(text), CUFENCE_OK);
+        if (i < LABEL_TEXTS)
+            assert_int_equal(label_pop(), CUFENCE_OK);
+    }
+    assert_string_equal(label_current(), LABEL_OF_TOO_MANY);
+    assert_true(strlen(LABEL_OF_TOO_MANY) < LABEL_BYTES);
+    label_pop();
+    assert_int_equal(label_push("known"), CUFENCE_OK);
+    assert_string_equal(label_current(), "known");
+}
+
+/* ---- stacks of Python, without an interpreter ---- */
 
 enum { IMPORTER = 1, PACKAGE }; /* identities of code objects of the importer, and of cufence's package */
 
@@ -38,7 +122,7 @@ static uint64_t hash_of(const struct interned_frame *frames, size_t count)
     return interned_hash(&sum);
 }
 
-/* The first of the tests: the tables are made in it. More stacks than those have room for at first, so that they grow. */
+/* The first of stacks: the tables are made in it. More stacks than those have room for at first, so that they grow. */
 TEST(malloc_may_fail_at_every_position)
 {
     for (uint64_t i = 0; i < 500; i++) {
@@ -198,7 +282,7 @@ TEST(threads_get_the_same_numbers)
         assert_memory_equal(numbers[i], numbers[0], sizeof numbers[0]);
 }
 
-/* The last of the tests: afterwards there is no room. */
+/* The last of stacks: afterwards there is no room. */
 TEST(what_comes_after_the_last_one_says_so)
 {
     struct interned_frame known = frame_at(0x30000, 0);

@@ -1,11 +1,172 @@
-/* A report as JSON on a host without memory, and whose rank it has. test_golden.c has what it says. */
+/* Tables of fields: as JSON and back, and what is damaged; a report on a host without memory. */
 #include "support/test.h"
 
-#include <jansson.h>
-
+#include "json/json_table.h"
 #include "base/options.h"
 #include "support/told.h"
 #include "rerun_stories.h"
+
+#include <jansson.h>
+
+struct point {
+    uint32_t x;
+    const char *name;
+};
+
+static const struct field of_point[] = {FIELD(NUMBER, struct point, x, "x", .flags = REQUIRED, .most = 1000),
+                                        FIELD(TEXT, struct point, name, "name")};
+static const struct json_table point = NAMED_TABLE("point", struct point, of_point);
+static const struct field of_text[] = {FIELD(TEXT, struct point, name, NULL, .flags = EVEN_EMPTY)};
+static const struct json_table text_record = TABLE_OF(struct point, of_text);
+static const struct field of_pair[] = {{.name = "name", .type = FIELD_TEXT, .at = 0, .size = sizeof(char *)},
+                                       {.name = "value", .type = FIELD_TEXT, .at = sizeof(char *), .size = sizeof(char *)}};
+static const struct json_table pair = {.fields = of_pair, .count = 2, .bytes = 2 * sizeof(char *)};
+
+struct all {
+    uint64_t number, hex, hash;
+    int whole, none, is_it, is_true, has_own;
+    const char *text;
+    char chars[8];
+    uint32_t triple[3];
+    enum { NO_WORD, RED, GREEN } word;
+    double real;
+    struct scalar scalar;
+    uint8_t bytes[4], *far_bytes;
+    size_t byte_count, far_count, point_count, text_count, pair_count;
+    struct point own, *behind, points[2], *texts;
+    struct {
+        const char *name, *value;
+    } pairs[2];
+};
+
+static const char *const colours[] = {"", "red", "green", NULL};
+static const struct field of_inner[] = {FIELD(HEX, struct all, hex, "hex"), FIELD(HASH, struct all, hash, "hash")};
+static const struct json_table inner = TABLE_OF(struct all, of_inner);
+static const struct field of_all[] = {
+    FIELD(NUMBER, struct all, number, "number", .flags = NOT_ZERO),
+    GROUP(struct all, inner, "hexes"),
+    FIELD(INT, struct all, whole, "whole"),
+    FIELD(INT, struct all, none, "none", .flags = OR_NONE),
+    FIELD(BOOL, struct all, is_it, "is_it"),
+    FIELD(TRUE, struct all, is_true, "is_true"),
+    FIELD(TEXT, struct all, text, "text"),
+    FIELD(CHARS, struct all, chars, "chars"),
+    FIELD(TRIPLE, struct all, triple, "triple", .flags = NOT_ZERO),
+    FIELD(WORD, struct all, word, "word", .words = colours),
+    FIELD(REAL, struct all, real, "real"),
+    FIELD(SCALAR, struct all, scalar, "scalar"),
+    FIELD(BYTES, struct all, bytes, "bytes", .flags = NOT_ZERO, COUNT(struct all, byte_count)),
+    FIELD(BYTES, struct all, far_bytes, "far", .flags = NOT_ZERO | BEHIND, COUNT(struct all, far_count)),
+    FIELD(PART, struct all, own, "own", .table = &point, WHEN(struct all, has_own)),
+    FIELD(PART, struct all, behind, "behind", .flags = BEHIND, .table = &point),
+    FIELD(LIST, struct all, points, "points", .flags = NOT_ZERO, .table = &point, COUNT(struct all, point_count)),
+    FIELD(LIST, struct all, texts, "texts", .flags = NOT_ZERO | BEHIND, .table = &text_record, COUNT(struct all, text_count)),
+    FIELD(PAIRS, struct all, pairs, "pairs", .flags = NOT_ZERO, .table = &pair, COUNT(struct all, pair_count)),
+};
+static const struct json_table all = TABLE_OF(struct all, of_all);
+
+static const char least[] =
+    "{\"hexes\":{\"hex\":\"0x0\",\"hash\":\"0000000000000000\"},\"whole\":0,\"is_it\":false,\"real\":0.0,"
+    "\"scalar\":0.0}";
+static const char full[] =
+    "{\"number\":7,\"hexes\":{\"hex\":\"0xfedcba9876543210\",\"hash\":\"000000000000abcd\"},\"whole\":-3,"
+    "\"none\":0,\"is_it\":true,\"is_true\":true,\"text\":\"a\\\"b\",\"chars\":\"seven77\","
+    "\"triple\":[1,2,3],\"word\":\"green\",\"real\":\"-Infinity\",\"scalar\":12,\"bytes\":\"00ff\","
+    "\"far\":\"0123456789\",\"own\":{\"x\":1},\"behind\":{\"x\":2,\"name\":\"two\"},"
+    "\"points\":[{\"x\":3},{\"x\":4,\"name\":\"four\"}],\"texts\":[\"\",\"t\"],"
+    "\"pairs\":{\"RANK\":\"3\",\"JOB\":\"17\"}}";
+
+static struct problem problem;
+
+static void expect_json(const struct json_table *record, const void *from, const char *expected)
+{
+    json_t *json = json_table_write(record, from);
+    char *text = json_dumps(json, JSON_COMPACT);
+    assert_string_equal(text, expected);
+    free(text);
+    json_decref(json);
+}
+
+TEST(json_is_read_as_it_was_written)
+{
+    static const char *const cases[] = {least, full};
+    for (size_t i = 0; i < 2; i++) {
+        struct json_memory memory = {NULL};
+        struct all read;
+        json_t *json = json_loads(cases[i], 0, NULL);
+        assert_int_equal(json_table_read(&all, json, &read, &memory, &problem), CUFENCE_OK);
+        assert_int_equal(read.none, i ? 0 : -1);
+        assert_int_equal(read.has_own, i);
+        expect_json(&all, &read, cases[i]);
+        json_memory_free(&memory);
+        json_decref(json);
+    }
+}
+
+TEST(what_is_wrong_is_named)
+{
+    static const struct {
+        const char *json, *name;
+    } cases[] = {
+        {"{\"number\":-1}", "number"},
+        {"{\"number\":\"1\"}", "number"},
+        {"{\"whole\":2147483648}", "whole"},
+        {"{\"hexes\":[]}", "hexes"},
+        {"{\"hexes\":{\"hex\":\"12\"}}", "hex"},
+        {"{\"hexes\":{\"hex\":\"0x\"}}", "hex"},
+        {"{\"hexes\":{\"hex\":\"0x11112222333344445\"}}", "hex"},
+        {"{\"hexes\":{\"hash\":\"1\"}}", "hash"},
+        {"{\"is_it\":1}", "is_it"},
+        {"{\"text\":null}", "text"},
+        {"{\"triple\":[1,2]}", "triple"},
+        {"{\"triple\":[1,2,3,4]}", "triple"},
+        {"{\"triple\":[1,2,4294967296]}", "triple"},
+        {"{\"word\":\"blue\"}", "word"},
+        {"{\"word\":\"\"}", "word"},
+        {"{\"real\":\"x\"}", "real"},
+        {"{\"bytes\":\"0\"}", "bytes"},
+        {"{\"bytes\":\"0g\"}", "bytes"},
+        {"{\"bytes\":\"0011223344\"}", "bytes"},
+        {"{\"own\":{}}", "x"},
+        {"{\"own\":{\"x\":1001}}", "x"},
+        {"{\"behind\":3}", "behind"},
+        {"{\"points\":[{\"x\":1},{\"x\":1},{\"x\":1}]}", "points"},
+        {"{\"points\":[1]}", "points"},
+        {"{\"texts\":[1]}", "texts"},
+        {"{\"pairs\":{\"a\":1}}", "pairs"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct json_memory memory = {NULL};
+        struct all read;
+        char expected[64];
+        json_t *json = json_loads(cases[i].json, 0, NULL);
+        assert_non_null(json);
+        assert_int_equal(json_table_read(&all, json, &read, &memory, &problem), CUFENCE_ERROR_CORRUPT);
+        snprintf(expected, sizeof expected, "\"%s\" has a value that is not allowed", cases[i].name);
+        assert_string_equal(problem.text, expected);
+        json_memory_free(&memory);
+        json_decref(json);
+    }
+}
+
+TEST(a_long_text_is_cut_and_one_that_is_no_utf8_repaired)
+{
+    struct json_memory memory = {NULL};
+    struct all read;
+    json_t *json = json_loads("{\"chars\":\"123456789\",\"unknown\":1}", 0, NULL);
+    assert_int_equal(json_table_read(&all, json, &read, &memory, &problem), CUFENCE_OK);
+    assert_string_equal(read.chars, "1234567");
+    json_decref(json);
+    expect_json(&point, &(struct point){1, "a\xff"}, "{\"x\":1,\"name\":\"a\xef\xbf\xbd\"}");
+}
+
+TEST(a_number_that_readers_lack_is_absent)
+{
+    struct all from = {.number = (uint64_t)INT64_MAX + 1, .none = -1};
+    expect_json(&all, &from, least);
+}
+
+/* ---- a report; test_golden.c has what it says ---- */
 
 static const struct finding_origin origin = {.pid = 4242, .rank = 3, .device = 0};
 

@@ -52,6 +52,7 @@ TEST(the_ring_keeps_the_newest)
 /* Whether launches are missing is asked of the device, and not of how many there are by now. */
 TEST(what_is_overwritten_is_missed)
 {
+    fresh();
     struct context *context = CONTEXT(0x1f0);
     context->device = 2;
     for (uint64_t i = 0; i < SIZE; i++)

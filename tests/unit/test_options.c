@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/old_names.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "../support/option_text.h"
 
 #define GUARD "MIN or MIN..MAX, each 2M..64G"
@@ -378,4 +379,20 @@ TEST(file_names_that_cannot_be_expanded_are_refused)
         assert_string_equal(error_detail(), cases[i].message);
     }
     assert_int_equal(options_expand_path("1234567", out, sizeof out), CUFENCE_OK);
+}
+
+TEST(slips_are_two_letters_at_most)
+{
+    static const struct {
+        const char *word, *name;
+        size_t edits;
+    } cases[] = {
+        {"uaf", "uaf", 0},        {"UAF", "uaf", 0},
+        {"uav", "uaf", 1},        {"ua", "uaf", 1},
+        {"algin", "align", 1},    {"rnu", "run", 1},
+        {"lgn", "align", 2},      {"lgnn", "align", SIZE_MAX},
+        {"vax", "uaf", SIZE_MAX}, {"anything", "json", SIZE_MAX},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(text_slip(cases[i].word, strlen(cases[i].word), cases[i].name), cases[i].edits);
 }

@@ -1,6 +1,7 @@
 /* What reports say: hints, headlines, names and numbers. test_golden.c has whole ones. */
 #include "support/test.h"
 
+#include "finding/report.h"
 #include "finding/writer.h"
 #include "support/told.h"
 #include "rerun_stories.h"
@@ -203,7 +204,7 @@ TEST(hints_are_for_what_they_know)
                 "the kernel was launched after the free");
 }
 
-/* test_short_name.c has what becomes of names. */
+/* test_frames.c has what becomes of names. */
 TEST(a_kernel_is_named_as_people_say_it)
 {
     char name[64], little[8];
@@ -269,4 +270,37 @@ TEST(ages_take_the_largest_unit_and_are_no_finer_than_their_clock)
                  {59900000000, "59.9 s"}, {90000000000, "1.5 min"},     {3600000000000, "1 h"}, {UINT64_MAX, "5124095.5 h"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_string_equal(age_of(cases[i].ns).text, cases[i].text);
+}
+
+/* ---- colours ---- */
+
+/* The same text, with colours that end on their line. */
+TEST(lines_are_coloured_by_what_they_say)
+{
+    static const struct {
+        const char *line, *coloured;
+    } cases[] = {
+        {"first", "\033[1;31mfirst\033[0m"},
+        {"==42== cufence: first", "\033[2m==42== \033[0m\033[1;31mcufence: first\033[0m"},
+        {"x\n  at oob.py:9", "\033[1;31mx\033[0m\n\033[1m  at oob.py:9\033[0m"},
+        {"x\n==42==   >     9 | exact", "\033[1;31mx\033[0m\n\033[2m==42== \033[0m\033[1m  >     9 | exact\033[0m"},
+        {"x\n  address    0x1   exact", "\033[1;31mx\033[0m\n  address    0x1   \033[32mexact\033[0m"},
+        {"x\n  owner  #1  derived", "\033[1;31mx\033[0m\n  owner  #1  \033[33mderived\033[0m"},
+        {"x\n  address  0x1  re-run", "\033[1;31mx\033[0m\n  address  0x1  \033[36mre-run\033[0m"},
+        {"x\n  owner  #1  candidate", "\033[1;31mx\033[0m\n  owner  #1  \033[35mcandidate\033[0m"},
+        {"x\n  note  it is exact", "\033[1;31mx\033[0m\n  note  it is exact"},
+        {"x\n==42== ", "\033[1;31mx\033[0m\n\033[2m==42== \033[0m"},
+        {"x\n", "\033[1;31mx\033[0m"},
+        {"x\n==42==SUMMARY", "\033[1;31mx\033[0m\n==42==SUMMARY"},
+        {"x\n==42== SUMMARY: all", "\033[1;31mx\033[0m\n\033[2m==42== \033[0m\033[1;31mSUMMARY: all\033[0m"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = colour_text(cases[i].line), expected[256] = "";
+        strcat(strcat(expected, cases[i].coloured), "\n");
+        assert_string_equal(text, expected);
+        free(text);
+    }
+    char *none = colour_text("");
+    assert_string_equal(none, "");
+    free(none);
 }

@@ -1,4 +1,4 @@
-/* Where the threads of a core dump were, and how `cufence explain` handles files and folders. test_golden_merged.c has what it
+/* Where the threads of a core dump were, and how `cufence explain` handles files and folders. test_commands.c has what it
  * tells of recorded dumps. */
 #define TEST_OWN_MAIN
 #include "support/folder.h"

@@ -1,4 +1,4 @@
-/* Stories about functions that few programs call. */
+/* Stories about functions that few programs call, and of pools that peers use. */
 #include "program.h"
 
 #include <unistd.h>
@@ -217,5 +217,120 @@ STORY(pools_give_back)
     tell_kept("a pool that is to keep it");
     MUST(cu.cuMemPoolDestroy(pool));
     tell_kept("its end");
+    return 0;
+}
+
+/* ---- memory that a peer uses, and about the figures of pools ---- */
+
+#define BYTES 4096
+
+static uint32_t own_flag;
+
+static CUmemoryPool default_pool(int device)
+{
+    CUmemoryPool pool;
+    MUST(cu.cuDeviceGetDefaultMemPool(&pool, device));
+    return pool;
+}
+
+/* cuMemFree waits for the memory's own device alone, on the driver too: a kernel of a peer that is not done uses freed memory.
+ */
+STORY(foreign_kernel)
+{
+    CUcontext owner;
+    CUdeviceptr shared;
+    start();
+    MUST(cu.cuDevicePrimaryCtxRetain(&owner, 0));
+    MUST(cu.cuMemAlloc(&shared, BYTES));
+    use_device(1);
+    MUST(cu.cuCtxEnablePeerAccess(owner, 0));
+    spin(&own_flag, NULL);
+    MUST(store(shared + 100, 1, NULL));
+    MUST(cu.cuCtxSetCurrent(owner));
+    say("cuMemFree", cu.cuMemFree(shared));
+    let_go(&own_flag);
+    use_device(1);
+    return say("the peer's kernel", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+}
+
+static uint64_t figure(CUmemPool_attribute attribute)
+{
+    cuuint64_t value = 0;
+    MUST(cu.cuMemPoolGetAttribute(default_pool(0), attribute, &value));
+    return value;
+}
+
+static void say_pool(const char *when)
+{
+    printf("%s: %llu of %llu\n", when, (unsigned long long)figure(CU_MEMPOOL_ATTR_USED_MEM_CURRENT),
+           (unsigned long long)figure(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+}
+
+/* What a pool has reserved, less what is used, is taken for what more can be had without asking the device: small buffers leave
+ * the former as it is. */
+STORY(pool_steps)
+{
+    CUdeviceptr first, second;
+    cuuint64_t all = UINT64_MAX;
+    start();
+    MUST(cu.cuMemPoolSetAttribute(default_pool(0), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    MUST(cu.cuMemAllocAsync(&first, 1024, NULL));
+    say_pool("one");
+    MUST(cu.cuMemAllocAsync(&second, 2049, NULL));
+    say_pool("two");
+    MUST(cu.cuMemFreeAsync(first, NULL));
+    MUST(cu.cuMemFreeAsync(second, NULL));
+    MUST(cu.cuStreamSynchronize(NULL));
+    say_pool("none");
+    for (int i = 0; i < 1000 && figure(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT); i++) /* the background may hold a block */
+        MUST(cu.cuMemPoolTrimTo(default_pool(0), 0));
+    say_pool("trimmed");
+    MUST(cu.cuMemAllocAsync(&first, 512, NULL));
+    say_pool("one again");
+    MUST(cu.cuMemFreeAsync(first, NULL));
+    return 0;
+}
+
+/* ---- a driver that is newer than all headers: see newer= in allocator/sim/sim.h ---- */
+
+#define NEWER 13020
+
+static void *ask(const char *name, int version, cuuint64_t flags)
+{
+    CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+    CUdriverProcAddressQueryResult status;
+    void *function = NULL;
+    *(void **)&get = driver_function("cuGetProcAddress", "cuGetProcAddress_v2", 12000);
+    MUST(get(name, &function, version, flags, &status));
+    return function;
+}
+
+/* Whether the memory ends where its mapping does, as cufence makes it. */
+static const char *end_of(CUdeviceptr address, size_t bytes)
+{
+    return (address + bytes) % (2u << 20) == 0 ? "at a page's end" : "within a page";
+}
+
+/* Both forms of one function side by side, asked for twice, as a program's libraries do. */
+STORY(newer_forms)
+{
+    CUdeviceptr by_known, by_newer;
+    CUresult (*alloc)(CUdeviceptr *, size_t);
+    CUresult (*alloc_newer)(size_t, unsigned, CUdeviceptr *);
+    CUresult (*free_newer)(unsigned, CUdeviceptr);
+    CUresult (*wait_newer)(unsigned, CUstream);
+    start();
+    for (int round = 0; round < 2; round++) {
+        *(void **)&alloc = ask("cuMemAlloc", 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
+        *(void **)&alloc_newer = ask("cuMemAlloc", NEWER, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
+        *(void **)&free_newer = ask("cuMemFree", NEWER, CU_GET_PROC_ADDRESS_DEFAULT);
+        *(void **)&wait_newer = ask("cuStreamSynchronize", NEWER, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
+    }
+    MUST(alloc(&by_known, 4096));
+    MUST(alloc_newer(4096, 0, &by_newer));
+    printf("known: %s, newer: %s\n", end_of(by_known, 4096), end_of(by_newer, 4096));
+    MUST(wait_newer(0, NULL));
+    MUST(free_newer(0, by_newer));
+    MUST(cu.cuMemFree(by_known));
     return 0;
 }

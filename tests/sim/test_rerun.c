@@ -1,6 +1,8 @@
 /* The second launch of a faulted kernel, in another process, on the simulated device. */
 #include "second_launch.h"
 #include "support/shell.h"
+#include "support/fixture.h"
+#include "unit/coredump_builder.h"
 
 /* ---- what is learned ---- */
 
@@ -16,7 +18,16 @@ TEST(test_last)
                                     "written +4 bytes past the end: 2\\.5 +re-run", "model\\.cu:20", "!buffer .*candidate"));
 }
 
-FAULT_TELLS(off, "write_last", "explain=dump", "the warp had exited", "!re-run", "!thread \\(104")
+/* Of three live buffers the one that the launch on record was given is named. */
+TELLS(off, "the warp had exited", "buffer +#2, 4000 bytes", "!#[13], 64 bytes", "!re-run", "!thread \\(104")
+{
+    start("explain=dump");
+    allocate(64);
+    void *out = allocate(COUNT * 4);
+    allocate(64);
+    launch("write_last", out, COUNT);
+    cuCtxSynchronize();
+}
 
 TELLS(table, PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END)
 {
@@ -134,45 +145,7 @@ static void fill(void *pointer, const void *bytes, size_t size)
     CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)pointer, bytes, size));
 }
 
-/* Launches with halves at 16 bytes into the first buffer, and floats in the second. */
-static void give(const char *kernel)
-{
-    uint16_t halves[COUNT + 8];
-    float floats[COUNT];
-    int n = COUNT;
-    for (int i = 0; i < COUNT + 8; i++)
-        halves[i] = (uint16_t)(0x3800 + (i * 37 & 0x7ff));
-    halves[8 + 1] = 0xfc00;
-    for (int i = 0; i < COUNT; i++)
-        floats[i] = (float)(i % 7) * 0.3f - 1;
-    floats[1] = floats[500] = __builtin_nanf("");
-    floats[2] = -__builtin_inff();
-    floats[3] = 1e20f;
-    floats[4] = floats[5] = floats[6] = 0;
-    start("explain=rerun");
-    char *in = allocate(sizeof halves);
-    float *out = allocate(sizeof floats);
-    fill(in, halves, sizeof halves);
-    fill(out, floats, sizeof floats);
-    in += 16;
-    launch_all(kernel, (void *[]){&in, &out, &n});
-    cuCtxSynchronize();
-}
-
-/* Without a signature, they are words of 32 bits. */
-TELLS(given, "buffer #1 \\+16, 2016 bytes +re-run$", "   word32\\[500\\]  min ", "buffer #2 \\+0, 4000 bytes$",
-      "   word32\\[1000\\]  min -1\\.0 max 1\\.0e\\+20 mean 1\\.00301e\\+17,.* re-run$", " 3 zeros,", " 2 NaN,", " 1 Inf;",
-      " first 0xbf800000 \\(-1\\.0\\) 0x7fc00000 \\(NaN\\)$")
-{
-    give("write_end");
-}
-
-TELLS(declared, "   float16\\[1000\\]  min 0\\.5", "   float32\\[1000\\]  min -1\\.0", " first -1\\.0 NaN -Inf 1\\.0e\\+20$")
-{
-    give("_Z9write_endPK6__halfPfi");
-}
-
-/* Of a large buffer only the ends are read. */
+/* Of a large buffer only the ends are read. unit.golden has what is said of other figures (rerun_given). */
 TELLS(large, "   float64\\[6291456\\]  of 16 MiB:", "min -1\\.0 max 3\\.0 mean 0\\.0", " 2097148 zeros,",
       "   float32\\[8\\]  all are 0")
 {
@@ -196,24 +169,6 @@ FAULT_TELLS(once, "write_once", "explain=rerun", "illegal memory access", "did n
 FAULT_TELLS(pieces, "write_pieces", "explain=rerun", "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
             "written +4 bytes past the end: 2\\.5 +re-run", "and more, 384 bytes in all", "address .* re-run$")
 
-static void expect_no_child(void)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)getpid(), (int)getpid());
-    FILE *file = fopen(path, "re");
-    CHECK(!file || fgetc(file) == EOF);
-    if (file)
-        fclose(file);
-    CHECK(waitpid(-1, NULL, __WALL | WNOHANG) == -1);
-}
-
-TELLS(hang, "illegal memory access", "could not be launched again: it took longer than wait_ms=1000/300")
-{
-    fault_in("hang_later", "explain=rerun,wait_ms=1000/300");
-    CHECK_OK(cufence_wait_reports(REPORT_MS));
-    expect_no_child();
-}
-
 FAULT_TELLS(death, "end_later", "explain=rerun", "illegal memory access", "could not be launched again: ")
 
 TELLS(withheld, "the warp had exited", "could not be launched again: memory that the")
@@ -229,28 +184,7 @@ TELLS(full, PAST_THE_END, THREAD_PAST_THE_END, "of the second launch: ")
     fault_in("write_last", "explain=rerun,small=map");
 }
 
-/* ---- the program does not notice ---- */
-
-static volatile sig_atomic_t signals;
-
-static void count_signal(int signal)
-{
-    signals++;
-}
-
-TELLS(quietly, "re-run")
-{
-    signal(SIGCHLD, count_signal);
-    fault_in("write_last", "explain=rerun");
-    for (int i = 0; i < 2000 && cufence_fault_count() == 0; i++) {
-        CHECK(waitpid(-1, NULL, WNOHANG) == -1);
-        usleep(1000);
-    }
-    CHECK_OK(cufence_wait_reports(REPORT_MS));
-    CHECK(cufence_fault_count() == 1);
-    CHECK(signals == 0);
-    expect_no_child();
-}
+/* ---- the program does not notice: sim.rerun_ends has its signals and children ---- */
 
 /* Counts descriptors that are no ordinary files: a report opens those of libraries to find source lines. */
 static int count_descriptors(void)
@@ -290,5 +224,136 @@ TELLS(report_first, "could not be launched again")
     CHECK(cufence_fault_count() == 1);
 }
 
+/* ---- which of many launches on record has faulted ---- */
+
+static const char *sim_of_rerun; /* the simulated device of the rerun process; NULL: as this one's */
+
+/* 80 launches with eight buffers, each with a length of its own: number `wrong` is one too long. Only one like that runs; the
+ * others are on record. */
+static void record_many(const char *kernel, int wrong, const char *options)
+{
+    void *buffers[8], **sixth = &buffers[5];
+    start(options);
+    if (sim_of_rerun)
+        setenv("CUFENCE_SIM", sim_of_rerun, 1); /* this process has read it */
+    for (int i = 0; i < 8; i++)
+        buffers[i] = allocate(COUNT * 4);
+    for (int i = 0; i < 80; i++)
+        record_launch(kernel, (void *[]){i == wrong ? sixth : &buffers[i % 8], &(int){i == wrong ? COUNT : COUNT - 2 - i}}, 0);
+    CUfunction function;
+    CHECK_CU(cuModuleGetFunction(&function, module, kernel));
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, (void *[]){sixth, &(int){COUNT}}, NULL));
+    cuCtxSynchronize();
+}
+
+/* Each set of arguments has its turn, until the one that faults. */
+TELLS(many, "0 bytes past the end of buffer #6", THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, "arguments .*buffer #6 \\+0")
+{
+    record_many("write_last", 11, "explain=rerun");
+}
+
+/* If none of them faults, that is said of all. */
+TELLS(none_of_many, "none of the 80 launches")
+{
+    record_many("write_once", -1, "explain=rerun");
+}
+
+TELLS(time_for_some_of_many, "1 of 80 launches that it may have been were", "wait_ms=1000/4000 was over")
+{
+    record_many("hang_later", -1, "explain=rerun,wait_ms=1000/4000");
+}
+
+/* The host's memory takes the place of what one launch reaches, but not of more. */
+TELLS(room_for_some_of_many, "of launches that it may have been 2 did not",
+      "fault, and the GPU has no room for what the others reach")
+{
+    sim_of_rerun = "fail=cuMemCreate:2:2"; /* CUDA_ERROR_OUT_OF_MEMORY */
+    record_many("write_once", -1, "explain=rerun");
+}
+
+/* ---- kernels into whose code no barriers fit, or whose code the driver refuses; with barriers, the thread is found, and what
+ * its address is made of ---- */
+
+/* Loads a module with the code of a kernel of kernels.sass but the last `less` instructions. */
+static void load(const char *kernel, size_t less)
+{
+    struct span code = fixture_code(kernel);
+    char names[32] = "";
+    size_t bytes = code.size - less * 16, size, length = 2 + (size_t)snprintf(names + 1, sizeof names - 1, "%s", kernel);
+    struct dump_builder builder;
+    builder_start(&builder);
+    uint32_t strings = builder_add(&builder, SHT_STRTAB, 0, length, 0, 0);
+    builder_put(&builder, strings, 0, names, length);
+    uint32_t section = builder_add(&builder, SHT_PROGBITS, 0, bytes, 0, 0);
+    builder.sections[section].sh_flags = SHF_ALLOC | SHF_EXECINSTR;
+    builder_put(&builder, section, 0, code.bytes, bytes);
+    uint32_t symbols = builder_add(&builder, SHT_SYMTAB, sizeof(Elf64_Sym), 2 * sizeof(Elf64_Sym), strings, 0);
+    const Elf64_Sym symbol = {1, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0x10, (uint16_t)section, 0, bytes};
+    builder_put(&builder, symbols, sizeof symbol, &symbol, sizeof symbol);
+    CHECK_CU(cuModuleLoadData(&module, builder_finish(&builder, 0xBE, &size)));
+    builder_end(&builder);
+    fixture_free(code);
+}
+
+static void overrun(void)
+{
+    int n = COUNT;
+    void *out = allocate(COUNT * 4), *other = allocate(64);
+    launch_all("store_first", (void *[]){&out, &other, &n});
+    cuCtxSynchronize();
+}
+
+/* What was written tells the address; no dump has the warp. */
+TELLS(unfenced, PAST_THE_END, "address .* re-run$", "written +4 bytes past the end: 2\\.5 +re-run", "!thread \\(")
+{
+    start("explain=rerun");
+    load("store_first", 0);
+    overrun();
+}
+
+TELLS(fenced, "block \\(7,0,0\\) thread \\(104,0,0\\)")
+{
+    start("explain=rerun");
+    load("store_first", 1);
+    overrun();
+}
+
+TELLS(refused, "could not be launched again: cuModuleLoadData:",
+      "illegal memory access by a WRITE, through a pointer into buffer #1 \\(derived\\)", "!thread \\(", "!written",
+      "!address .* re-run$")
+{
+    start("explain=rerun");
+    load("store_first", 1);
+    setenv("CUFENCE_SIM", "fail=cuModuleLoadData:0:200", 1); /* this process has read it */
+    overrun();
+}
+
+static void tell_there(int place)
+{
+    start("explain=rerun,json=there.json");
+    load("store_there", 0);
+    int *out = allocate(COUNT * 4), *places = allocate(52), last = COUNT + 5;
+    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(places + place), &last, sizeof last));
+    places += place;
+    launch_all("store_there", (void *[]){&out, &places});
+    cuCtxSynchronize();
+}
+
+/* The memory is read for the index, by a process of its own. */
+TELLS(loaded, "out-of-bounds WRITE of 4 bytes, 20 bytes past the end of buffer #1",
+      "cause +index 1005 was loaded from buffer #2 \\(argument 1\\), element 7 of 13 ",
+      "hint +the kernel takes the index as it is in memory")
+{
+    tell_there(7);
+}
+
+TELLS(loaded_from_outside, "20 bytes past the end of buffer #1",
+      "cause +index 1005 was loaded from buffer #2, element 14 of 13 ", "4 bytes past its( end)?",
+      "hint +the index itself was read outside of buffer #2")
+{
+    tell_there(14); /* in the slack, which no access to it tells */
+}
+
 TEST_GROUP(make_folder, remove_folder)
+
 TEST_CONCURRENTLY
