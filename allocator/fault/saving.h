@@ -28,8 +28,8 @@ struct saving *saving_begin(const struct options *options);
 void saving_keep_image(struct saving *saving, const void *image, size_t size);
 
 /* Answers a MESSAGE_SAVE: which bytes of the mapping are to be written, and where. owner: the buffer that has the memory, NULL
- * if none is known; all of a mapping that several buffers share is written. is_bounded: its bounds are sure (surroundings.h). Returns
- * the descriptor of the file, or -1 if they are left out. The caller closes it. */
+ * if none is known; all of a mapping that several buffers share is written. is_bounded: its bounds are sure (surroundings.h).
+ * Returns the descriptor of the file, or -1 if they are left out. The caller closes it. */
 int saving_answer(struct saving *saving, const struct rerun_message *question, const cufence_buffer *owner, int is_bounded,
                   struct rerun_message *answer);
 

@@ -184,8 +184,8 @@ TEST(what_cannot_is_named)
         {"values=*=file/x", "values=file/x: nothing can be written there: file/x: Not a directory; name a file", 0},
         {"keep=file", "keep=file: nothing can be written there: file: Not a directory; name a folder", 0},
         {"keep=file/%p/x", "keep=file/%p/x: nothing can be written there: file: Not a directory; name a folder", 0},
-        {"keep=/proc/kept",
-         "keep=/proc/kept: nothing can be written there: /proc: No such file or directory; name a folder", 1},
+        {"keep=/proc/kept", "keep=/proc/kept: nothing can be written there: /proc: No such file or directory; name a folder",
+         1},
         {"log=/proc/kept", "log=/proc/kept: nothing can be written there: /proc: No such file or directory; name a file", 1},
         {"save_values=*=file/a", "save_values=file/a: nothing can be written there: file/a: Not a directory; name a folder", 1},
     };
