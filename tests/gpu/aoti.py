@@ -47,9 +47,9 @@ def _clean(name: str, arguments: list[str], total: int, ways: tuple[str, ...]) -
 
 
 CASES = [
-    # The third kernel makes a NaN, found without compiling the model again.
+    # The third kernel makes a NaN, found without compiling the model again. Nothing says the types of AOTInductor's kernels.
     Case("aoti_nan", PROGRAM, ["nan.pt2", "1024"], 86, options={"nan": "report"}, output=[r"(?i)^sum -?nan\b"], ways=("run",), needs=NEEDS, report=[
-        r"\A==\d+== cufence: first NaN: triton_\S+ writes 1 NaN to buffer #\d+, first to element 417 of float32",
+        r"\A==\d+== cufence: first NaN: triton_\S+ writes 1 NaN to buffer #\d+, first to element 417 of word32",
         "a logarithm or root of one is NaN"]),
     Case("aoti_values", PROGRAM, ["activation.pt2", "1024"], 0, options={"values": "k_double*"}, output=[r"^sum 4096\b"], ways=("run",), needs=NEEDS,
          error=[r"values of launch #\d+: k_double", r"min 4\.0 max 4\.0 mean 4\.0 std 0\.0, 0 NaN"]),

@@ -155,7 +155,7 @@ PROGRAMS = [
         "stacks",
         arguments=["guarded"],
         status=86,
-        report=[r"cufence: double free by cuMemFree", r"called at +work\b.*\n==\d+== +work_on_thread\b"],
+        report=[r"cufence: double free by cuMemFree", r"called at +(\S+ in )?work\b.*\n==\d+== +(\S+ in )?work_on_thread\b"],
         reports=2,  # on the thread and in a fibre, whose frames differ; the second fibre's are the first one's
         output=[r"(second free: cudaErrorInvalidValue\n(\w+ fibre: \d+ bytes of stack\n)?){3}"],
     ),
@@ -169,7 +169,6 @@ PROGRAMS = [
         ("small_ones_map", {"small": "map"}, ["device 0 has no room left for whole pages of 2 MiB", r"not guarded: [\d,]+ buffers for whose pages of 2 MiB"], 10000),
         ("small_ones_min_size", {"skip": "smaller:64K"}, [r"not guarded: 133,33\d buffers smaller than skip=smaller"], 3),
         ("small_ones_skip", {"skip": "lib:small_ones*;lib:libcudart*"}, [r"not guarded: 133,3\d\d buffers that skip names"], 0))),
-    _program("small_ones_no_fallback", "small_ones", status=2, options={"small": "map", "fallback": "off"}, output=["cudaErrorMemoryAllocation"], is_alone=True),
     _program("leak_off", "leak", status=0, output=["done"], allocations=4),
     _program("nan_half", "nan", arguments=["half"], status=86, options={"nan": "report"}, output=["done"], report=[
         r"\A==\d+== cufence: first NaN: attend writes 1 NaN to buffer #\d+, first to element 41700 of float16\[100000\]",
