@@ -5,9 +5,9 @@
  * The ranks below are in the order in which they are taken.
  *
  * No driver call that may wait is made under a lock that hooks of other streams or contexts take: the stream may be full and
- * wait for the host, which waits for the hook. Debug builds check that at each such call (driver/checked.c). The ranks marked
- * "one's own" are left out: of one context or stream, or of a thread that begins something; whoever waits for them would wait
- * natively.
+ * wait for the host, which waits for the hook. Debug builds check that at each such call (driver/call_checks.c). The ranks
+ * marked "one's own" are left out: of one context or stream, or of a thread that begins something; whoever waits for them would
+ * wait natively.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 #include "driver.h"
 
-#include "checked.h"
+#include "call_checks.h"
 
 #include "base/lock.h"
 #include "base/files.h"

@@ -1,7 +1,7 @@
 #include "rerun_source.h"
 
 #include "analysis/dump/coredump.h"
-#include "analysis/dump/image.h"
+#include "analysis/dump/kernel_module.h"
 #include "kernels/kernels.h"
 #include "rerun/rerun.h"
 

@@ -1,7 +1,7 @@
 #include "rerun_source.h"
 
 #include "analysis/dump/coredump.h"
-#include "analysis/dump/image.h"
+#include "analysis/dump/kernel_module.h"
 #include "analysis/verdict/cause.h"
 #include "analysis/verdict/launches.h"
 #include "base/clock.h"

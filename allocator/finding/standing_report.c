@@ -159,22 +159,22 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
 #define GRID(kind, ...) FIELD(kind, struct standing_grid, __VA_ARGS__)
 #define LANE(kind, ...) FIELD(kind, struct evidence_lane, __VA_ARGS__)
 #define SITE(kind, ...) FIELD(kind, struct evidence_site, __VA_ARGS__)
-#define DUMP(kind, ...) FIELD(kind, struct dump_record, __VA_ARGS__)
+#define DUMP(kind, ...) FIELD(kind, struct dump_json, __VA_ARGS__)
 #define NAMES(of) FIELD(TEXT, of, kernel, "kernel"), FIELD(TEXT, of, symbol, "symbol")
 #define CODE(of, instruction)                                                                                                  \
     NAMES(of), FIELD(NUMBER, of, kernel_offset, "offset", WHEN(of, symbol)), FIELD(TEXT, of, file, "file"),                    \
         FIELD(INT, of, line, "line", .flags = NOT_ZERO, WHEN(of, file)), FIELD(TEXT, of, instruction, "instruction")
 
-struct place_record {
+struct place_json {
     const struct standing_place *place;
     int has_registers;
     uint32_t registers[REGISTERS];
     size_t register_count;
 };
 
-struct dump_record {
+struct dump_json {
     const struct standing *standing;
-    struct place_record *places;
+    struct place_json *places;
     size_t place_count;
     uint64_t memory;
     struct span bytes; /* at `memory` */
@@ -190,10 +190,10 @@ TABLE(place_table, struct standing_place, PLACE(NUMBER, threads, "threads"), PLA
       PLACE(HEX, grid_id, "launch"), PLACE(HEX, pc, "pc"), PLACE(PART, at, NULL, .flags = BEHIND, .table = &code),
       PLACE(PART, exception, "exception", .table = &exception, WHEN(struct standing_place, exception.number)));
 TABLE(one_register, uint32_t, {.type = FIELD_HEX, .size = sizeof(uint32_t)});
-TABLE(place_record_table, struct place_record,
-      FIELD(PART, struct place_record, place, NULL, .flags = BEHIND, .table = &place_table),
-      FIELD(LIST, struct place_record, registers, "registers", .table = &one_register,
-            COUNT(struct place_record, register_count), WHEN(struct place_record, has_registers)));
+TABLE(place_record_table, struct place_json,
+      FIELD(PART, struct place_json, place, NULL, .flags = BEHIND, .table = &place_table),
+      FIELD(LIST, struct place_json, registers, "registers", .table = &one_register, COUNT(struct place_json, register_count),
+            WHEN(struct place_json, has_registers)));
 TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(HEX, row.id, "id"),
       GRID(PART, at, NULL, .flags = BEHIND, .table = &names), GRID(TRIPLE, row.grid, "grid"), GRID(TRIPLE, row.block, "block"),
       GRID(TRIPLE, row.cluster, "cluster", WHEN(struct standing_grid, row.cluster[0])),
@@ -207,23 +207,23 @@ TABLE(counts, struct standing, FIELD(NUMBER, struct standing, threads, "threads"
 TABLE(grids, struct standing,
       FIELD(LIST, struct standing, grids, "launches", .flags = BEHIND, .table = &grid_table,
             COUNT(struct standing, grid_count)));
-TABLE(dump_table, struct dump_record, DUMP(PART, standing, NULL, .flags = BEHIND, .table = &counts),
-      DUMP(LIST, places, "places", .flags = BEHIND, .table = &place_record_table, COUNT(struct dump_record, place_count)),
-      DUMP(PART, standing, NULL, .flags = BEHIND, .table = &grids), OPEN("memory", WHEN(struct dump_record, bytes.size)),
-      DUMP(HEX, memory, "address"), DUMP(BYTES, bytes.bytes, "bytes", .flags = BEHIND, COUNT(struct dump_record, bytes.size)),
+TABLE(dump_table, struct dump_json, DUMP(PART, standing, NULL, .flags = BEHIND, .table = &counts),
+      DUMP(LIST, places, "places", .flags = BEHIND, .table = &place_record_table, COUNT(struct dump_json, place_count)),
+      DUMP(PART, standing, NULL, .flags = BEHIND, .table = &grids), OPEN("memory", WHEN(struct dump_json, bytes.size)),
+      DUMP(HEX, memory, "address"), DUMP(BYTES, bytes.bytes, "bytes", .flags = BEHIND, COUNT(struct dump_json, bytes.size)),
       CLOSE, DUMP(PART, site, NULL, .flags = BEHIND, .table = &lanes));
 
 json_t *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes)
 {
-    struct dump_record record = {.standing = standing,
-                                 .memory = wishes->memory,
-                                 .bytes = wishes->has_memory ? standing_memory(dump, wishes->memory, MEMORY_BYTES)
-                                                             : (struct span){NULL, 0},
-                                 .site = wishes->site};
+    struct dump_json record = {.standing = standing,
+                               .memory = wishes->memory,
+                               .bytes = wishes->has_memory ? standing_memory(dump, wishes->memory, MEMORY_BYTES)
+                                                           : (struct span){NULL, 0},
+                               .site = wishes->site};
     record.place_count = standing->place_count < wishes->places ? standing->place_count : wishes->places;
     record.places = calloc(record.place_count + 1, sizeof *record.places);
     for (size_t i = 0; record.places && i < record.place_count; i++) {
-        struct place_record *place = &record.places[i];
+        struct place_json *place = &record.places[i];
         place->place = &standing->places[i];
         place->has_registers = wishes->has_registers;
         if (wishes->has_registers)

@@ -2,7 +2,7 @@
 
 #include "base/aside.h"
 #include "base/clock.h"
-#include "driver/checked.h"
+#include "driver/call_checks.h"
 
 #include <link.h>
 #include <stdlib.h>

@@ -35,20 +35,20 @@ struct ring {
 } __attribute__((aligned(128))); /* no false sharing between threads */
 
 /* Launches of one context. Reused by the next context in the same entry. */
-struct json_table {
+struct launch_record {
     struct context *context;
-    struct json_table *next; /* in the list of all records; constant */
-    uint64_t settled;        /* atomic: number of launches when the context was last found idle */
+    struct launch_record *next; /* in the list of all records; constant */
+    uint64_t settled;           /* atomic: number of launches when the context was last found idle */
     struct ring rings[RINGS + 1];
 };
 
 static struct {
-    struct lock lock;           /* held while a record is created or cleared, and while a ring is allocated */
-    uint64_t size;              /* slots per ring, a power of two or 0; constant after launch_open() */
-    unsigned threads;           /* atomic: number of threads that have launched */
-    struct json_table *records; /* atomic; added at the front, never removed */
-    uint64_t ended;             /* atomic: number of launches of destroyed contexts */
-    struct json_table others;   /* launches without a context, or without host memory for its record: only counted */
+    struct lock lock;              /* held while a record is created or cleared, and while a ring is allocated */
+    uint64_t size;                 /* slots per ring, a power of two or 0; constant after launch_open() */
+    unsigned threads;              /* atomic: number of threads that have launched */
+    struct launch_record *records; /* atomic; added at the front, never removed */
+    uint64_t ended;                /* atomic: number of launches of destroyed contexts */
+    struct launch_record others;   /* launches without a context, or without host memory for its record: only counted */
 } launches = {.lock = LOCK(RANK_LAUNCHES)};
 
 void launch_open(uint64_t entries)
@@ -60,33 +60,33 @@ void launch_open(uint64_t entries)
 
 /* ---- rings ---- */
 
-static struct json_table *find(const struct context *context)
+static struct launch_record *find(const struct context *context)
 {
-    return __atomic_load_n((struct json_table *const *)&context->books[CONTEXT_LAUNCHES], __ATOMIC_ACQUIRE);
+    return __atomic_load_n((struct launch_record *const *)&context->books[CONTEXT_LAUNCHES], __ATOMIC_ACQUIRE);
 }
 
-static struct json_table *add(struct context *context)
+static struct launch_record *add(struct context *context)
 {
     lock_take(&launches.lock);
-    struct json_table *record = find(context);
-    if (!record && (record = aligned_alloc(_Alignof(struct json_table), sizeof *record)) != NULL) {
+    struct launch_record *record = find(context);
+    if (!record && (record = aligned_alloc(_Alignof(struct launch_record), sizeof *record)) != NULL) {
         memset(record, 0, sizeof *record);
         record->context = context;
         record->next = launches.records;
         __atomic_store_n(&launches.records, record, __ATOMIC_RELEASE);
-        __atomic_store_n((struct json_table **)&context->books[CONTEXT_LAUNCHES], record, __ATOMIC_RELEASE);
+        __atomic_store_n((struct launch_record **)&context->books[CONTEXT_LAUNCHES], record, __ATOMIC_RELEASE);
     }
     lock_release(&launches.lock);
     return record ? record : &launches.others;
 }
 
-static struct json_table *find_or_add(struct context *context)
+static struct launch_record *find_or_add(struct context *context)
 {
-    struct json_table *record = context ? find(context) : &launches.others;
+    struct launch_record *record = context ? find(context) : &launches.others;
     return record ? record : add(context);
 }
 
-static struct ring *own_ring(struct json_table *record)
+static struct ring *own_ring(struct launch_record *record)
 {
     static HOT_TLS unsigned number; /* from 1 */
     if (!number)
@@ -105,7 +105,7 @@ static struct slot *make_slots(struct ring *ring)
     return slots;
 }
 
-static struct slot *slots_of(struct json_table *record, struct ring *ring)
+static struct slot *slots_of(struct launch_record *record, struct ring *ring)
 {
     if (!launches.size || record == &launches.others)
         return NULL;
@@ -220,7 +220,7 @@ static void fill(struct slot *slot, const struct launch_call *call, const struct
 
 /* Counts one launch in the ring and returns its slot, held, with the common fields filled in; NULL if the launch is not kept.
  */
-static inline struct slot *begin(struct context *context, struct json_table *record, struct ring *ring, CUstream stream)
+static inline struct slot *begin(struct context *context, struct launch_record *record, struct ring *ring, CUstream stream)
 {
     struct slot *slots = slots_of(record, ring);
     uint64_t sequence = __atomic_add_fetch(&ring->count, 1, __ATOMIC_RELAXED);
@@ -248,7 +248,7 @@ static inline void expect_next(const struct ring *ring)
 
 /* Records it in the ring. `frame` is of the function whose caller launches. */
 static inline __attribute__((always_inline)) const struct launch_function *keep(struct context *context,
-                                                                                struct json_table *record, struct ring *ring,
+                                                                                struct launch_record *record, struct ring *ring,
                                                                                 const struct launch_call *call, CUstream stream,
                                                                                 CUgraphExec graph, const void *frame)
 {
@@ -266,14 +266,14 @@ static inline __attribute__((always_inline)) const struct launch_function *keep(
 
 const struct launch_function *launch_record(struct context *context, const struct launch_call *call)
 {
-    struct json_table *record = find_or_add(context);
+    struct launch_record *record = find_or_add(context);
     return keep(context, record, own_ring(record), call, call->stream, NULL,
                 call->frame ? call->frame : __builtin_frame_address(0));
 }
 
 void launch_record_node(struct context *context, const struct launch_call *call)
 {
-    struct json_table *record = find_or_add(context);
+    struct launch_record *record = find_or_add(context);
     keep(context, record, &record->rings[NODES], call, call->stream, NULL,
          call->frame ? call->frame : __builtin_frame_address(0));
 }
@@ -281,13 +281,13 @@ void launch_record_node(struct context *context, const struct launch_call *call)
 void launch_record_graph(struct context *context, CUgraphExec graph, CUstream stream, const void *frame)
 {
     static const struct launch_call no_kernel;
-    struct json_table *record = find_or_add(context);
+    struct launch_record *record = find_or_add(context);
     keep(context, record, own_ring(record), &no_kernel, stream, graph, frame ? frame : __builtin_frame_address(0));
 }
 
 struct launch_mark launch_newest(struct context *context)
 {
-    struct json_table *record = find(context);
+    struct launch_record *record = find(context);
     struct ring *ring = record ? own_ring(record) : NULL;
     struct slot *slots = ring ? __atomic_load_n(&ring->slots, __ATOMIC_ACQUIRE) : NULL;
     uint64_t sequence = ring ? __atomic_load_n(&ring->count, __ATOMIC_RELAXED) : 0;
@@ -301,7 +301,7 @@ struct launch_mark launch_newest(struct context *context)
     return mark;
 }
 
-static uint64_t count_of(const struct json_table *record)
+static uint64_t count_of(const struct launch_record *record)
 {
     uint64_t count = 0;
     for (size_t i = 0; record && i < RINGS; i++)
@@ -317,14 +317,14 @@ uint64_t launch_count(const struct context *context)
 uint64_t launch_total(void)
 {
     uint64_t count = __atomic_load_n(&launches.ended, __ATOMIC_RELAXED) + count_of(&launches.others);
-    for (struct json_table *record = __atomic_load_n(&launches.records, __ATOMIC_ACQUIRE); record; record = record->next)
+    for (struct launch_record *record = __atomic_load_n(&launches.records, __ATOMIC_ACQUIRE); record; record = record->next)
         count += count_of(record);
     return count;
 }
 
 int launch_all_kept(int device)
 {
-    for (struct json_table *record = __atomic_load_n(&launches.records, __ATOMIC_ACQUIRE); record; record = record->next) {
+    for (struct launch_record *record = __atomic_load_n(&launches.records, __ATOMIC_ACQUIRE); record; record = record->next) {
         for (size_t i = 0; i < RINGS && record->context->device == device; i++)
             if (__atomic_load_n(&record->rings[i].count, __ATOMIC_ACQUIRE) > launches.size)
                 return 0;
@@ -334,13 +334,13 @@ int launch_all_kept(int device)
 
 int launch_is_settled(const struct context *context, uint64_t count)
 {
-    const struct json_table *record = find(context);
+    const struct launch_record *record = find(context);
     return count == (record ? __atomic_load_n(&record->settled, __ATOMIC_RELAXED) : 0);
 }
 
 void launch_settle(const struct context *context, uint64_t count)
 {
-    struct json_table *record = find(context);
+    struct launch_record *record = find(context);
     if (record)
         __atomic_store_n(&record->settled, count, __ATOMIC_RELAXED);
 }
@@ -359,7 +359,7 @@ static void clear(struct ring *ring)
 void launch_forget_context(struct context *context)
 {
     launch_forget_functions(); /* its modules are unloaded with it */
-    struct json_table *record = find(context);
+    struct launch_record *record = find(context);
     HOLD(&launches.lock);
     if (record)
         __atomic_fetch_add(&launches.ended, count_of(record), __ATOMIC_RELAXED);
@@ -412,7 +412,7 @@ static void seek(struct cursor *cursor, const struct launch_query *query)
     }
 }
 
-static size_t begin_reading(struct json_table *record, const struct launch_query *query, struct cursor *cursors)
+static size_t begin_reading(struct launch_record *record, const struct launch_query *query, struct cursor *cursors)
 {
     size_t found = 0;
     if ((query->context && query->context != record->context) ||
@@ -442,7 +442,7 @@ static struct cursor *newest(struct cursor *cursors, size_t count)
 
 size_t launch_read(const struct launch_query *query, struct launch_entry *out, struct stack *stacks, size_t max)
 {
-    struct json_table *first = __atomic_load_n(&launches.records, __ATOMIC_ACQUIRE), *record;
+    struct launch_record *first = __atomic_load_n(&launches.records, __ATOMIC_ACQUIRE), *record;
     size_t found = 0, count = 0, records = 0;
     for (record = first; record; record = record->next)
         records++;

@@ -258,10 +258,10 @@ static int look_at_accesses(const struct order_copy *copy, const struct heap_ran
     return is_race;
 }
 
-static const struct call_record *add_call(const struct order_copy *copy)
+static const struct order_call *add_call(const struct order_copy *copy)
 {
     lock_expect(RANK_ORDER);
-    struct call_record *record = &order_state->calls[order_state->call_count % CALLS_KEPT];
+    struct order_call *record = &order_state->calls[order_state->call_count % CALLS_KEPT];
     record->turn = ++order_state->call_count;
     record->name = copy->call;
     record->time_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
@@ -289,7 +289,7 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
     int is_race = 0;
     if (use.position && (count || copy->host.end)) {
         if (!copy->is_awaited) {
-            const struct call_record *record = add_call(copy);
+            const struct order_call *record = add_call(copy);
             use.source = record;
             use.turn = record->turn;
             use.python = record->stack.python;
@@ -321,7 +321,7 @@ static void describe_launch(const struct use *use, struct order_details *out)
 
 static void describe_copy(const struct use *use, struct order_details *out)
 {
-    const struct call_record *record = use->source;
+    const struct order_call *record = use->source;
     out->use.call = use->function;
     HOLD(&order_lock);
     if (record->turn == use->turn) {

@@ -8,7 +8,7 @@
 #define CALLS_KEPT 256u
 
 /* A copy or set on buffers, with who called: launches have a ring of their own in launch/. */
-struct call_record {
+struct order_call {
     uint64_t turn; /* the number of the call, from 1 */
     const char *name;
     uint64_t time_ns;
@@ -18,7 +18,7 @@ struct call_record {
 struct order_state {
     struct order_clocks clocks;
     uint64_t call_count;
-    struct call_record calls[CALLS_KEPT]; /* the latest ones */
+    struct order_call calls[CALLS_KEPT]; /* the latest ones */
     struct uses uses;
 };
 extern struct order_state *order_state; /* constant after order_open(); its contents are under the lock */

@@ -1,6 +1,6 @@
 #include "rerun.h"
 
-#include "analysis/dump/image.h"
+#include "analysis/dump/kernel_module.h"
 #include "analysis/sass/fence.h"
 #include "analysis/verdict/cause.h"
 #include "base/clock.h"

@@ -5,7 +5,7 @@
 #include "fuzz.h"
 
 #include "finding/standing_report.h"
-#include "analysis/dump/image.h"
+#include "analysis/dump/kernel_module.h"
 #include "analysis/sass/fence.h"
 #include "analysis/verdict/diagnosis.h"
 #include "support/told.h"

@@ -8,7 +8,7 @@
 #include "analysis/lines/cubin.h"
 #include "driver/driver.h"
 #include "inspect/code/code.h"
-#include "inspect/code/unpacked.h"
+#include "inspect/code/unpacked_cubins.h"
 
 /* ---- a driver: the handle of a module, library, kernel or function is the address of the kernel's name; that of the function
  * of a library's kernel is one more ---- */

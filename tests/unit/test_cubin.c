@@ -6,7 +6,7 @@
 #include "analysis/lines/cubin.h"
 #include "analysis/lines/fatbin.h"
 #ifdef CUFENCE_HAS_INSPECT
-#include "inspect/code/unpacked.h"
+#include "inspect/code/unpacked_cubins.h"
 #endif
 
 static struct problem problem;

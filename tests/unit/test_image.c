@@ -2,7 +2,7 @@
 #include "support/test.h"
 
 #include "support/fixture.h"
-#include "analysis/dump/image.h"
+#include "analysis/dump/kernel_module.h"
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/fence.h"
 #include "synthetic_dump.h"

@@ -190,11 +190,11 @@ TEST(places_that_are_none)
 /* ---- what kernels write: of nvcc and Triton for sm_90 (tests/fixtures/cubins, with their sources) ---- */
 
 /* Of each word: how many writes, on which lines. */
-static void tell_uses(FILE *out, struct span cubin, const char *symbol, const struct uses *uses)
+static void tell_uses(FILE *out, struct span cubin, const char *symbol, const struct operand_uses *uses)
 {
     fprintf(out, "%s: %s\n", symbol, uses->knows_writes ? "all writes are known" : "it may write anything");
     for (unsigned i = 0; i < USES_WORDS; i++) {
-        const struct use *use = &uses->words[i];
+        const struct operand_use *use = &uses->words[i];
         if (!use->write_count)
             continue;
         fprintf(out, "  word %u: %u writes", i, use->write_count);
@@ -207,7 +207,7 @@ static void tell_uses(FILE *out, struct span cubin, const char *symbol, const st
     }
 }
 
-static unsigned written(const struct uses *uses)
+static unsigned written(const struct operand_uses *uses)
 {
     unsigned words = 0;
     for (unsigned i = 0; i < 32; i++)
@@ -231,7 +231,7 @@ TEST(uses_are_those_of_the_source)
         struct span cubin = fixture_read("cubins/%s.cubin", kernels[i][0]);
         struct cubin_kernel kernel;
         struct cubin_line line;
-        struct uses uses;
+        struct operand_uses uses;
         assert_true(cubin_find_kernel(cubin, kernels[i][1], &kernel));
         assert_true(kernel.sm == 90 && kernel.parameters_at == slice_parameters_at(90));
         uses_find_writes(kernel.code, kernel.sm, &uses);
@@ -250,7 +250,7 @@ TEST(assertions_write_nothing)
 {
     struct span asserts = fixture_read("cubins/like_pytorch.cubin"), values = fixture_read("cubins/values.cubin");
     struct cubin_kernel kernel;
-    struct uses uses;
+    struct operand_uses uses;
     assert_true(cubin_find_kernel(asserts, "checked", &kernel) && kernel.only_asserts);
     uses_find_writes(kernel.code, 90, &uses);
     assert_false(uses.knows_writes);
@@ -271,7 +271,7 @@ TEST(damage_is_survived)
     for (size_t i = 0; i < file.size; i++) {
         struct cubin_kernel kernel;
         struct cubin_line line;
-        struct uses uses;
+        struct operand_uses uses;
         memcpy(bytes, file.bytes, file.size);
         bytes[i] ^= (uint8_t)(1 + i % 255);
         struct span damaged = {bytes, file.size};

@@ -1,4 +1,4 @@
-#include "image.h"
+#include "kernel_module.h"
 
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/sass.h"

@@ -24,7 +24,7 @@ static int may_write(struct sass_instruction instruction)
     return !sass_is_known(instruction) || (sass_row_of(instruction)->flags & SASS_WRITES);
 }
 
-static void add_write(struct use *use, uint64_t at)
+static void add_write(struct operand_use *use, uint64_t at)
 {
     if (use->write_count < USES_WRITES)
         use->write_at[use->write_count] = (uint32_t)at;
@@ -32,7 +32,7 @@ static void add_write(struct use *use, uint64_t at)
 }
 
 /* Enters a write. Its words are all that were added up to its address: one of them is the pointer. */
-static void add_writes(struct uses *uses, uint64_t at, const struct address_source *source, uint32_t first)
+static void add_writes(struct operand_uses *uses, uint64_t at, const struct address_source *source, uint32_t first)
 {
     for (unsigned i = 0; i < SLICE_WORDS; i++)
         if (source->words >> i & 1)
@@ -54,7 +54,7 @@ static int find_source(struct span code, uint64_t at, const struct sass_access *
 }
 
 /* Looks at one instruction. Returns 0 if it writes what is unknown. */
-static int look_at(struct uses *uses, struct span code, uint64_t at, unsigned sm, struct slice_window *window)
+static int look_at(struct operand_uses *uses, struct span code, uint64_t at, unsigned sm, struct slice_window *window)
 {
     struct sass_access access;
     struct sass_instruction instruction = sass_load(code.bytes + at);
@@ -85,7 +85,7 @@ uint8_t *uses_end_at_calls(struct span code)
     return copy;
 }
 
-void uses_find_writes(struct span code, unsigned sm, struct uses *out)
+void uses_find_writes(struct span code, unsigned sm, struct operand_uses *out)
 {
     struct ways ways;
     struct slice_window window = {.steps = STEPS};

@@ -15,14 +15,14 @@
 #define USES_WORDS 512 /* of the parameters, 4 KiB; a pointer behind them makes the writes unknown */
 
 /* The memory that an 8-byte word of the parameters points to. */
-struct use {
+struct operand_use {
     uint32_t write_count;           /* number of instructions that write there */
     uint32_t write_at[USES_WRITES]; /* their offsets in the code, of the first ones */
 };
 
-struct uses {
+struct operand_uses {
     int knows_writes; /* all writes have been traced: a word without any is not written through */
-    struct use words[USES_WORDS];
+    struct operand_use words[USES_WORDS];
 };
 
 /* Returns a copy of a kernel's code, malloc'ed, in which calls of functions elsewhere end the thread, as those of __assertfail
@@ -30,4 +30,4 @@ struct uses {
 uint8_t *uses_end_at_calls(struct span code);
 
 /* Fills in *out from the kernel's stores and atomics. `code`: of the kernel, with its functions. */
-void uses_find_writes(struct span code, unsigned sm, struct uses *out);
+void uses_find_writes(struct span code, unsigned sm, struct operand_uses *out);

@@ -1,6 +1,6 @@
 #include "cause.h"
 
-#include "analysis/dump/image.h"
+#include "analysis/dump/kernel_module.h"
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/emulate.h"
 #include "launches.h"

@@ -3,7 +3,7 @@
 #include "base/aside.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "driver/checked.h"
+#include "driver/call_checks.h"
 
 #include <pthread.h>
 #include <stdlib.h>

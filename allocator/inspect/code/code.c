@@ -5,7 +5,7 @@
 #include "base/lock.h"
 #include "base/aside.h"
 #include "driver/driver.h"
-#include "unpacked.h"
+#include "unpacked_cubins.h"
 
 #include <fcntl.h>
 #include <link.h>

@@ -38,7 +38,7 @@ static struct known_code *codes, *gone; /* under the lock */
 
 /* ---- finding out ---- */
 
-static void add_line(struct word *word, struct span cubin, const char *symbol, const struct use *use, int is_first)
+static void add_line(struct word *word, struct span cubin, const char *symbol, const struct operand_use *use, int is_first)
 {
     struct cubin_line found;
     char path[1024];
@@ -58,7 +58,7 @@ static void add_line(struct word *word, struct span cubin, const char *symbol, c
 }
 
 /* Makes room for the words that are written through. Returns 0 if out of memory. */
-static int make_words(struct known_code *code, const struct uses *uses)
+static int make_words(struct known_code *code, const struct operand_uses *uses)
 {
     unsigned count = USES_WORDS;
     while (count && !uses->words[count - 1].write_count)
@@ -74,7 +74,7 @@ static int make_words(struct known_code *code, const struct uses *uses)
     return 1;
 }
 
-static void find_uses(const struct cubin_kernel *kernel, struct uses *uses)
+static void find_uses(const struct cubin_kernel *kernel, struct operand_uses *uses)
 {
     struct span code = kernel->code;
     uint8_t *copy = kernel->only_asserts ? uses_end_at_calls(code) : NULL;
@@ -89,7 +89,7 @@ static void look(struct span cubin, void *user)
 {
     struct known_code *code = user;
     struct cubin_kernel kernel;
-    struct uses uses;
+    struct operand_uses uses;
     if (!cubin_find_kernel(cubin, code->key.function->name, &kernel)) {
         uint64_t work = UINT64_MAX;
         Elf64_Sym symbol;
@@ -104,7 +104,7 @@ static void look(struct span cubin, void *user)
     code->is_whole &= make_words(code, &uses) && uses.knows_writes;
     for (unsigned i = 0; i < code->word_count; i++) {
         struct word *word = &code->words[i];
-        const struct use *use = &uses.words[i];
+        const struct operand_use *use = &uses.words[i];
         word->is_written |= use->write_count != 0;
         if (use->write_count)
             add_line(word, cubin, code->key.function->name, use, code->cubins == 0);

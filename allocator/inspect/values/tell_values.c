@@ -218,20 +218,20 @@ char *values_text(const struct shown_launch *launch)
 /* ---- JSON ---- */
 
 /* What the tables tell, with copies of what it is made of. */
-struct figures_record {
+struct figures_json {
     struct measured measured;
     struct scalar min, max, first[FIGURES_ENDS], last[FIGURES_ENDS];
 };
 
-struct pointer_record {
+struct pointer_json {
     struct shown_pointer shown;
     struct reached reached;
     uint64_t offset;
     int is_changed;
-    struct figures_record before, after;
+    struct figures_json before, after;
 };
 
-struct argument_record {
+struct argument_json {
     uint32_t size;
     int has_value; /* it is as small as a number */
     uint64_t value;
@@ -242,14 +242,14 @@ struct line {
     struct visit visit;
     const char *kernel, *symbol;
     int pid, is_graph;
-    struct argument_record *arguments;
-    struct pointer_record *pointers;
+    struct argument_json *arguments;
+    struct pointer_json *pointers;
     size_t argument_count;
 };
 
-#define FIGURE(kind, ...) FIELD(kind, struct figures_record, __VA_ARGS__)
-#define POINTER(kind, ...) FIELD(kind, struct pointer_record, __VA_ARGS__)
-#define ARGUMENT(kind, ...) FIELD(kind, struct argument_record, __VA_ARGS__)
+#define FIGURE(kind, ...) FIELD(kind, struct figures_json, __VA_ARGS__)
+#define POINTER(kind, ...) FIELD(kind, struct pointer_json, __VA_ARGS__)
+#define ARGUMENT(kind, ...) FIELD(kind, struct argument_json, __VA_ARGS__)
 #define FRAME(kind, ...) FIELD(kind, struct stack_frame, __VA_ARGS__)
 #define LINE(kind, ...) FIELD(kind, struct line, __VA_ARGS__)
 
@@ -257,28 +257,28 @@ static const char *const from_words[] = {"unknown", "name", "signature", NULL};
 static const char *const end_words[] = {"done", "lost", "failed", "no room", NULL};
 
 TABLE(element, struct scalar, {.type = FIELD_SCALAR, .size = sizeof(struct scalar)});
-TABLE(figures_table, struct figures_record, FIGURE(NUMBER, measured.count, "count"), FIGURE(NUMBER, measured.finite, "finite"),
+TABLE(figures_table, struct figures_json, FIGURE(NUMBER, measured.count, "count"), FIGURE(NUMBER, measured.finite, "finite"),
       FIGURE(NUMBER, measured.zeros, "zeros"), FIGURE(NUMBER, measured.nans, "nan"),
-      FIGURE(NUMBER, measured.first_nan, "first_nan", WHEN(struct figures_record, measured.nans)),
-      FIGURE(NUMBER, measured.infinities, "inf"), FIGURE(SCALAR, min, "min", WHEN(struct figures_record, measured.finite)),
-      FIGURE(SCALAR, max, "max", WHEN(struct figures_record, measured.finite)),
-      FIGURE(REAL, measured.mean, "mean", WHEN(struct figures_record, measured.finite)),
-      FIGURE(REAL, measured.deviation, "std", WHEN(struct figures_record, measured.finite)),
-      FIGURE(LIST, first, "first", .table = &element, COUNT(struct figures_record, measured.ends)),
-      FIGURE(LIST, last, "last", .table = &element, COUNT(struct figures_record, measured.ends)),
+      FIGURE(NUMBER, measured.first_nan, "first_nan", WHEN(struct figures_json, measured.nans)),
+      FIGURE(NUMBER, measured.infinities, "inf"), FIGURE(SCALAR, min, "min", WHEN(struct figures_json, measured.finite)),
+      FIGURE(SCALAR, max, "max", WHEN(struct figures_json, measured.finite)),
+      FIGURE(REAL, measured.mean, "mean", WHEN(struct figures_json, measured.finite)),
+      FIGURE(REAL, measured.deviation, "std", WHEN(struct figures_json, measured.finite)),
+      FIGURE(LIST, first, "first", .table = &element, COUNT(struct figures_json, measured.ends)),
+      FIGURE(LIST, last, "last", .table = &element, COUNT(struct figures_json, measured.ends)),
       FIGURE(HEX, measured.hash, "hash"));
-TABLE(pointer_table, struct pointer_record, POINTER(INT, reached.argument, "argument", .flags = OR_NONE),
+TABLE(pointer_table, struct pointer_json, POINTER(INT, reached.argument, "argument", .flags = OR_NONE),
       POINTER(NUMBER, reached.at, "at"), POINTER(NUMBER, reached.range.id, "buffer"),
       POINTER(HEX, reached.range.address, "address"), POINTER(NUMBER, reached.range.size, "size"),
       POINTER(NUMBER, offset, "offset"),
-      POINTER(CHARS, shown.buffer.label, "label", WHEN(struct pointer_record, shown.buffer.id)),
-      POINTER(WORD, shown.type.type, "type", .words = value_names, WHEN(struct pointer_record, shown.is_measured)),
-      POINTER(WORD, shown.type.from, "type_from", .words = from_words, WHEN(struct pointer_record, shown.is_measured)),
-      POINTER(BOOL, is_changed, "changed", WHEN(struct pointer_record, shown.is_measured)),
-      POINTER(PART, before, "before", .table = &figures_table, WHEN(struct pointer_record, shown.is_measured)),
-      POINTER(PART, after, "after", .table = &figures_table, WHEN(struct pointer_record, shown.is_measured)));
-TABLE(argument_table, struct argument_record, ARGUMENT(NUMBER, size, "size"),
-      ARGUMENT(HEX, value, "value", WHEN(struct argument_record, has_value)));
+      POINTER(CHARS, shown.buffer.label, "label", WHEN(struct pointer_json, shown.buffer.id)),
+      POINTER(WORD, shown.type.type, "type", .words = value_names, WHEN(struct pointer_json, shown.is_measured)),
+      POINTER(WORD, shown.type.from, "type_from", .words = from_words, WHEN(struct pointer_json, shown.is_measured)),
+      POINTER(BOOL, is_changed, "changed", WHEN(struct pointer_json, shown.is_measured)),
+      POINTER(PART, before, "before", .table = &figures_table, WHEN(struct pointer_json, shown.is_measured)),
+      POINTER(PART, after, "after", .table = &figures_table, WHEN(struct pointer_json, shown.is_measured)));
+TABLE(argument_table, struct argument_json, ARGUMENT(NUMBER, size, "size"),
+      ARGUMENT(HEX, value, "value", WHEN(struct argument_json, has_value)));
 TABLE(frame_table, struct stack_frame, FRAME(CHARS, function, "function"), FRAME(CHARS, file, "file"),
       FRAME(INT, line, "line", .flags = NOT_ZERO), FRAME(CHARS, module, "module"));
 TABLE(line_table, struct line, {.name = "schema", .type = FIELD_FIXED, .most = 1}, LINE(NUMBER, visit.number, "launch"),
@@ -302,11 +302,11 @@ static struct scalar scalar_of(enum value_type type, uint64_t bits)
     return (struct scalar){.whole = value_of_integer(type, bits), .kind = SCALAR_WHOLE};
 }
 
-static struct figures_record figures_of(const struct measured *measured)
+static struct figures_json figures_of(const struct measured *measured)
 {
-    struct figures_record record = {.measured = *measured,
-                                    .min = scalar_of(measured->type, measured->least),
-                                    .max = scalar_of(measured->type, measured->greatest)};
+    struct figures_json record = {.measured = *measured,
+                                  .min = scalar_of(measured->type, measured->least),
+                                  .max = scalar_of(measured->type, measured->greatest)};
     for (size_t i = 0; i < measured->ends; i++) {
         record.first[i] = scalar_of(measured->type, bits_at(measured, measured->first, i));
         record.last[i] = scalar_of(measured->type, bits_at(measured, measured->last, i));
@@ -314,19 +314,19 @@ static struct figures_record figures_of(const struct measured *measured)
     return record;
 }
 
-static struct pointer_record pointer_of(const struct shown_pointer *pointer)
+static struct pointer_json pointer_of(const struct shown_pointer *pointer)
 {
-    return (struct pointer_record){.shown = *pointer,
-                                   .reached = *pointer->reached,
-                                   .offset = pointer->reached->pointer - pointer->reached->range.address,
-                                   .is_changed = pointer->before.hash != pointer->after.hash,
-                                   .before = figures_of(&pointer->before),
-                                   .after = figures_of(&pointer->after)};
+    return (struct pointer_json){.shown = *pointer,
+                                 .reached = *pointer->reached,
+                                 .offset = pointer->reached->pointer - pointer->reached->range.address,
+                                 .is_changed = pointer->before.hash != pointer->after.hash,
+                                 .before = figures_of(&pointer->before),
+                                 .after = figures_of(&pointer->after)};
 }
 
-static struct argument_record argument_of(const struct visit *visit, struct launch_argument argument)
+static struct argument_json argument_of(const struct visit *visit, struct launch_argument argument)
 {
-    struct argument_record record = {.size = argument.size};
+    struct argument_json record = {.size = argument.size};
     record.has_value = argument.size <= sizeof record.value && argument.offset + argument.size <= visit->argument_bytes;
     if (record.has_value)
         memcpy(&record.value, visit->arguments + argument.offset, argument.size);

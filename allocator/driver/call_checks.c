@@ -4,7 +4,7 @@
  * that stream or ask whether it is idle, that synchronise, and that create or destroy what a context has. Mapping memory, event
  * queries, and work on other streams do not wait; nor does work on streams of cufence's own, which are never full.
  */
-#include "checked.h"
+#include "call_checks.h"
 
 #ifndef NDEBUG
 

@@ -1,4 +1,4 @@
-#include "unpacked.h"
+#include "unpacked_cubins.h"
 
 #include "driver/driver.h"
 

@@ -1,4 +1,4 @@
-/* See checked.c. Release builds check nothing. */
+/* See call_checks.c. Release builds check nothing. */
 #pragma once
 
 #include "driver.h"
