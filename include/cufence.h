@@ -380,9 +380,10 @@ cufence_status cufence_pool_release(int device, const uint64_t id[2]);
  * program that runs without cufence too declares both __attribute__((weak)).
  *
  * Errors: NOT_INITIALIZED; INVALID_ARGUMENT (not in one live buffer that cufence guards; a stream of another context).
- * cufence_poison(): also UNSUPPORTED (the stream is capturing or has failed; nothing is poisoned), OUT_OF_MEMORY.
- * cufence_unpoison(): also NOT_FOUND (none of the bytes is poisoned). On a stream that is capturing it works, without a check.
- * Both: TIMEOUT (the bytes are still being filled on another stream, which `stream` cannot be made to wait for).
+ * cufence_poison(): also UNSUPPORTED (the stream is capturing or has failed; nothing is poisoned), OUT_OF_MEMORY, NOT_FOUND
+ * (another thread has freed the buffer meanwhile). cufence_unpoison(): also NOT_FOUND (none of the bytes is poisoned). On a
+ * stream that is capturing it works, without a check. Both: TIMEOUT (the bytes are still being filled on another stream, which
+ * `stream` cannot be made to wait for).
  */
 cufence_status cufence_poison(const void *pointer, size_t bytes, cufence_stream stream);
 cufence_status cufence_unpoison(const void *pointer, size_t bytes, cufence_stream stream);
