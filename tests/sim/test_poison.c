@@ -238,6 +238,40 @@ CLEAN(threads)
     CHECK(cufence_check(0) == 0);
 }
 
+/* What a thread writes into bytes that it has unpoisoned is neither found nor overwritten by another thread's check. */
+static int are_writing; /* atomic */
+
+static void *use_and_look(void *row)
+{
+    CHECK_CU(cuCtxSetCurrent(context));
+    CUstream stream = new_stream();
+    for (int i = 0; i < 1000; i++) {
+        CHECK_OK(cufence_poison(row, ROW, stream));
+        usleep((useconds_t)i % 100);
+        CHECK_OK(cufence_unpoison(row, ROW, stream));
+        write_at(row, ROW, 3, stream);
+        CHECK(sum_at(row, ROW, stream) == 3 * ROW);
+    }
+    __atomic_sub_fetch(&are_writing, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+CLEAN(checks_beside_threads)
+{
+    pthread_t all[2];
+    start("");
+    char *buffer = pool(NULL);
+    CHECK_CU(cuCtxSynchronize());
+    function("poke");
+    are_writing = 2;
+    for (size_t i = 0; i < 2; i++)
+        CHECK(pthread_create(&all[i], NULL, use_and_look, buffer + i * ROW) == 0);
+    while (__atomic_load_n(&are_writing, __ATOMIC_ACQUIRE))
+        CHECK(cufence_check(0) == 0);
+    for (size_t i = 0; i < 2; i++)
+        CHECK(pthread_join(all[i], NULL) == 0);
+}
+
 /* ---- what may go wrong ---- */
 
 CLEAN(odd_ranges)
