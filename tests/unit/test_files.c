@@ -5,6 +5,8 @@
 #include "base/files.h"
 #include "base/options.h"
 
+#include <sys/resource.h>
+
 #define NOBODY 65534
 
 /* There is a folder `there`, a file `file`, and source files. */
@@ -72,6 +74,21 @@ static void expect_line(const char *path, int line, const char *text)
             return;
         }
     assert_null(text);
+}
+
+TEST(no_part_of_a_file_is_left)
+{
+    struct rlimit before;
+    void (*was)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){4, before.rlim_max}), 0);
+    int is_put = files_put_text("too-large", "a line\n");
+    int why = errno;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, was);
+    assert_int_equal(is_put, 0);
+    assert_int_equal(why, EFBIG);
+    assert_int_equal(access("too-large", F_OK), -1);
 }
 
 TEST(test_lines)
