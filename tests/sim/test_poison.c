@@ -272,6 +272,32 @@ CLEAN(checks_beside_threads)
         CHECK(pthread_join(all[i], NULL) == 0);
 }
 
+/* Two threads poison bytes that overlap: each byte counts once, and none is lost. */
+static void *poison_often(void *first)
+{
+    CHECK_CU(cuCtxSetCurrent(context));
+    CUstream stream = new_stream();
+    for (int i = 0; i < 300; i++)
+        CHECK_OK(cufence_poison(first, 2 * ROW, stream));
+    return NULL;
+}
+
+CLEAN(threads_that_overlap)
+{
+    pthread_t all[2];
+    start("");
+    char *buffer = pool(NULL);
+    CHECK_CU(cuCtxSynchronize());
+    for (size_t i = 0; i < 2; i++)
+        CHECK(pthread_create(&all[i], NULL, poison_often, buffer + i * ROW) == 0);
+    for (size_t i = 0; i < 2; i++)
+        CHECK(pthread_join(all[i], NULL) == 0);
+    CHECK(poisoned(buffer) == 3 * ROW);
+    CHECK_OK(cufence_unpoison(buffer, 3 * ROW, NULL));
+    CHECK(poisoned(buffer) == 0);
+    CHECK(cufence_check(0) == 0);
+}
+
 /* ---- what may go wrong ---- */
 
 CLEAN(odd_ranges)

@@ -67,10 +67,10 @@ static int put(size_t at, size_t others, struct poison_piece piece, uint64_t sta
 }
 
 /* Takes that part out, once no other thread checks the piece. Returns 0 if there is none. */
-static int take(uint64_t start, uint64_t end, struct poison_piece *part)
+static int take_locked(uint64_t start, uint64_t end, struct poison_piece *part)
 {
     size_t at;
-    HOLD(&lock);
+    lock_expect(RANK_LEAF);
     for (; (at = find(start, end, part)) < count && pieces[at].checks; lock_take(&lock)) {
         lock_release(&lock);
         aside_sleep(PAUSE_US);
@@ -81,6 +81,12 @@ static int take(uint64_t start, uint64_t end, struct poison_piece *part)
     put(at, 1, whole, part->end, whole.end);
     put(at, 0, whole, whole.start, part->start);
     return 1;
+}
+
+static int take(uint64_t start, uint64_t end, struct poison_piece *part)
+{
+    HOLD(&lock);
+    return take_locked(start, end, part);
 }
 
 static int look(uint64_t start, uint64_t end, struct poison_piece *part)
@@ -175,10 +181,12 @@ static struct batch *make(struct watch *watch, const struct poison_piece *piece,
     struct batch *batch = watch ? batch_make(watch, (unsigned)parts) : NULL;
     if (!batch)
         return NULL;
+    lock_take(&watch->lock); /* is_filling() looks at all of them */
     batch->on_result = describe;
     batch->piece = *piece;
     batch->piece.fact.until_ns = monotonic_ns();
     batch->is_fill = does == PATTERN_WRITE;
+    lock_release(&watch->lock);
     for (uint64_t i = 0; i < parts; i++) {
         const struct pattern_range part = {piece->start + bytes * i / parts, piece->start + bytes * (i + 1) / parts};
         batch->jobs[i] = (struct pattern_job){.check = {part}, .write = {part}, .does = does | PATTERN_NANS};
@@ -285,9 +293,9 @@ static int check_last(struct poison_piece *part, struct stream *stream, uint64_t
 static int put_in_place(const struct poison_piece *piece)
 {
     struct poison_piece next;
-    while (take(piece->start, piece->end, &next))
-        continue;
     HOLD(&lock);
+    while (take_locked(piece->start, piece->end, &next))
+        continue;
     return put(find(piece->start, UINT64_MAX, &next), 0, *piece, piece->start, piece->end);
 }
 
