@@ -201,11 +201,13 @@ TEST(what_cannot_is_named)
         {"values=*=file/x", "values=file/x: nothing can be written there: file/x: Not a directory; name a file", 0},
         {"keep=file", "keep=file: nothing can be written there: file: Not a directory; name a folder", 0},
         {"keep=file/%p/x", "keep=file/%p/x: nothing can be written there: file: Not a directory; name a folder", 0},
+        {"keep=nowhere", "keep=nowhere: nothing can be written there: nowhere: No such file or directory; name a folder", 0},
         {"keep=/proc/kept", "keep=/proc/kept: nothing can be written there: /proc: No such file or directory; name a folder",
          1},
         {"log=/proc/kept", "log=/proc/kept: nothing can be written there: /proc: No such file or directory; name a file", 1},
         {"save_values=*=file/a", "save_values=file/a: nothing can be written there: file/a: Not a directory; name a folder", 1},
     };
+    assert_int_equal(symlink("absent", "nowhere"), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(check(bad[i].text, bad[i].is_here), 1);
         if (strncmp(said, bad[i].sentence, strlen(bad[i].sentence)) != 0)
