@@ -1,4 +1,4 @@
-/* Poison and fill on the simulated device: bytes of a buffer that nobody may use, and what is in new and in freed buffers. */
+/* Poison on the simulated device: bytes of a buffer that nobody may use. */
 #include "heap/slack/poison.h"
 #include "pokes.h"
 
@@ -207,35 +207,6 @@ CLEAN(a_capture)
     CHECK_CU(cuGraphLaunch(executable, stream));
     CHECK(cufence_check(0) == 0);
     CHECK(poison_unchecked == ROW);
-}
-
-static void *use(void *row)
-{
-    CHECK_CU(cuCtxSetCurrent(context));
-    CUstream stream = new_stream();
-    for (int i = 0; i < 100; i++) {
-        CHECK_OK(cufence_poison(row, ROW, stream));
-        CHECK_OK(cufence_unpoison(row, ROW, stream));
-        write_at(row, ROW, i, stream);
-    }
-    CHECK_CU(cuStreamSynchronize(stream));
-    return NULL;
-}
-
-CLEAN(threads)
-{
-    pthread_t all[4];
-    start("");
-    char *buffer = pool(NULL);
-    CHECK_CU(cuCtxSynchronize());
-    function("poke");
-    for (size_t i = 0; i < 4; i++)
-        CHECK(pthread_create(&all[i], NULL, use, buffer + i * ROW) == 0);
-    for (int i = 0; i < 10; i++)
-        CHECK(cufence_check(0) == 0);
-    for (size_t i = 0; i < 4; i++)
-        CHECK(pthread_join(all[i], NULL) == 0);
-    CHECK(cufence_check(0) == 0);
 }
 
 /* What a thread writes into bytes that it has unpoisoned is neither found nor overwritten by another thread's check. */
@@ -496,39 +467,6 @@ CLEAN(a_child)
     CHECK(WEXITSTATUS(status) == 0);
     CHECK(cufence_check(0) == 0);
     CHECK_OK(cufence_unpoison(buffer, ROW, NULL));
-}
-
-/* ---- what is in new buffers, and in freed ones (fill=) ---- */
-
-CLEAN(fills)
-{
-    CUstream stream = start_with_stream("fill=0x11");
-    char *buffer = allocate(1000, stream);
-    CHECK(sum_at(buffer, 1000, stream) == 1000 * 0x11);
-    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 1000, stream));
-    release(buffer, stream);
-    CHECK(sum_at(allocate(1000, stream), 1000, stream) == 1000 * 0x11);
-}
-
-CLEAN(fills_with_nan)
-{
-    float values[4];
-    start("fill=nan");
-    char *buffer = allocate(sizeof values, NULL);
-    CHECK_CU(cuMemcpyDtoH(values, (CUdeviceptr)(uintptr_t)buffer, sizeof values));
-    for (int i = 0; i < 4; i++)
-        CHECK(values[i] != values[i]);
-}
-
-CLEAN(poisons)
-{
-    CUstream stream = start_with_stream("fill=off/0xee,slack=on");
-    char *buffer = allocate(1000, stream);
-    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 1000, stream));
-    CHECK(sum_at(buffer, 1000, stream) == 0);
-    release(buffer, stream);
-    CHECK(sum_at(buffer, 1000, stream) == 1000 * 0xee);
-    CHECK(cufence_check(0) == 0);
 }
 
 TEST_CONCURRENTLY
