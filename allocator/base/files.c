@@ -88,7 +88,13 @@ int files_put(const char *name, const void *head, size_t head_size, const void *
     errno = bytes ? 0 : ENOMEM;
     int fd = bytes ? files_create(name) : -1;
     int is_ok = fd >= 0 && files_write(fd, head, head_size) && files_write(fd, bytes, size);
-    return fd >= 0 && close(fd) == 0 && is_ok;
+    is_ok = fd >= 0 && close(fd) == 0 && is_ok;
+    if (fd >= 0 && !is_ok) {
+        int error = errno;
+        unlink(name);
+        errno = error;
+    }
+    return is_ok;
 }
 
 int files_put_text(const char *name, const char *text)

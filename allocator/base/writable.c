@@ -64,6 +64,8 @@ static int judge(char *path, enum kind kind)
     int is_there = stat(path, &found) == 0;
     if (is_there && kind == KIND_FILE)
         return S_ISDIR(found.st_mode) ? EISDIR : access(path, W_OK) == 0 ? 0 : errno;
+    if (kind == KIND_FOLDER && !is_there && lstat(path, &found) == 0) /* a link that leads nowhere: no folder can be made */
+        return errno;
     for (int is_next = kind != KIND_PARENT; !is_there && errno == ENOENT && is_next; is_next = kind == KIND_FOLDER) {
         if (!cut(path))
             break;

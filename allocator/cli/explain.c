@@ -170,7 +170,8 @@ static int explain_bundle(const char *path, const struct wishes *wishes)
     if (status == CUFENCE_OK && reader.unread.text[0])
         fprintf(stderr, "cufence explain: %s: %s\n", path, reader.unread.text);
     if (status == CUFENCE_OK && !reader.dump.at)
-        status = problem_set(&problem, CUFENCE_ERROR_SYSTEM, "it has no core dump: the launch did not fault");
+        status = problem_set(&problem, CUFENCE_ERROR_SYSTEM,
+                             "it has no core dump that can be read; a launch that did not fault has none");
     char *dump = NULL;
     if (status == CUFENCE_OK && asprintf(&dump, "%s/%s", path, reader.dump_name) >= 0)
         status = explain_bytes(dump, &reader.dump, &reader, wishes, &problem);

@@ -124,7 +124,10 @@ static int write_packed(const struct gzip *gzip, const char *path, const char *b
     is_ok = file != NULL;
     for (size_t at = 0; is_ok && at < size; at += AT_ONCE)
         is_ok = gzip->gzwrite(file, bytes + at, size - at < AT_ONCE ? (unsigned)(size - at) : AT_ONCE) > 0;
-    return file && gzip->gzclose(file) == 0 && is_ok;
+    is_ok = file && gzip->gzclose(file) == 0 && is_ok;
+    if (fd >= 0 && !is_ok)
+        unlink(path);
+    return is_ok;
 }
 
 void writer_put_dump(struct bundle_writer *writer, const char *stem, const struct dump *dump)

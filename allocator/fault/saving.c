@@ -149,8 +149,10 @@ static void finish_launch(struct bundle_writer *writer, const struct fault_memor
     bundle->layout = layout ? layout->arguments : NULL;
     bundle->argument_count = layout ? layout->argument_count : 0;
     size_t left_out = writer_finish_launch(writer), count = bundle->buffer_count + bundle->pinned_count - left_out;
-    if (writer->has_failed)
+    if (writer->has_failed) { /* without launch.json nobody can use the rest */
+        writer_drop_launch(writer);
         return;
+    }
     output_note("saved for `cufence replay`: %s (%zu buffer%s, %" PRIu64 " bytes)", writer->folder, count, plural(count),
                 writer->bytes);
     if (left_out)

@@ -1,4 +1,4 @@
-/* Poison and fill on the simulated device: bytes of a buffer that nobody may use, and what is in new and in freed buffers. */
+/* Poison on the simulated device: bytes of a buffer that nobody may use. */
 #include "heap/slack/poison.h"
 #include "pokes.h"
 
@@ -209,32 +209,62 @@ CLEAN(a_capture)
     CHECK(poison_unchecked == ROW);
 }
 
-static void *use(void *row)
+/* What a thread writes into bytes that it has unpoisoned is neither found nor overwritten by another thread's check. */
+static int are_writing; /* atomic */
+
+static void *use_and_look(void *row)
 {
     CHECK_CU(cuCtxSetCurrent(context));
     CUstream stream = new_stream();
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 1000; i++) {
         CHECK_OK(cufence_poison(row, ROW, stream));
+        usleep((useconds_t)i % 100);
         CHECK_OK(cufence_unpoison(row, ROW, stream));
-        write_at(row, ROW, i, stream);
+        write_at(row, ROW, 3, stream);
+        CHECK(sum_at(row, ROW, stream) == 3 * ROW);
     }
-    CHECK_CU(cuStreamSynchronize(stream));
+    __atomic_sub_fetch(&are_writing, 1, __ATOMIC_RELEASE);
     return NULL;
 }
 
-CLEAN(threads)
+CLEAN(checks_beside_threads)
 {
-    pthread_t all[4];
+    pthread_t all[2];
     start("");
     char *buffer = pool(NULL);
     CHECK_CU(cuCtxSynchronize());
     function("poke");
-    for (size_t i = 0; i < 4; i++)
-        CHECK(pthread_create(&all[i], NULL, use, buffer + i * ROW) == 0);
-    for (int i = 0; i < 10; i++)
+    are_writing = 2;
+    for (size_t i = 0; i < 2; i++)
+        CHECK(pthread_create(&all[i], NULL, use_and_look, buffer + i * ROW) == 0);
+    while (__atomic_load_n(&are_writing, __ATOMIC_ACQUIRE))
         CHECK(cufence_check(0) == 0);
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < 2; i++)
         CHECK(pthread_join(all[i], NULL) == 0);
+}
+
+/* Two threads poison bytes that overlap, on one stream: each byte counts once, and none is lost. */
+static void *poison_often(void *first)
+{
+    CHECK_CU(cuCtxSetCurrent(context));
+    for (int i = 0; i < 300; i++)
+        CHECK_OK(cufence_poison(first, 2 * ROW, NULL));
+    return NULL;
+}
+
+CLEAN(threads_that_overlap)
+{
+    pthread_t all[2];
+    start("");
+    char *buffer = pool(NULL);
+    CHECK_CU(cuCtxSynchronize());
+    for (size_t i = 0; i < 2; i++)
+        CHECK(pthread_create(&all[i], NULL, poison_often, buffer + i * ROW) == 0);
+    for (size_t i = 0; i < 2; i++)
+        CHECK(pthread_join(all[i], NULL) == 0);
+    CHECK(poisoned(buffer) == 3 * ROW);
+    CHECK_OK(cufence_unpoison(buffer, 3 * ROW, NULL));
+    CHECK(poisoned(buffer) == 0);
     CHECK(cufence_check(0) == 0);
 }
 
@@ -437,39 +467,6 @@ CLEAN(a_child)
     CHECK(WEXITSTATUS(status) == 0);
     CHECK(cufence_check(0) == 0);
     CHECK_OK(cufence_unpoison(buffer, ROW, NULL));
-}
-
-/* ---- what is in new buffers, and in freed ones (fill=) ---- */
-
-CLEAN(fills)
-{
-    CUstream stream = start_with_stream("fill=0x11");
-    char *buffer = allocate(1000, stream);
-    CHECK(sum_at(buffer, 1000, stream) == 1000 * 0x11);
-    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 1000, stream));
-    release(buffer, stream);
-    CHECK(sum_at(allocate(1000, stream), 1000, stream) == 1000 * 0x11);
-}
-
-CLEAN(fills_with_nan)
-{
-    float values[4];
-    start("fill=nan");
-    char *buffer = allocate(sizeof values, NULL);
-    CHECK_CU(cuMemcpyDtoH(values, (CUdeviceptr)(uintptr_t)buffer, sizeof values));
-    for (int i = 0; i < 4; i++)
-        CHECK(values[i] != values[i]);
-}
-
-CLEAN(poisons)
-{
-    CUstream stream = start_with_stream("fill=off/0xee,slack=on");
-    char *buffer = allocate(1000, stream);
-    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 1000, stream));
-    CHECK(sum_at(buffer, 1000, stream) == 0);
-    release(buffer, stream);
-    CHECK(sum_at(buffer, 1000, stream) == 1000 * 0xee);
-    CHECK(cufence_check(0) == 0);
 }
 
 TEST_CONCURRENTLY

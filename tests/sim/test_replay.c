@@ -3,6 +3,9 @@
 
 #include "analysis/bundle/bundle.h"
 
+#include <pthread.h>
+#include <sys/stat.h>
+
 #define HANG_MS "6000" /* by when the rerun process has come to its launch, on a busy machine too */
 
 /* ---- saving ---- */
@@ -95,6 +98,29 @@ TEST(test_hang)
     make_bundle(save_hang, "it took longer than wait_ms=1000/" HANG_MS,
                 "saved for `cufence replay`: .* \\(1 buffer, 4000 bytes\\)");
     expect_replay("--seconds 1", 1, "cannot be launched: it took longer than --seconds 1");
+}
+
+static void *take_name(void *unused)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s/fault-%d-1/facts.json", folder, (int)getpid());
+    while (mkdir(name, 0700) != 0)
+        usleep(1000);
+    return unused;
+}
+
+static void save_without_facts(void)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, take_name, NULL) == 0);
+    save_last();
+}
+
+/* Without launch.json, what is there for another launch is of no use. */
+TEST(test_cut_short)
+{
+    make_bundle(save_without_facts, "keep: cannot write .*/facts.json: File exists");
+    SUCCEEDS("test \"$(cd %s && echo *)\" = facts.json || { ls -l %s; false; }", bundle, bundle);
 }
 
 /* What could not be launched again can be explained, by its folder's name and by the dump's. */

@@ -5,6 +5,8 @@
 #include "base/files.h"
 #include "base/options.h"
 
+#include <sys/resource.h>
+
 #define NOBODY 65534
 
 /* There is a folder `there`, a file `file`, and source files. */
@@ -72,6 +74,21 @@ static void expect_line(const char *path, int line, const char *text)
             return;
         }
     assert_null(text);
+}
+
+TEST(no_part_of_a_file_is_left)
+{
+    struct rlimit before;
+    void (*was)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){4, before.rlim_max}), 0);
+    int is_put = files_put_text("too-large", "a line\n");
+    int why = errno;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, was);
+    assert_int_equal(is_put, 0);
+    assert_int_equal(why, EFBIG);
+    assert_int_equal(access("too-large", F_OK), -1);
 }
 
 TEST(test_lines)
@@ -184,11 +201,13 @@ TEST(what_cannot_is_named)
         {"values=*=file/x", "values=file/x: nothing can be written there: file/x: Not a directory; name a file", 0},
         {"keep=file", "keep=file: nothing can be written there: file: Not a directory; name a folder", 0},
         {"keep=file/%p/x", "keep=file/%p/x: nothing can be written there: file: Not a directory; name a folder", 0},
+        {"keep=nowhere", "keep=nowhere: nothing can be written there: nowhere: No such file or directory; name a folder", 0},
         {"keep=/proc/kept", "keep=/proc/kept: nothing can be written there: /proc: No such file or directory; name a folder",
          1},
         {"log=/proc/kept", "log=/proc/kept: nothing can be written there: /proc: No such file or directory; name a file", 1},
         {"save_values=*=file/a", "save_values=file/a: nothing can be written there: file/a: Not a directory; name a folder", 1},
     };
+    assert_int_equal(symlink("absent", "nowhere"), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(check(bad[i].text, bad[i].is_here), 1);
         if (strncmp(said, bad[i].sentence, strlen(bad[i].sentence)) != 0)

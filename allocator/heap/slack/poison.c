@@ -66,11 +66,15 @@ static int put(size_t at, size_t others, struct poison_piece piece, uint64_t sta
     return 1;
 }
 
-/* Takes that part out. Returns 0 if there is none. */
-static int take(uint64_t start, uint64_t end, struct poison_piece *part)
+/* Takes that part out, once no other thread checks the piece. Returns 0 if there is none. */
+static int take_locked(uint64_t start, uint64_t end, struct poison_piece *part)
 {
-    HOLD(&lock);
-    size_t at = find(start, end, part);
+    size_t at;
+    lock_expect(RANK_LEAF);
+    for (; (at = find(start, end, part)) < count && pieces[at].checks; lock_take(&lock)) {
+        lock_release(&lock);
+        aside_sleep(PAUSE_US);
+    }
     if (at == count)
         return 0;
     const struct poison_piece whole = pieces[at];
@@ -79,10 +83,40 @@ static int take(uint64_t start, uint64_t end, struct poison_piece *part)
     return 1;
 }
 
+static int take(uint64_t start, uint64_t end, struct poison_piece *part)
+{
+    HOLD(&lock);
+    return take_locked(start, end, part);
+}
+
 static int look(uint64_t start, uint64_t end, struct poison_piece *part)
 {
     HOLD(&lock);
     return find(start, end, part) < count;
+}
+
+/* The next piece of the context, which stays until check_ends(). Returns 0 if there is none. */
+static int check_begins(const struct context *context, uint64_t from, struct poison_piece *piece)
+{
+    HOLD(&lock);
+    size_t at = find(from, UINT64_MAX, piece);
+    while (at < count && pieces[at].context != context)
+        at++;
+    if (at == count)
+        return 0;
+    pieces[at].checks++;
+    *piece = pieces[at];
+    return 1;
+}
+
+/* It may have gone with its context. */
+static void check_ends(const struct poison_piece *piece)
+{
+    struct poison_piece part;
+    HOLD(&lock);
+    size_t at = find(piece->start, piece->end, &part);
+    if (at < count && pieces[at].checks)
+        pieces[at].checks--;
 }
 
 uint64_t poison_bytes(uint64_t start, uint64_t end)
@@ -147,10 +181,12 @@ static struct batch *make(struct watch *watch, const struct poison_piece *piece,
     struct batch *batch = watch ? batch_make(watch, (unsigned)parts) : NULL;
     if (!batch)
         return NULL;
+    lock_take(&watch->lock); /* is_filling() looks at all of them */
     batch->on_result = describe;
     batch->piece = *piece;
     batch->piece.fact.until_ns = monotonic_ns();
     batch->is_fill = does == PATTERN_WRITE;
+    lock_release(&watch->lock);
     for (uint64_t i = 0; i < parts; i++) {
         const struct pattern_range part = {piece->start + bytes * i / parts, piece->start + bytes * (i + 1) / parts};
         batch->jobs[i] = (struct pattern_job){.check = {part}, .write = {part}, .does = does | PATTERN_NANS};
@@ -257,9 +293,9 @@ static int check_last(struct poison_piece *part, struct stream *stream, uint64_t
 static int put_in_place(const struct poison_piece *piece)
 {
     struct poison_piece next;
-    while (take(piece->start, piece->end, &next))
-        continue;
     HOLD(&lock);
+    while (take_locked(piece->start, piece->end, &next))
+        continue;
     return put(find(piece->start, UINT64_MAX, &next), 0, *piece, piece->start, piece->end);
 }
 
@@ -339,11 +375,10 @@ int poison_check(const struct watch *watch, uint64_t until_ms, size_t *found)
     struct heap_slack slack = {.found.changed = 0};
     struct poison_piece part;
     int is_done = 1;
-    for (uint64_t at = 0; is_done && look(at, UINT64_MAX, &part); at = part.end) {
-        if (part.context != watch->books->context || is_filling(&part))
-            continue;
+    for (uint64_t at = 0; is_done && check_begins(watch->books->context, at, &part); at = part.end) {
         slack.found.changed = 0;
-        is_done = run(&part, PATTERN_CHECK | PATTERN_RENEW, until_ms, &slack);
+        is_done = is_filling(&part) || run(&part, PATTERN_CHECK | PATTERN_RENEW, until_ms, &slack);
+        check_ends(&part);
         if (slack.found.changed)
             slack_report_found(&slack, 1);
         *found += slack.found.changed != 0;

@@ -67,6 +67,7 @@ struct poison_piece {
     struct context *context;
     struct stream_ref on; /* where they were filled */
     struct poison_fact fact;
+    unsigned checks; /* by poison_check(), under way: it is not unpoisoned meanwhile, not even by a free */
 };
 
 /* A launch of the pattern's kernel: for slack, one of the BATCHES of a context, used again and again; for poison, made for it.
