@@ -3,7 +3,6 @@
  * texture or surface is a value by which a kernel finds its memory: cusim_texture().
  */
 #include "capture.h"
-#include "handle.h"
 #include "virtual_memory.h"
 
 #define TEXTURE_ALIGNMENT 512 /* CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT and _PITCH_ALIGNMENT of an H200 */
@@ -110,10 +109,7 @@ static CUresult create(unsigned long long *out, const CUDA_RESOURCE_DESC *resour
 
 static CUresult destroy(unsigned long long object)
 {
-    void *handle = (void *)(uintptr_t)object;
-    CALL_REFUSE(!handle_remove(HANDLE_TEXTURE, handle), INVALID_VALUE);
-    handle_free(HANDLE_TEXTURE, handle);
-    return CUDA_SUCCESS;
+    return handle_destroy(HANDLE_TEXTURE, (void *)(uintptr_t)object) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 DRIVER(cuTexObjectCreate, 5000,

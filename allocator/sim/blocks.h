@@ -32,13 +32,6 @@ struct reservation {
     struct block *block; /* NULL: created by cuMemAddressReserve, and counted against the limit */
 };
 
-/* The work that memory was freed or bound behind: others have it after that. While some is pending, `last` names a stream that
- * exists. */
-struct use {
-    unsigned pending;   /* frees and launches that their streams have not passed */
-    struct ticket last; /* the last of them; holds no reference */
-};
-
 /* An allocation of cuMemAlloc or of a pool; or the address of one of a graph, to which launches bind one of a pool. */
 struct block {
     struct block *prev, *next;
@@ -48,7 +41,9 @@ struct block {
     int is_live;       /* allocated, and not freed, as calls see it */
     CUcontext context; /* of cuMemAlloc, else NULL */
     CUmemoryPool pool; /* or NULL */
-    struct use use;    /* not of an address */
+    /* Not of an address: the work that it was freed or bound behind. Others have it after that. */
+    unsigned pending;   /* frees and launches that their streams have not passed */
+    struct ticket last; /* the last of them; names a stream that exists while some is pending */
     uint64_t id;
     /* An address of a graph's: */
     unsigned references;   /* held by nodes, by frees that were not passed, and while it is live; 0: it is none */
@@ -105,24 +100,8 @@ void graph_memory_release_locked(struct block *address);
 /* exports.c: gives back an imported handle's use of its file. */
 void share_close_locked(struct shared_file *file);
 
-/* pages.c: host pages behind the simulated memory. Sizes and addresses are multiples of the host's page size. Thread safety:
- * plain system calls; the caller serialises calls on the same range. */
-
 #define PAGES_FILE_BYTES ((off_t)1 << 46)  /* sparse; offsets are never reused, so this limits what a process can create */
 #define PAGES_NOTES_BYTES ((off_t)1 << 31) /* behind that: what exports.c notes for each 2 MiB */
 
-/* Opens a memory file that grows as it is touched. Returns the descriptor or -1. */
-int pages_open(const char *name);
-
 /* Reserves address space without memory. Returns its start, a multiple of `alignment`, or 0. `hint` is used if free. */
 uint64_t pages_reserve(size_t size, size_t alignment, uint64_t hint);
-void pages_unreserve(uint64_t address, size_t size);
-
-/* Maps a range of the file at reserved addresses, without access. Returns 0, or -1 if the host is out of mappings. */
-int pages_map(uint64_t address, size_t size, int file, uint64_t offset);
-/* Turns a mapped range back into a reserved one. */
-int pages_unmap(uint64_t address, size_t size);
-int pages_protect(uint64_t address, size_t size, int protection); /* PROT_..., as CUmemAccess_flags count them */
-
-/* Returns the memory of a range of the file to the host. */
-void pages_discard(int file, uint64_t offset, size_t size);

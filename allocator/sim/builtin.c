@@ -1,4 +1,3 @@
-#include "gpus.h"
 #include "trap.h"
 #include "kernel.h"
 

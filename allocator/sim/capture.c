@@ -1,5 +1,4 @@
 #include "capture.h"
-#include "handle.h"
 
 static struct capture *active;         /* under the queue lock */
 static unsigned long long next_id = 1; /* under the queue lock */
@@ -26,10 +25,8 @@ CUresult capture_check_unsafe_locked(void)
 {
     CUresult result = CUDA_SUCCESS;
     for (struct capture *capture = active; capture != NULL; capture = capture->next) {
-        if (!forbids_unsafe(capture))
-            continue;
-        capture->is_invalid = 1;
-        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        if (forbids_unsafe(capture))
+            result = CAPTURE_REFUSE(capture);
     }
     return result;
 }
@@ -55,12 +52,6 @@ CUresult capture_check_implicit_locked(CUstream stream, int invalidates)
     return result;
 }
 
-CUresult capture_refuse_locked(CUstream stream)
-{
-    stream->capture->is_invalid = 1;
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-}
-
 /* Returns the next capturing stream of a context, or of its green ones, from `stream` on; NULL: there is none. */
 static CUstream next_capturing(CUcontext context, CUstream stream)
 {
@@ -74,7 +65,7 @@ CUresult capture_refuse_all_locked(CUcontext context)
     CUresult result = CUDA_SUCCESS;
     CUstream stream = context->home->streams;
     for (; (stream = next_capturing(context, stream)) != NULL; stream = stream->next)
-        result = capture_refuse_locked(stream);
+        result = CAPTURE_REFUSE(stream->capture);
     return result;
 }
 
@@ -223,10 +214,8 @@ static CUresult finish(CUstream handle, CUgraph *out)
     STREAM_HELD(stream, handle);
     struct capture *capture = stream->capture;
     CALL_REFUSE(capture == NULL, ILLEGAL_STATE);
-    if (stream != capture->streams[0]) {
-        capture->is_invalid = 1;
-        return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-    }
+    if (stream != capture->streams[0])
+        return capture_fail_locked(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     CUresult result = CUDA_SUCCESS;
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->owner != thread_number())
         result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;

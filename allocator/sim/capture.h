@@ -49,9 +49,14 @@ CUresult capture_check_unsafe(void);
  * and with `invalidates` set their captures are invalid. Work on other streams is allowed. */
 CUresult capture_check_implicit_locked(CUstream stream, int invalidates);
 
-/* For a call that is not allowed on a capturing stream: invalidates the capture. */
-CUresult capture_refuse_locked(CUstream stream);
-/* Likewise for the streams of a context; for a primary context, also of its green ones. */
+/* Invalidates a capture. Returns the error. */
+static inline CUresult capture_fail_locked(struct capture *capture, CUresult error)
+{
+    capture->is_invalid = 1;
+    return error;
+}
+#define CAPTURE_REFUSE(capture) capture_fail_locked(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) /* a call that is not allowed */
+/* Refuses for all streams of a context; for a primary context, also of its green ones. */
 CUresult capture_refuse_all_locked(CUcontext context);
 
 /* Records an operation, taking its own reference. Errors: STREAM_CAPTURE_INVALIDATED. */
@@ -102,7 +107,7 @@ void recording_append(struct recording *recording, struct operation *operation);
 struct recording *recording_copy(const struct recording *recording);
 void recording_release(struct recording *recording);
 
-/* event.c: events. The queue lock guards the members. The memory of one goes to the next one, and is never
+/* stream_calls.c: events. The queue lock guards the members. The memory of one goes to the next one, and is never
  * freed: a record that is still to come finds another generation there. */
 struct CUevent_st {
     CUcontext context;

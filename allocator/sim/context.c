@@ -1,6 +1,5 @@
 #include "context.h"
 #include "capture.h"
-#include "handle.h"
 #include "virtual_memory.h"
 #include "kernel.h"
 #include "trap.h"

@@ -1,5 +1,4 @@
 /* The table of the driver's functions, as DRIVER() and its like in call.h fill it, and the earlier forms of some. */
-#include "gpus.h"
 #include "stream.h"
 
 /* The linker puts them around the section. */

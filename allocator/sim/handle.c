@@ -1,6 +1,4 @@
-#include "handle.h"
 #include "call.h"
-#include "gpus.h"
 
 #include <uthash.h>
 
@@ -98,6 +96,14 @@ void handle_free(enum handle_kind kind, void *object)
 {
     HOLD(&handles_lock);
     free_locked(kind, object);
+}
+
+int handle_destroy(enum handle_kind kind, void *object)
+{
+    int was_valid = handle_remove(kind, object);
+    if (was_valid)
+        handle_free(kind, object);
+    return was_valid;
 }
 
 void handle_free_owned(const void *owner)

@@ -5,7 +5,7 @@
 
 struct host_block {
     struct host_block *next, *prev;
-    struct host_range range;
+    struct space_range range;
 };
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -19,7 +19,7 @@ static struct host_block *find_locked(CUdeviceptr address, size_t size)
     return block;
 }
 
-int host_find(CUdeviceptr address, struct host_range *range)
+int host_find(CUdeviceptr address, struct space_range *range)
 {
     HOLD(&host_lock);
     const struct host_block *block = find_locked(address, 1);
@@ -61,7 +61,14 @@ static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext co
     HOLD(&host_lock);
     CALL_REFUSE(find_locked((uintptr_t)memory, size) != NULL, HOST_MEMORY_ALREADY_REGISTERED);
     struct host_block *block = memory_new(sizeof *block);
-    block->range = (struct host_range){(uintptr_t)memory, size, kind, context, space_new_id()};
+    block->range = (struct space_range){.start = (uintptr_t)memory,
+                                        .size = size,
+                                        .device = context->device,
+                                        .context = context,
+                                        .kind = kind,
+                                        .mapping_start = (uintptr_t)memory,
+                                        .mapping_size = size,
+                                        .id = space_new_id()};
     DL_PREPEND(blocks, block);
     return CUDA_SUCCESS;
 }
@@ -112,7 +119,7 @@ DRIVER(cuMemHostUnregister, 4000, (void *, p))
 
 DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr *, pdptr, void *, p, unsigned int, Flags))
 {
-    struct host_range range;
+    struct space_range range;
     if (pdptr == NULL || Flags != 0 || !host_find((CUdeviceptr)(uintptr_t)p, &range) || range.kind == HOST_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
     *pdptr = (CUdeviceptr)(uintptr_t)p;
@@ -121,7 +128,7 @@ DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr *, pdptr, void *, p, unsign
 
 DRIVER(cuMemFreeHost, 2000, (void *, p))
 {
-    struct host_range range;
+    struct space_range range;
     CONTEXT_CURRENT(context);
     if (host_find((CUdeviceptr)(uintptr_t)p, &range)) {
         HOLD(&queue_lock);

@@ -1,5 +1,5 @@
 /* Reads a cubin that a program loads. Addresses in it may be those of a device or 0, and its code may have been changed. */
-#include "sm90.h"
+#include "kernel.h"
 #include "context.h"
 
 #define INSTRUCTION_BYTES 16

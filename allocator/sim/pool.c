@@ -1,5 +1,4 @@
 #include "capture.h"
-#include "handle.h"
 #include "blocks.h"
 
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after the queue lock */

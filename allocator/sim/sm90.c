@@ -1,4 +1,4 @@
-#include "sm90.h"
+#include "kernel.h"
 #include "call.h"
 
 #define EF_SM_90 0x005a055a /* flags of an sm_90 cubin of CUDA 12 and 13 */

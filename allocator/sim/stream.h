@@ -115,11 +115,9 @@ static inline void operation_end(struct operation *const *operation)
 /* Runs the operation on the calling thread, a stream's worker, without locks. */
 void operation_run(struct operation *operation, CUcontext context);
 
-/* grid.c: creates the operation of a launch, without a stream. Errors: INVALID_HANDLE, INVALID_VALUE. */
+/* Creates the operation of a launch, without a stream. Errors: INVALID_HANDLE, INVALID_VALUE. */
 CUresult launch_create(struct operation **out, CUfunction function, const uint32_t grid[3], const uint32_t block[3],
                        uint32_t shared_bytes, void **parameters, void **extra);
-
-void kernel_run(const struct launch *launch, CUcontext context);
 
 struct capture;
 struct work;

@@ -17,7 +17,7 @@ static size_t span(const struct transfer *transfer, const struct transfer_end *e
 
 static CUresult check_end(const struct transfer *transfer, const struct transfer_end *end, int is_write, CUcontext context)
 {
-    struct host_range range;
+    struct space_range range;
     size_t bytes = span(transfer, end);
     int is_device = space_is_device(end->address);
     CALL_REFUSE(bytes == 0, INVALID_VALUE);
@@ -54,7 +54,7 @@ CUresult transfer_create(struct operation **out, const struct transfer *transfer
 
 static int is_pageable(uint64_t address)
 {
-    struct host_range range;
+    struct space_range range;
     return !space_is_device(address) && !host_find(address, &range);
 }
 
@@ -204,16 +204,14 @@ static CUresult copy_peer(const CUDA_MEMCPY3D_PEER *copy, CUstream stream, int i
 static CUresult copy_row_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
                               CUstream stream, int is_sync)
 {
-    const CUDA_MEMCPY3D_PEER copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                                     .srcDevice = from,
-                                     .srcContext = from_context,
-                                     .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                     .dstDevice = to,
-                                     .dstContext = to_context,
-                                     .WidthInBytes = bytes,
-                                     .Height = 1,
-                                     .Depth = 1};
-    return copy_peer(&copy, stream, is_sync);
+    const struct transfer copy = {.to = {CU_MEMORYTYPE_DEVICE, to, 0, 0, to_context},
+                                  .from = {CU_MEMORYTYPE_DEVICE, from, 0, 0, from_context},
+                                  .bytes = bytes,
+                                  .rows = 1,
+                                  .slices = 1};
+    CALL_TRY(context_validate(to_context));
+    CALL_TRY(context_validate(from_context));
+    return transfer_submit(&copy, stream, is_sync);
 }
 
 FORMS("cuMemcpy2D", cuMemcpy2D, cuMemcpy2DAsync, 3020, (const CUDA_MEMCPY2D *, copy), copy_2d(copy, stream, is_sync))

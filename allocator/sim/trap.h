@@ -55,7 +55,3 @@ int fault_report(const struct fault_site *site);
 
 /* trap_dump.c: writes the dump where the settings say. Failures are reported on stderr. */
 void coredump_write(const struct fault_site *site, const struct dump_settings *settings);
-
-/* trap_tables.c: creates a GPU core dump of a faulting warp, in the format and with the row sizes of driver 580. Pure. Returns
- * a malloc'ed file. */
-unsigned char *dump_create(const struct fault_site *site, size_t *size);

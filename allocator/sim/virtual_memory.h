@@ -7,7 +7,6 @@
  */
 #pragma once
 
-#include "gpus.h"
 #include "context.h"
 
 struct block;
@@ -48,6 +47,8 @@ void space_settle(void);
 /* Frees the memory of cuMemAlloc that belongs to the context. */
 void space_release_context(CUcontext context);
 
+enum host_kind { HOST_NONE, HOST_PINNED, HOST_MANAGED, HOST_REGISTERED };
+
 struct space_range {
     CUdeviceptr start;
     size_t size; /* of an allocation: as requested; otherwise of the mapping */
@@ -55,6 +56,7 @@ struct space_range {
     CUcontext context; /* of an allocation that belongs to one, else NULL */
     CUmemoryPool pool;
     unsigned open_to; /* of a pool: the devices that may write it, one bit each */
+    enum host_kind kind; /* HOST_NONE: of the device */
     CUdeviceptr mapping_start;
     size_t mapping_size;
     uint64_t id; /* never reused */
@@ -96,18 +98,9 @@ CUmemoryPool pool_of_graphs(int device);
  * host_memory.c: host memory known to the device: pinned, managed and registered. Kernels can access all host memory, so this
  * only keeps track of owners. Thread safety: any thread; its lock is a leaf.
  */
-enum host_kind { HOST_PINNED, HOST_MANAGED, HOST_REGISTERED };
-
-struct host_range {
-    CUdeviceptr start;
-    size_t size;
-    enum host_kind kind;
-    CUcontext context;
-    uint64_t id; /* never reused; also unique among device memory */
-};
 
 /* Looks up an address. Returns whether the device knows it. */
-int host_find(CUdeviceptr address, struct host_range *range);
+int host_find(CUdeviceptr address, struct space_range *range);
 /* Forgets memory of that kind, and frees what the device allocated. Errors: INVALID_VALUE (not the start of such memory). */
 CUresult host_drop(CUdeviceptr address, enum host_kind kind);
 /* Frees all memory that the context has allocated, and forgets what it has registered. */
