@@ -4,7 +4,6 @@
  * A freed block of a pool stays mapped, and waits for the work that it was freed behind. Then it is idle, until it is allocated
  * again or released: by a synchronisation beyond the pool's threshold, by a trim, or because the device is full.
  */
-#include "blocks.h"
 #include "capture.h"
 #include "virtual_memory.h"
 
@@ -320,8 +319,7 @@ DRIVER(cuMemFree, 3020, (CUdeviceptr, dptr))
         return CUDA_SUCCESS;
     CUcontext owner = owner_of(dptr);
     if (owner != NULL) {
-        HOLD(&queue_lock);
-        context_wait_locked(owner);
+        context_wait(owner);
         CALL_TRY(context_error(owner));
     }
     return space_is_device(dptr) ? space_free(dptr, NULL, NULL) : host_drop(dptr, HOST_MANAGED);

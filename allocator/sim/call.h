@@ -1,6 +1,6 @@
 /*
- * What every driver function begins with: the check that counts the call, lets it fail or slows it down if a test asks for that,
- * and refuses it before cuInit(); handles; and the configuration.
+ * What every driver function begins with: the check that counts the call, lets it fail or slows it down if a test asks for
+ * that, and refuses it before cuInit(); handles; and the configuration.
  *
  * Thread safety: any thread. The locks are leaves: nothing is called with them held.
  */
@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
+
+#pragma GCC diagnostic ignored                                                                                                 \
+    "-Wunused-parameter" /* a function of the driver has the parameters that cuda.h says, a kernel all */
 
 #define SIM_API __attribute__((visibility("default")))
 
@@ -163,7 +166,6 @@ enum handle_kind {
     HANDLE_LIBRARY,
     HANDLE_USER_OBJECT,
     HANDLE_GREEN,
-    HANDLE_DESCRIPTION,
     HANDLE_ARRAY,
     HANDLE_TEXTURE, /* or surface */
     HANDLE_POOL,
@@ -218,9 +220,6 @@ const struct sim_config *config_get(void);
 int config_has_device(int device);
 /* Errors: INVALID_VALUE (`out` is NULL), INVALID_DEVICE. */
 CUresult device_check(CUdevice device, const void *out);
-
-/* Reads CUFENCE_SIM, and makes the configuration final. Errors: INVALID_VALUE, with a message on stderr. */
-CUresult config_load(void);
 
 /* entry_points.c: the driver version that newer= says, as cuDriverGetVersion counts; 0: not newer. Reads the environment,
  * because programs look functions up before cuInit(). */

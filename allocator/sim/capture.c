@@ -90,14 +90,7 @@ CUresult capture_append_locked(CUstream stream, struct operation *operation)
     struct capture_clock *clock = clock_of(stream);
     clock->counts[stream->component]++;
     const struct capture_node node = {operation, *clock, stream->component};
-    append(&capture->nodes, &capture->node_count, &capture->node_capacity, &node, sizeof node);
-    return CUDA_SUCCESS;
-}
-
-CUresult capture_position_locked(CUstream stream, struct capture_clock *clock)
-{
-    CALL_REFUSE(stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
-    *clock = *clock_of(stream);
+    append(&capture->nodes, &capture->node_count, &node, sizeof node);
     return CUDA_SUCCESS;
 }
 
@@ -161,14 +154,11 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
 DRIVER_TWIN_IS(cuStreamBeginCapture, ptsz, 10010, (CUstream, hStream, CUstreamCaptureMode, mode), begin(hStream, mode, NULL))
 
 /* Captured work runs behind everything in the graph, whatever the dependencies say. */
-DRIVER_TWIN(cuStreamBeginCaptureToGraph, ptsz, 12030,
-            (CUstream, hStream, CUgraph, hGraph, const CUgraphNode *, dependencies, const CUgraphEdgeData *, dependencyData,
-             size_t, numDependencies, CUstreamCaptureMode, mode))
-{
-    (void)dependencyData;
-    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, hGraph) || (numDependencies != 0 && dependencies == NULL), INVALID_VALUE);
-    return begin(hStream, mode, hGraph);
-}
+DRIVER_TWIN_IS(cuStreamBeginCaptureToGraph, ptsz, 12030,
+               (CUstream, stream, CUgraph, graph, const CUgraphNode *, nodes, const CUgraphEdgeData *, edges, size_t, count,
+                CUstreamCaptureMode, mode),
+               !handle_is_valid(HANDLE_GRAPH, graph) || (count != 0 && nodes == NULL) ? CUDA_ERROR_INVALID_VALUE
+                                                                                      : begin(stream, mode, graph))
 
 static int is_joined(const struct capture *capture)
 {
@@ -252,33 +242,23 @@ static struct capture_node *find_node(struct capture *capture, CUgraphNode handl
     return NULL;
 }
 
-/* Returns the last node of a component that a clock has seen, or NULL. */
-static struct capture_node *last_seen(struct capture *capture, const struct capture_clock *clock, unsigned component)
+static int has_seen(const struct capture_clock *clock, const struct capture_node *node)
 {
-    struct capture_node *last = NULL;
-    for (size_t i = 0; i < capture->node_count; i++) {
-        struct capture_node *node = &capture->nodes[i];
-        if (node->component == component && node->clock.counts[component] <= clock->counts[component])
-            last = node;
-    }
-    return last;
+    return clock->counts[node->component] >= node->clock.counts[node->component];
 }
 
-/* Finds what the stream's next node depends on: the last node of each component, unless it comes before another's. Fills
- * frontier. */
+/* Finds what the stream's next node depends on: each node before it that comes before no other of them. Fills frontier. */
 static size_t find_frontier(const struct CUstream_st *stream)
 {
     struct capture *capture = stream->capture;
-    struct capture_node *last[CAPTURE_STREAMS];
     size_t count = 0;
-    for (unsigned i = 0; i < capture->component_count; i++)
-        last[i] = last_seen(capture, clock_of(stream), i);
-    for (unsigned i = 0; i < capture->component_count; i++) {
-        int is_before = last[i] == NULL;
-        for (unsigned j = 0; j < capture->component_count && !is_before; j++)
-            is_before = j != i && last[j] != NULL && last[j]->clock.counts[i] >= last[i]->clock.counts[i];
-        if (!is_before)
-            capture->frontier[count++] = (CUgraphNode)last[i]->operation;
+    for (size_t i = 0; i < capture->node_count; i++) {
+        const struct capture_node *node = &capture->nodes[i], *other = &capture->nodes[capture->node_count - 1];
+        int is_last = has_seen(clock_of(stream), node);
+        for (; is_last && other != node; other--)
+            is_last = !has_seen(clock_of(stream), other) || !has_seen(&other->clock, node);
+        if (is_last)
+            capture->frontier[count++] = (CUgraphNode)node->operation;
     }
     return count;
 }
@@ -286,7 +266,6 @@ static size_t find_frontier(const struct CUstream_st *stream)
 DRIVER_TWIN(cuStreamUpdateCaptureDependencies, ptsz, 12030,
             (CUstream, handle, CUgraphNode *, nodes, const CUgraphEdgeData *, edges, size_t, count, unsigned int, flags))
 {
-    (void)edges;
     struct capture_clock clock = {{0}};
     CALL_REFUSE(flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count != 0 && nodes == NULL), INVALID_VALUE);
     STREAM_HELD(stream, handle);

@@ -3,7 +3,7 @@
  * added, which always satisfies their dependencies.
  */
 #include "capture.h"
-#include "blocks.h"
+#include "virtual_memory.h"
 
 #include <limits.h>
 
@@ -23,32 +23,22 @@ static void release(CUuserObject object, unsigned count)
     handle_free(HANDLE_USER_OBJECT, object);
 }
 
-void append(void *array, size_t *count, size_t *capacity, const void *item, size_t size)
+void append(void *array, size_t *count, const void *item, size_t size)
 {
     void *items;
     memcpy(&items, array, sizeof items);
-    if (*count == *capacity) {
-        size_t wanted = *capacity == 0 ? 16 : *capacity * 2;
-        items = reallocarray(items, wanted, size);
-        if (items == NULL)
-            abort();
-        memcpy(array, &items, sizeof items);
-        *capacity = wanted;
-    }
+    items = reallocarray(items, *count + 1, size);
+    if (items == NULL)
+        abort();
+    memcpy(array, &items, sizeof items);
     memcpy((char *)items + (*count)++ * size, item, size);
 }
 
 void recording_append(struct recording *recording, struct operation *operation)
 {
-    append(&recording->operations, &recording->count, &recording->capacity, &operation, sizeof operation);
+    append(&recording->operations, &recording->count, &operation, sizeof operation);
     operation_retain(operation);
     recording->memory_nodes += (size_t)operation_is_of_memory(operation);
-}
-
-/* Takes over a reference from the caller. */
-static void recording_add_object(struct recording *recording, CUuserObject object)
-{
-    append(&recording->objects, &recording->object_count, &recording->object_capacity, &object, sizeof object);
 }
 
 static struct recording *recording_retain(struct recording *recording)
@@ -84,7 +74,7 @@ struct recording *recording_copy(const struct recording *recording)
     for (size_t i = 0; i < recording->count; i++)
         recording_append(copy, recording->operations[i]);
     for (size_t i = 0; i < recording->object_count; i++) {
-        recording_add_object(copy, recording->objects[i]);
+        append(&copy->objects, &copy->object_count, &recording->objects[i], sizeof(CUuserObject));
         atomic_fetch_add(&recording->objects[i]->references, 1);
     }
     return copy;
@@ -214,7 +204,6 @@ DRIVER(cuGraphConditionalHandleCreate, 12030,
         unsigned int, flags))
 {
     static _Atomic CUgraphConditionalHandle next = 1;
-    (void)defaultLaunchValue;
     CALL_TRY(context_validate(ctx));
     if (pHandle_out == NULL || !handle_is_valid(HANDLE_GRAPH, hGraph) || (flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT) != 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -249,7 +238,7 @@ DRIVER(cuGraphRetainUserObject, 11030, (CUgraph, graph, CUuserObject, object, un
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, graph) || !handle_is_valid(HANDLE_USER_OBJECT, object), INVALID_VALUE);
     CALL_REFUSE(count == 0 || count > INT_MAX || (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) != 0, INVALID_VALUE);
     for (unsigned i = 0; i < count; i++) {
-        recording_add_object(graph->recording, object);
+        append(&graph->recording->objects, &graph->recording->object_count, &object, sizeof object);
         if (flags == 0)
             atomic_fetch_add(&object->references, 1);
     }
@@ -356,7 +345,6 @@ DRIVER(cuGraphAddNode, 12030,
         CUgraphNodeParams *, params))
 {
     struct operation *operation;
-    (void)edges;
     CALL_TRY(check(node, graph, dependencies, count));
     CALL_TRY(create_any(&operation, graph, params));
     return add_node(node, graph, operation);

@@ -1,5 +1,5 @@
 /* The memory of graphs: see virtual_memory.h. A block with references is an address; what it is bound to is its backing. */
-#include "blocks.h"
+#include "virtual_memory.h"
 #include "capture.h"
 
 /* ---- nodes ---- */

@@ -9,11 +9,11 @@ struct host_block {
 };
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct host_block *blocks; /* under host_lock */
+static struct host_block *host_blocks; /* under host_lock */
 
 static struct host_block *find_locked(CUdeviceptr address, size_t size)
 {
-    struct host_block *block = blocks;
+    struct host_block *block = host_blocks;
     while (block != NULL && (block->range.start >= address + size || block->range.start + block->range.size <= address))
         block = block->next;
     return block;
@@ -30,7 +30,7 @@ int host_find(CUdeviceptr address, struct space_range *range)
 
 static void release_locked(struct host_block *block)
 {
-    DL_DELETE(blocks, block); /* NOLINT(clang-analyzer-core.NullDereference): the block is in the list */
+    DL_DELETE(host_blocks, block); /* NOLINT(clang-analyzer-core.NullDereference): the block is in the list */
     if (block->range.kind != HOST_REGISTERED)
         free((void *)(uintptr_t)block->range.start);
     free(block);
@@ -49,7 +49,7 @@ void host_release_context(CUcontext context)
 {
     struct host_block *block, *next;
     HOLD(&host_lock);
-    DL_FOREACH_SAFE(blocks, block, next)
+    DL_FOREACH_SAFE(host_blocks, block, next)
     {
         if (block->range.context == context)
             release_locked(block);
@@ -69,7 +69,7 @@ static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext co
                                         .mapping_start = (uintptr_t)memory,
                                         .mapping_size = size,
                                         .id = space_new_id()};
-    DL_PREPEND(blocks, block);
+    DL_PREPEND(host_blocks, block);
     return CUDA_SUCCESS;
 }
 
@@ -130,9 +130,7 @@ DRIVER(cuMemFreeHost, 2000, (void *, p))
 {
     struct space_range range;
     CONTEXT_CURRENT(context);
-    if (host_find((CUdeviceptr)(uintptr_t)p, &range)) {
-        HOLD(&queue_lock);
-        context_wait_locked(range.context);
-    }
+    if (host_find((CUdeviceptr)(uintptr_t)p, &range))
+        context_wait(range.context);
     return host_drop((CUdeviceptr)(uintptr_t)p, HOST_PINNED);
 }

@@ -49,9 +49,9 @@ void own_pattern(const cusim_thread *thread, void *const *arguments);
 void own_pattern_fill(const cusim_thread *thread, void *const *arguments);
 
 /*
- * sm90.c: machine code of simulated kernels: the ELF file for sm_90 that a core dump contains, with one function, one instruction
- * of which is the faulting access; and such files read again, as a program loads them, changed or not. As nvcc ends a kernel,
- * EXIT is followed by a branch to itself and by NOPs.
+ * sm90.c: machine code of simulated kernels: the ELF file for sm_90 that a core dump contains, with one function, one
+ * instruction of which is the faulting access; and such files read again, as a program loads them, changed or not. As nvcc ends
+ * a kernel, EXIT is followed by a branch to itself and by NOPs.
  */
 #define CUBIN_ADDRESS_REGISTER 2 /* R2:R3 */
 #define CUBIN_REGISTERS 32

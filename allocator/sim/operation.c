@@ -117,25 +117,22 @@ DRIVER_TWIN(cuLaunchKernelEx, ptsz, 11060, (const CUlaunchConfig *, c, CUfunctio
                          (uint32_t[]){c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, c->hStream, params, extra);
 }
 
-DRIVER_TWIN(cuLaunchHostFunc, ptsz, 10000, (CUstream, hStream, CUhostFn, fn, void *, userData))
+static CUresult submit_host(CUstream stream, CUhostFn function, CUstreamCallback callback, void *user)
 {
-    CALL_REFUSE(fn == NULL, INVALID_VALUE);
-    struct operation *operation = operation_create(OPERATION_HOST);
-    operation->host.function = fn;
-    operation->host.user = userData;
-    return stream_submit(hStream, operation, SUBMIT_ASYNC);
+    CALL_REFUSE(function == NULL && callback == NULL, INVALID_VALUE);
+    struct operation *operation = operation_create(function != NULL ? OPERATION_HOST : OPERATION_CALLBACK);
+    operation->host.function = function;
+    operation->host.callback = callback;
+    operation->host.stream = stream;
+    operation->host.user = user;
+    return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
-DRIVER_TWIN(cuStreamAddCallback, ptsz, 5000,
-            (CUstream, hStream, CUstreamCallback, callback, void *, userData, unsigned int, flags))
-{
-    CALL_REFUSE(callback == NULL || flags != 0, INVALID_VALUE);
-    struct operation *operation = operation_create(OPERATION_CALLBACK);
-    operation->host.callback = callback;
-    operation->host.stream = hStream;
-    operation->host.user = userData;
-    return stream_submit(hStream, operation, SUBMIT_ASYNC);
-}
+DRIVER_TWIN_IS(cuLaunchHostFunc, ptsz, 10000, (CUstream, stream, CUhostFn, fn, void *, user),
+               submit_host(stream, fn, NULL, user))
+
+DRIVER_TWIN_IS(cuStreamAddCallback, ptsz, 5000, (CUstream, stream, CUstreamCallback, fn, void *, user, unsigned int, flags),
+               flags != 0 ? CUDA_ERROR_INVALID_VALUE : submit_host(stream, NULL, fn, user))
 
 /* ---- what a stream runs ---- */
 
@@ -178,16 +175,16 @@ static void run_warp(struct fault_site *site, uint32_t first, uint32_t end)
     }
 }
 
-/* Returns whether the grid continues. *is_reported: the grid's fault was reported; the driver writes one dump per kernel. */
-static int run_block(struct fault_site *site, int *is_reported)
+/* Returns whether the grid continues. */
+static int run_block(struct fault_site *site)
 {
     uint32_t threads = site->launch->block[0] * site->launch->block[1] * site->launch->block[2];
     for (site->warp = 0; site->warp * WARP_LANES < threads; site->warp++) {
         uint32_t first = site->warp * WARP_LANES;
         run_warp(site, first, first + WARP_LANES < threads ? first + WARP_LANES : threads);
-        if (site->faulted == 0 || *is_reported)
+        if (site->faulted == 0 || site->is_reported)
             continue;
-        *is_reported = 1;
+        site->is_reported = 1;
         if (!fault_report(site))
             return 0;
     }
@@ -198,12 +195,11 @@ static void kernel_run(const struct launch *launch, CUcontext context)
 {
     static atomic_ullong next_grid_id = 1;
     struct fault_site site = {.context = context, .launch = launch, .grid_id = atomic_fetch_add(&next_grid_id, 1)};
-    uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-    int is_reported = 0, goes_on = 1;
-    for (uint64_t block = 0; goes_on && block < blocks; block++) {
+    uint64_t count = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    uint64_t block = 0;
+    do
         place(launch->grid, block, site.block);
-        goes_on = run_block(&site, &is_reported);
-    }
+    while (run_block(&site) && ++block < count);
 }
 
 static void put_row(const struct transfer *transfer, unsigned char *to, const unsigned char *from)

@@ -159,6 +159,12 @@ void context_wait_locked(CUcontext context)
     wait_locked(context, NULL);
 }
 
+void context_wait(CUcontext context)
+{
+    HOLD(&queue_lock);
+    context_wait_locked(context);
+}
+
 void stream_wait_locked(CUstream stream)
 {
     wait_locked(NULL, stream);

@@ -193,6 +193,7 @@ void ticket_wait_locked(struct ticket ticket);
 int stream_is_idle_locked(CUstream stream);
 void stream_wait_locked(CUstream stream);
 void context_wait_locked(CUcontext context);
+void context_wait(CUcontext context);
 
 /* Until the second call, the device runs nothing more, and says that all work submitted before is done. */
 void stream_stop(CUcontext context, int is_stopped);

@@ -79,11 +79,9 @@ DRIVER(cuStreamCreate, 2000, (CUstream *, out, unsigned, flags))
     return CUDA_SUCCESS;
 }
 
-FORM("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, (CUstream *, phStream, unsigned int, flags, int, priority))
-{
-    (void)priority; /* no work is preferred to other work */
-    return cuStreamCreate(phStream, flags);
-}
+/* No work is preferred to other work. */
+FORM_IS("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050,
+        (CUstream *, phStream, unsigned int, flags, int, priority), cuStreamCreate(phStream, flags))
 
 /* ---- events ---- */
 
@@ -127,7 +125,8 @@ DRIVER_TWIN(cuEventRecord, ptsz, 2000, (CUevent, event, CUstream, handle))
     STREAM_READY(stream, handle);
     CALL_REFUSE(stream->context->home != event->context, INVALID_HANDLE);
     if (stream->capture != NULL) {
-        CALL_TRY(capture_position_locked(stream, &event->clock));
+        CALL_REFUSE(stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
+        event->clock = stream->capture->clocks[stream->component];
         event->capture = stream->capture->id;
         event->ticket = (struct ticket){0};
         return CUDA_SUCCESS;

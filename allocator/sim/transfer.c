@@ -174,10 +174,15 @@ CUresult transfer_volume(struct transfer *transfer, const void *copy, int is_pee
     return make_end(&transfer->from, &volume.from, transfer);
 }
 
-static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream, int is_sync)
+/* Between devices, each side is that of a context. */
+static CUresult copy_volume(const void *copy, int is_peer, CUstream stream, int is_sync)
 {
     struct transfer transfer;
-    CALL_TRY(transfer_volume(&transfer, copy, 0));
+    CALL_TRY(transfer_volume(&transfer, copy, is_peer));
+    if (is_peer) {
+        CALL_TRY(context_validate(transfer.to.context));
+        CALL_TRY(context_validate(transfer.from.context));
+    }
     return transfer_submit(&transfer, stream, is_sync);
 }
 
@@ -188,17 +193,7 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream, int is_sync)
     .side##Host = copy->side##Host, .side##Device = copy->side##Device, .side##Pitch = copy->side##Pitch
     CALL_REFUSE(copy == NULL, INVALID_VALUE);
     const CUDA_MEMCPY3D volume = {SIDE(src), SIDE(dst), .WidthInBytes = copy->WidthInBytes, .Height = copy->Height, .Depth = 1};
-    return copy_3d(&volume, stream, is_sync);
-}
-
-/* Between devices: each side is that of a context. */
-static CUresult copy_peer(const CUDA_MEMCPY3D_PEER *copy, CUstream stream, int is_sync)
-{
-    struct transfer transfer;
-    CALL_TRY(transfer_volume(&transfer, copy, 1));
-    CALL_TRY(context_validate(copy->dstContext));
-    CALL_TRY(context_validate(copy->srcContext));
-    return transfer_submit(&transfer, stream, is_sync);
+    return copy_volume(&volume, 0, stream, is_sync);
 }
 
 static CUresult copy_row_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
@@ -215,9 +210,9 @@ static CUresult copy_row_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr 
 }
 
 FORMS("cuMemcpy2D", cuMemcpy2D, cuMemcpy2DAsync, 3020, (const CUDA_MEMCPY2D *, copy), copy_2d(copy, stream, is_sync))
-FORMS("cuMemcpy3D", cuMemcpy3D, cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D *, copy), copy_3d(copy, stream, is_sync))
+FORMS("cuMemcpy3D", cuMemcpy3D, cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D *, copy), copy_volume(copy, 0, stream, is_sync))
 FORMS("cuMemcpy3DPeer", cuMemcpy3DPeer, cuMemcpy3DPeerAsync, 4000, (const CUDA_MEMCPY3D_PEER *, copy),
-      copy_peer(copy, stream, is_sync))
+      copy_volume(copy, 1, stream, is_sync))
 FORMS("cuMemcpyPeer", cuMemcpyPeer, cuMemcpyPeerAsync, 4000,
       (CUdeviceptr, to, CUcontext, to_context, CUdeviceptr, from, CUcontext, from_context, size_t, bytes),
       copy_row_peer(to, to_context, from, from_context, bytes, stream, is_sync))
@@ -281,8 +276,7 @@ SET(8, unsigned char)
 SET(16, unsigned short)
 SET(32, unsigned int)
 
-DRIVER_TWIN(cuStreamWriteValue32, ptsz, 11070, (CUstream, stream, CUdeviceptr, addr, cuuint32_t, value, unsigned int, flags))
-{
-    CALL_REFUSE((flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0, INVALID_VALUE);
-    return submit_set(addr, 0, value, sizeof value, 1, 1, stream);
-}
+DRIVER_TWIN_IS(cuStreamWriteValue32, ptsz, 11070, (CUstream, stream, CUdeviceptr, addr, cuuint32_t, value, unsigned int, flags),
+               (flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0
+                   ? CUDA_ERROR_INVALID_VALUE
+                   : submit_set(addr, 0, value, sizeof value, 1, 1, stream))

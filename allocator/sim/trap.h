@@ -42,6 +42,7 @@ struct fault_site {
     CUcontext context;
     const struct launch *launch;
     uint64_t grid_id;
+    int is_reported; /* the driver writes one dump per kernel */
     uint32_t block[3];
     uint32_t warp;           /* in its block */
     uint32_t valid, faulted; /* masks of lanes */

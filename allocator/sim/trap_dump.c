@@ -81,6 +81,7 @@ static CUresult find_attribute(const struct attribute **out, CUcoredumpSettings 
 static CUresult get(const struct dump_settings *settings, CUcoredumpSettings number, void *value, size_t *size)
 {
     const struct attribute *attribute;
+    HOLD(&settings_lock);
     CALL_TRY(find_attribute(&attribute, number, value, size));
     if (value == NULL)
         return CUDA_SUCCESS;
@@ -95,9 +96,10 @@ static CUresult get(const struct dump_settings *settings, CUcoredumpSettings num
     return CUDA_SUCCESS;
 }
 
-static CUresult set_locked(struct dump_settings *to, CUcoredumpSettings number, const void *value, size_t *size)
+static CUresult set(struct dump_settings *to, CUcoredumpSettings number, const void *value, size_t *size)
 {
     const struct attribute *attribute;
+    HOLD(&settings_lock);
     CALL_TRY(find_attribute(&attribute, number, value, size));
     if (value == NULL)
         return CUDA_SUCCESS;
@@ -113,33 +115,17 @@ static CUresult set_locked(struct dump_settings *to, CUcoredumpSettings number, 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuCoredumpGetAttributeGlobal, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
-{
-    struct dump_settings settings;
-    coredump_snapshot(&settings);
-    return get(&settings, attrib, value, size);
-}
-
-DRIVER(cuCoredumpSetAttributeGlobal, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
-{
-    HOLD(&settings_lock);
-    return set_locked(&global, attrib, value, size);
-}
-
-DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
-{
-    CONTEXT_CURRENT(context);
-    HOLD(&settings_lock);
-    return get(&context->home->dump, attrib, value, size);
-}
-
+#define COREDUMP_DRIVER(name, act)                                                                                             \
+    DRIVER_IS(name##Global, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size),                                \
+              act(&global, attrib, value, size))                                                                               \
+    DRIVER(name, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))                                           \
+    {                                                                                                                          \
+        CONTEXT_CURRENT(context);                                                                                              \
+        return act(&context->home->dump, attrib, value, size);                                                                 \
+    }
+COREDUMP_DRIVER(cuCoredumpGetAttribute, get)
 /* Measured (580.159): a context for which dumps were not on when it was created writes none. */
-DRIVER(cuCoredumpSetAttribute, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
-{
-    CONTEXT_CURRENT(context);
-    HOLD(&settings_lock);
-    return set_locked(&context->home->dump, attrib, value, size);
-}
+COREDUMP_DRIVER(cuCoredumpSetAttribute, set)
 
 /* ---- the dump ---- */
 

@@ -1,4 +1,4 @@
-#include "blocks.h"
+#include "virtual_memory.h"
 
 #include <fcntl.h>
 #include <search.h>
