@@ -3,19 +3,15 @@
  * texture or surface is a value by which a kernel finds its memory: cusim_texture().
  */
 #include "capture.h"
-#include "handle.h"
 #include "virtual_memory.h"
 
 #define TEXTURE_ALIGNMENT 512 /* CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT and _PITCH_ALIGNMENT of an H200 */
 #define TEXTURE_PITCH_ALIGNMENT 32
 
+/* Also a texture or surface. */
 struct CUarray_st {
     CUdeviceptr memory;
     CUcontext context;
-};
-
-struct texture {
-    CUdeviceptr memory;
 };
 
 /* Returns the bytes of an element, 0 if there is no such format. */
@@ -51,28 +47,23 @@ DRIVER(cuArrayDestroy, 2000, (CUarray, hArray))
     CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, hArray), INVALID_HANDLE);
     CALL_TRY(capture_check_unsafe());
     CALL_REFUSE(!handle_remove(HANDLE_ARRAY, hArray), INVALID_HANDLE);
-    {
-        HOLD(&queue_lock);
-        context_wait_locked(hArray->context);
-    }
+    context_wait(hArray->context);
     space_free(hArray->memory, NULL, NULL);
     handle_free(HANDLE_ARRAY, hArray);
     return CUDA_SUCCESS;
 }
 
-DRIVER_TWIN(cuMemcpyDtoA, ptds, 3020, (CUarray, dstArray, size_t, dstOffset, CUdeviceptr, srcDevice, size_t, ByteCount))
+static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, dstArray), INVALID_HANDLE);
-    return transfer_row(dstArray->memory + dstOffset, CU_MEMORYTYPE_DEVICE, srcDevice, CU_MEMORYTYPE_DEVICE, ByteCount, NULL,
-                        1);
+    return transfer_row(to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, bytes, NULL, 1);
 }
+#define IF_ARRAY(array, result) handle_is_valid(HANDLE_ARRAY, array) ? (result) : CUDA_ERROR_INVALID_HANDLE
 
-DRIVER_TWIN(cuMemcpyAtoD, ptds, 3020, (CUdeviceptr, dstDevice, CUarray, srcArray, size_t, srcOffset, size_t, ByteCount))
-{
-    CALL_REFUSE(!handle_is_valid(HANDLE_ARRAY, srcArray), INVALID_HANDLE);
-    return transfer_row(dstDevice, CU_MEMORYTYPE_DEVICE, srcArray->memory + srcOffset, CU_MEMORYTYPE_DEVICE, ByteCount, NULL,
-                        1);
-}
+DRIVER_TWIN_IS(cuMemcpyDtoA, ptds, 3020, (CUarray, to, size_t, offset, CUdeviceptr, from, size_t, bytes),
+               IF_ARRAY(to, copy(to->memory + offset, from, bytes)))
+
+DRIVER_TWIN_IS(cuMemcpyAtoD, ptds, 3020, (CUdeviceptr, to, CUarray, from, size_t, offset, size_t, bytes),
+               IF_ARRAY(from, copy(to, from->memory + offset, bytes)))
 
 static CUresult find_memory(const CUDA_RESOURCE_DESC *resource, CUdeviceptr *memory)
 {
@@ -102,7 +93,7 @@ static CUresult create(unsigned long long *out, const CUDA_RESOURCE_DESC *resour
     CONTEXT_CURRENT(context);
     CALL_REFUSE(out == NULL || resource == NULL || resource->flags != 0, INVALID_VALUE);
     CALL_TRY(find_memory(resource, &memory));
-    struct texture *texture = handle_create(HANDLE_TEXTURE, sizeof *texture, context->home);
+    CUarray texture = handle_create(HANDLE_TEXTURE, sizeof *texture, context->home);
     texture->memory = memory;
     *out = (uintptr_t)texture;
     return CUDA_SUCCESS;
@@ -110,17 +101,13 @@ static CUresult create(unsigned long long *out, const CUDA_RESOURCE_DESC *resour
 
 static CUresult destroy(unsigned long long object)
 {
-    void *handle = (void *)(uintptr_t)object;
-    CALL_REFUSE(!handle_remove(HANDLE_TEXTURE, handle), INVALID_VALUE);
-    handle_free(HANDLE_TEXTURE, handle);
-    return CUDA_SUCCESS;
+    return handle_destroy(HANDLE_TEXTURE, (void *)(uintptr_t)object) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 DRIVER(cuTexObjectCreate, 5000,
        (CUtexObject *, pTexObject, const CUDA_RESOURCE_DESC *, pResDesc, const CUDA_TEXTURE_DESC *, pTexDesc,
         const CUDA_RESOURCE_VIEW_DESC *, pResViewDesc))
 {
-    (void)pResViewDesc;
     return pTexDesc == NULL ? CUDA_ERROR_INVALID_VALUE : create(pTexObject, pResDesc);
 }
 
@@ -136,7 +123,7 @@ DRIVER_IS(cuSurfObjectDestroy, 5000, (CUsurfObject, surfObject), destroy(surfObj
 
 SIM_API void *cusim_texture(unsigned long long object)
 {
-    const struct texture *texture = (const struct texture *)(uintptr_t)object;
+    CUarray texture = (CUarray)(uintptr_t)object;
     return handle_is_valid(HANDLE_TEXTURE, texture) ? (void *)(uintptr_t)texture->memory : NULL;
 }
 
@@ -173,7 +160,6 @@ DRIVER(cuTensorMapEncodeTiled, 12000,
         elementStrides, CUtensorMapInterleave, interleave, CUtensorMapSwizzle, swizzle, CUtensorMapL2promotion, l2Promotion,
         CUtensorMapFloatOOBfill, oobFill))
 {
-    (void)boxDim, (void)elementStrides, (void)interleave, (void)swizzle, (void)l2Promotion, (void)oobFill;
     return encode(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);
 }
 
@@ -184,8 +170,6 @@ DRIVER(cuTensorMapEncodeIm2col, 12000,
         CUtensorMapInterleave, interleave, CUtensorMapSwizzle, swizzle, CUtensorMapL2promotion, l2Promotion,
         CUtensorMapFloatOOBfill, oobFill))
 {
-    (void)pixelBoxLowerCorner, (void)pixelBoxUpperCorner, (void)channelsPerPixel, (void)pixelsPerColumn, (void)elementStrides;
-    (void)interleave, (void)swizzle, (void)l2Promotion, (void)oobFill;
     CALL_REFUSE(tensorRank < 3, INVALID_VALUE);
     return encode(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);
 }

@@ -4,7 +4,6 @@
  * A freed block of a pool stays mapped, and waits for the work that it was freed behind. Then it is idle, until it is allocated
  * again or released: by a synchronisation beyond the pool's threshold, by a trim, or because the device is full.
  */
-#include "blocks.h"
 #include "capture.h"
 #include "virtual_memory.h"
 
@@ -88,7 +87,7 @@ static void free_block_locked(struct block *block)
 /* Freed, and nothing uses it any more. */
 static int is_idle(const struct block *block)
 {
-    return block->references == 0 && !block->is_live && block->use.pending == 0;
+    return block->references == 0 && !block->is_live && block->pending == 0;
 }
 
 static void trim_locked(CUmemoryPool pool, uint64_t reserved_bytes)
@@ -140,7 +139,7 @@ static struct block *find_freed_locked(CUmemoryPool pool, size_t size, CUstream 
     for (struct block *block = blocks; block != NULL; block = block->next) {
         if (block->pool != pool || block->is_live || (is_short ? block->bytes < bytes : block->bytes != bytes))
             continue;
-        int is_ours = is_idle(block) || block->use.last.stream == stream;
+        int is_ours = is_idle(block) || block->last.stream == stream;
         if ((is_ours || is_short) && (found == NULL || block->bytes < found->bytes))
             found = block;
     }
@@ -158,8 +157,8 @@ void block_set_live_locked(struct block *block, int is_live)
 
 void block_use_locked(struct block *block, CUstream stream)
 {
-    block->use.pending++;
-    block->use.last = (struct ticket){stream, stream->submitted + 1};
+    block->pending++;
+    block->last = (struct ticket){stream, stream->submitted + 1};
 }
 
 CUresult block_take_locked(struct block **out, size_t size, CUmemoryPool pool, CUstream stream, struct ticket *after)
@@ -177,8 +176,8 @@ CUresult block_take_locked(struct block **out, size_t size, CUmemoryPool pool, C
     }
     if (block == NULL)
         return result;
-    if (!is_idle(block) && block->use.last.stream != stream)
-        *after = block->use.last;
+    if (!is_idle(block) && block->last.stream != stream)
+        *after = block->last;
     block->requested = size;
     block->id = space_new_id();
     block_set_live_locked(block, 1);
@@ -235,7 +234,7 @@ CUresult space_free(CUdeviceptr address, CUstream stream, struct operation *oper
 void space_pass(const struct operation *operation)
 {
     HOLD(&space_lock);
-    operation->freed.block->use.pending--;
+    operation->freed.block->pending--;
     collect_locked(operation->freed.block);
     if (operation->freed.address != NULL)
         graph_memory_release_locked(operation->freed.address);
@@ -309,10 +308,7 @@ DRIVER(cuMemAllocPitch, 3020,
 static CUcontext owner_of(CUdeviceptr address)
 {
     struct space_range range;
-    struct host_range host;
-    if (space_find(address, &range) == CUDA_SUCCESS)
-        return range.context;
-    return host_find(address, &host) ? host.context : NULL;
+    return space_find(address, &range) == CUDA_SUCCESS || host_find(address, &range) ? range.context : NULL;
 }
 
 DRIVER(cuMemFree, 3020, (CUdeviceptr, dptr))
@@ -323,8 +319,7 @@ DRIVER(cuMemFree, 3020, (CUdeviceptr, dptr))
         return CUDA_SUCCESS;
     CUcontext owner = owner_of(dptr);
     if (owner != NULL) {
-        HOLD(&queue_lock);
-        context_wait_locked(owner);
+        context_wait(owner);
         CALL_TRY(context_error(owner));
     }
     return space_is_device(dptr) ? space_free(dptr, NULL, NULL) : host_drop(dptr, HOST_MANAGED);

@@ -1,4 +1,3 @@
-#include "gpus.h"
 #include "trap.h"
 #include "kernel.h"
 
@@ -11,7 +10,6 @@
 
 NOT_SANITIZED static void poison(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     volatile uint32_t *word = (volatile uint32_t *)*(const uintptr_t *)arguments[0];
     *word = *word;
 }
@@ -25,9 +23,7 @@ static void await(const uint32_t *flag)
 
 static void spin(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
-    const uint32_t *flag = *(const uint32_t *const *)arguments[0];
-    await(flag);
+    await(*(const uint32_t *const *)arguments[0]);
 }
 
 SIM_API void cusim_raise(uint32_t exception)
@@ -37,19 +33,15 @@ SIM_API void cusim_raise(uint32_t exception)
 
 static void raise(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     fault_raise(*(const uint32_t *)arguments[0]);
 }
 
 static void fence(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
-    (void)arguments;
 }
 
 static void mark(const cusim_thread *thread, void *const *arguments)
 {
-    (void)thread;
     __atomic_store_n(*(uint64_t *const *)arguments[0], 1, __ATOMIC_RELEASE);
 }
 
@@ -75,17 +67,14 @@ static void be_late(const cusim_thread *thread)
         usleep((mixed ^ mixed >> 16) % most);
 }
 
-static void pattern(const cusim_thread *thread, void *const *arguments)
-{
-    be_late(thread);
-    own_pattern(thread, arguments);
-}
-
-static void pattern_fill(const cusim_thread *thread, void *const *arguments)
-{
-    be_late(thread);
-    own_pattern_fill(thread, arguments);
-}
+#define LATE(name)                                                                                                             \
+    static void name(const cusim_thread *thread, void *const *arguments)                                                       \
+    {                                                                                                                          \
+        be_late(thread);                                                                                                       \
+        own_##name(thread, arguments);                                                                                         \
+    }
+LATE(pattern)
+LATE(pattern_fill)
 
 static const size_t one_pointer[] = {sizeof(uint64_t)}, one_number[] = {sizeof(uint32_t)},
                     two_pointers[] = {sizeof(uint64_t), sizeof(uint64_t)};

@@ -64,10 +64,11 @@ static void base_name(const char *name, char base[64])
     }
 }
 
-static struct call *find_locked(const char *name)
+static struct call *find(const char *name)
 {
     char base[64];
     base_name(name, base);
+    HOLD(&call_lock);
     struct call *call = calls;
     while (call != NULL && strcmp(call->name, base) != 0)
         call = call->next;
@@ -78,12 +79,6 @@ static struct call *find_locked(const char *name)
         calls = call;
     }
     return call;
-}
-
-static struct call *find(const char *name)
-{
-    HOLD(&call_lock);
-    return find_locked(name);
 }
 
 static void sleep_microseconds(unsigned microseconds)

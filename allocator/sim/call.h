@@ -1,8 +1,8 @@
 /*
- * The first check in every driver function: counts the call, lets it fail or slows it down if a test asks for that, and refuses
- * it before cuInit().
+ * What every driver function begins with: the check that counts the call, lets it fail or slows it down if a test asks for
+ * that, and refuses it before cuInit(); handles; and the configuration.
  *
- * Thread safety: any thread. Its lock is a leaf: nothing is called with it held.
+ * Thread safety: any thread. The locks are leaves: nothing is called with them held.
  */
 #pragma once
 
@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
+
+#pragma GCC diagnostic ignored                                                                                                 \
+    "-Wunused-parameter" /* a function of the driver has the parameters that cuda.h says, a kernel all */
 
 #define SIM_API __attribute__((visibility("default")))
 
@@ -149,3 +152,75 @@ const char *call_name(void);
 void call_set_initialized(void);
 /* Whether the process was forked from one that was initialized. Nothing works there, not even cuInit(). */
 int call_is_forked(void);
+
+/*
+ * handle.c: the handles that are valid now. A stale or invalid handle gets an error instead of a crash, is counted, and with
+ * strict=1 ends the process. NULL is not a handle and not counted.
+ */
+enum handle_kind {
+    HANDLE_STREAM = 1,
+    HANDLE_EVENT,
+    HANDLE_GRAPH,
+    HANDLE_GRAPH_EXEC,
+    HANDLE_MODULE,
+    HANDLE_LIBRARY,
+    HANDLE_USER_OBJECT,
+    HANDLE_GREEN,
+    HANDLE_ARRAY,
+    HANDLE_TEXTURE, /* or surface */
+    HANDLE_POOL,
+    HANDLE_MEMORY,
+    HANDLE_FUNCTION,
+    HANDLE_KINDS
+};
+
+/* Returns a zeroed object, whose address is its handle. `owner` is the context that the handle ends with, or NULL. All objects
+ * of a kind have the same size. */
+void *handle_create(enum handle_kind kind, size_t size, const void *owner);
+int handle_is_valid(enum handle_kind kind, const void *object);
+/* Returns whether it was valid. If two threads remove the same handle, only one gets 1. */
+int handle_remove(enum handle_kind kind, const void *object);
+/* Gives an object whose handle was removed to the next one of its kind; with reuse=0 keeps it, so that its address is not
+ * reused. */
+void handle_free(enum handle_kind kind, void *object);
+/* Does both. Returns whether it was valid. */
+int handle_destroy(enum handle_kind kind, void *object);
+/* Removes and frees all that end with a context. */
+void handle_free_owned(const void *owner);
+
+/* Counts an invalid handle of a kind that is not registered here. */
+void handle_is_stale(uint64_t handle);
+
+/*
+ * gpus.c: the configuration of the simulated machine, from the environment variable CUFENCE_SIM. Written until cuInit() has
+ * returned, read-only from then on.
+ */
+#define SIM_MAX_DEVICES 8
+#define SIM_GRANULARITY ((size_t)2 << 20) /* measured: minimum = recommended = 2 MiB on an H100 */
+
+struct sim_config {
+    size_t devices;
+    size_t memory;         /* bytes per device */
+    size_t reserve;        /* bytes of address space per process */
+    size_t space;          /* bytes of address space that the first context of a device takes */
+    size_t reuses_handles; /* of destroyed objects */
+    size_t is_shareable;   /* memory can be exported as file descriptors */
+    struct {
+        unsigned domain, bus, device;
+    } pci[SIM_MAX_DEVICES];
+    size_t is_strict; /* abort on a stale handle */
+    size_t newer;     /* newer_version() */
+    size_t depth;     /* pieces of work that a stream's queue has room for */
+    size_t slow;      /* microseconds by which cufence's kernels may be late */
+    size_t swallow;   /* milliseconds from a fault to its dump, in which the device stands and all work is said to be done */
+    size_t late_dump; /* milliseconds from a fault's error to its dump; 0: the dump comes first, and there is no error */
+};
+
+const struct sim_config *config_get(void);
+int config_has_device(int device);
+/* Errors: INVALID_VALUE (`out` is NULL), INVALID_DEVICE. */
+CUresult device_check(CUdevice device, const void *out);
+
+/* entry_points.c: the driver version that newer= says, as cuDriverGetVersion counts; 0: not newer. Reads the environment,
+ * because programs look functions up before cuInit(). */
+int newer_version(void);

@@ -1,5 +1,4 @@
 #include "capture.h"
-#include "handle.h"
 
 static struct capture *active;         /* under the queue lock */
 static unsigned long long next_id = 1; /* under the queue lock */
@@ -26,10 +25,8 @@ CUresult capture_check_unsafe_locked(void)
 {
     CUresult result = CUDA_SUCCESS;
     for (struct capture *capture = active; capture != NULL; capture = capture->next) {
-        if (!forbids_unsafe(capture))
-            continue;
-        capture->is_invalid = 1;
-        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        if (forbids_unsafe(capture))
+            result = CAPTURE_REFUSE(capture);
     }
     return result;
 }
@@ -55,12 +52,6 @@ CUresult capture_check_implicit_locked(CUstream stream, int invalidates)
     return result;
 }
 
-CUresult capture_refuse_locked(CUstream stream)
-{
-    stream->capture->is_invalid = 1;
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-}
-
 /* Returns the next capturing stream of a context, or of its green ones, from `stream` on; NULL: there is none. */
 static CUstream next_capturing(CUcontext context, CUstream stream)
 {
@@ -74,7 +65,7 @@ CUresult capture_refuse_all_locked(CUcontext context)
     CUresult result = CUDA_SUCCESS;
     CUstream stream = context->home->streams;
     for (; (stream = next_capturing(context, stream)) != NULL; stream = stream->next)
-        result = capture_refuse_locked(stream);
+        result = CAPTURE_REFUSE(stream->capture);
     return result;
 }
 
@@ -99,14 +90,7 @@ CUresult capture_append_locked(CUstream stream, struct operation *operation)
     struct capture_clock *clock = clock_of(stream);
     clock->counts[stream->component]++;
     const struct capture_node node = {operation, *clock, stream->component};
-    append(&capture->nodes, &capture->node_count, &capture->node_capacity, &node, sizeof node);
-    return CUDA_SUCCESS;
-}
-
-CUresult capture_position_locked(CUstream stream, struct capture_clock *clock)
-{
-    CALL_REFUSE(stream->capture->is_invalid, STREAM_CAPTURE_INVALIDATED);
-    *clock = *clock_of(stream);
+    append(&capture->nodes, &capture->node_count, &node, sizeof node);
     return CUDA_SUCCESS;
 }
 
@@ -170,14 +154,11 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
 DRIVER_TWIN_IS(cuStreamBeginCapture, ptsz, 10010, (CUstream, hStream, CUstreamCaptureMode, mode), begin(hStream, mode, NULL))
 
 /* Captured work runs behind everything in the graph, whatever the dependencies say. */
-DRIVER_TWIN(cuStreamBeginCaptureToGraph, ptsz, 12030,
-            (CUstream, hStream, CUgraph, hGraph, const CUgraphNode *, dependencies, const CUgraphEdgeData *, dependencyData,
-             size_t, numDependencies, CUstreamCaptureMode, mode))
-{
-    (void)dependencyData;
-    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH, hGraph) || (numDependencies != 0 && dependencies == NULL), INVALID_VALUE);
-    return begin(hStream, mode, hGraph);
-}
+DRIVER_TWIN_IS(cuStreamBeginCaptureToGraph, ptsz, 12030,
+               (CUstream, stream, CUgraph, graph, const CUgraphNode *, nodes, const CUgraphEdgeData *, edges, size_t, count,
+                CUstreamCaptureMode, mode),
+               !handle_is_valid(HANDLE_GRAPH, graph) || (count != 0 && nodes == NULL) ? CUDA_ERROR_INVALID_VALUE
+                                                                                      : begin(stream, mode, graph))
 
 static int is_joined(const struct capture *capture)
 {
@@ -223,10 +204,8 @@ static CUresult finish(CUstream handle, CUgraph *out)
     STREAM_HELD(stream, handle);
     struct capture *capture = stream->capture;
     CALL_REFUSE(capture == NULL, ILLEGAL_STATE);
-    if (stream != capture->streams[0]) {
-        capture->is_invalid = 1;
-        return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-    }
+    if (stream != capture->streams[0])
+        return capture_fail_locked(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     CUresult result = CUDA_SUCCESS;
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->owner != thread_number())
         result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
@@ -263,33 +242,23 @@ static struct capture_node *find_node(struct capture *capture, CUgraphNode handl
     return NULL;
 }
 
-/* Returns the last node of a component that a clock has seen, or NULL. */
-static struct capture_node *last_seen(struct capture *capture, const struct capture_clock *clock, unsigned component)
+static int has_seen(const struct capture_clock *clock, const struct capture_node *node)
 {
-    struct capture_node *last = NULL;
-    for (size_t i = 0; i < capture->node_count; i++) {
-        struct capture_node *node = &capture->nodes[i];
-        if (node->component == component && node->clock.counts[component] <= clock->counts[component])
-            last = node;
-    }
-    return last;
+    return clock->counts[node->component] >= node->clock.counts[node->component];
 }
 
-/* Finds what the stream's next node depends on: the last node of each component, unless it comes before another's. Fills
- * frontier. */
+/* Finds what the stream's next node depends on: each node before it that comes before no other of them. Fills frontier. */
 static size_t find_frontier(const struct CUstream_st *stream)
 {
     struct capture *capture = stream->capture;
-    struct capture_node *last[CAPTURE_STREAMS];
     size_t count = 0;
-    for (unsigned i = 0; i < capture->component_count; i++)
-        last[i] = last_seen(capture, clock_of(stream), i);
-    for (unsigned i = 0; i < capture->component_count; i++) {
-        int is_before = last[i] == NULL;
-        for (unsigned j = 0; j < capture->component_count && !is_before; j++)
-            is_before = j != i && last[j] != NULL && last[j]->clock.counts[i] >= last[i]->clock.counts[i];
-        if (!is_before)
-            capture->frontier[count++] = (CUgraphNode)last[i]->operation;
+    for (size_t i = 0; i < capture->node_count; i++) {
+        const struct capture_node *node = &capture->nodes[i], *other = &capture->nodes[capture->node_count - 1];
+        int is_last = has_seen(clock_of(stream), node);
+        for (; is_last && other != node; other--)
+            is_last = !has_seen(clock_of(stream), other) || !has_seen(&other->clock, node);
+        if (is_last)
+            capture->frontier[count++] = (CUgraphNode)node->operation;
     }
     return count;
 }
@@ -297,7 +266,6 @@ static size_t find_frontier(const struct CUstream_st *stream)
 DRIVER_TWIN(cuStreamUpdateCaptureDependencies, ptsz, 12030,
             (CUstream, handle, CUgraphNode *, nodes, const CUgraphEdgeData *, edges, size_t, count, unsigned int, flags))
 {
-    (void)edges;
     struct capture_clock clock = {{0}};
     CALL_REFUSE(flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count != 0 && nodes == NULL), INVALID_VALUE);
     STREAM_HELD(stream, handle);

@@ -36,7 +36,7 @@ struct capture {
     struct capture_clock clocks[CAPTURE_STREAMS];
     unsigned component_count;
     struct capture_node *nodes;
-    size_t node_count, node_capacity;
+    size_t node_count;
     CUgraphNode frontier[CAPTURE_STREAMS]; /* for cuStreamGetCaptureInfo */
 };
 
@@ -49,9 +49,15 @@ CUresult capture_check_unsafe(void);
  * and with `invalidates` set their captures are invalid. Work on other streams is allowed. */
 CUresult capture_check_implicit_locked(CUstream stream, int invalidates);
 
-/* For a call that is not allowed on a capturing stream: invalidates the capture. */
-CUresult capture_refuse_locked(CUstream stream);
-/* Likewise for the streams of a context; for a primary context, also of its green ones. */
+/* Invalidates a capture. Returns the error. */
+static inline CUresult capture_fail_locked(struct capture *capture, CUresult error)
+{
+    capture->is_invalid = 1;
+    return error;
+}
+#define CAPTURE_REFUSE(capture)                                                                                                \
+    capture_fail_locked(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) /* a call that is not allowed */
+/* Refuses for all streams of a context; for a primary context, also of its green ones. */
 CUresult capture_refuse_all_locked(CUcontext context);
 
 /* Records an operation, taking its own reference. Errors: STREAM_CAPTURE_INVALIDATED. */
@@ -59,9 +65,7 @@ CUresult capture_append_locked(CUstream stream, struct operation *operation);
 
 /* Returns NULL if the capture has ended. */
 struct capture *capture_find_locked(unsigned long long id);
-/* Gets the position of a capturing stream, for an event. */
-CUresult capture_position_locked(CUstream stream, struct capture_clock *clock);
-/* Makes `stream` wait for such a position. Pulls the stream into the capture if it is not in one. */
+/* Makes `stream` wait for the position of one that is capturing. Pulls the stream into the capture if it is not in one. */
 CUresult capture_join_locked(CUstream stream, unsigned long long id, const struct capture_clock *clock);
 
 /* Ends a capture. Returns its graph, for graph_free() without the lock; NULL if it belongs to the program. */
@@ -74,11 +78,11 @@ void capture_end_all(CUcontext context);
 struct recording {
     atomic_uint references;
     struct operation **operations; /* references held */
-    size_t count, capacity;
+    size_t count;
     size_t memory_nodes;        /* of them, allocations and frees */
     atomic_int is_instantiated; /* a graph with memory nodes has one executable at a time */
     CUuserObject *objects;      /* one entry per reference */
-    size_t object_count, object_capacity;
+    size_t object_count;
 };
 
 struct CUgraph_st {
@@ -97,12 +101,12 @@ CUgraph graph_create(const struct recording *contents);
 /* Errors: INVALID_VALUE (no graph, or no longer). */
 CUresult graph_free(CUgraph graph);
 /* Appends an item to an array that grows. */
-void append(void *array, size_t *count, size_t *capacity, const void *item, size_t size);
+void append(void *array, size_t *count, const void *item, size_t size);
 void recording_append(struct recording *recording, struct operation *operation);
 struct recording *recording_copy(const struct recording *recording);
 void recording_release(struct recording *recording);
 
-/* event.c: events. The queue lock guards the members. The memory of one goes to the next one, and is never
+/* stream_calls.c: events. The queue lock guards the members. The memory of one goes to the next one, and is never
  * freed: a record that is still to come finds another generation there. */
 struct CUevent_st {
     CUcontext context;

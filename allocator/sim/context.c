@@ -1,10 +1,8 @@
 #include "context.h"
 #include "capture.h"
-#include "handle.h"
 #include "virtual_memory.h"
 #include "kernel.h"
 #include "trap.h"
-#include "blocks.h"
 
 #define STACK_DEPTH 32 /* small, because the libraries are dlopened and static thread-local storage is scarce */
 
@@ -186,28 +184,6 @@ static CUresult primary_drop(CUdevice dev, int is_reset)
     return result;
 }
 
-static CUresult create_green(CUcontext *out, int device, CUgreenCtx green)
-{
-    HOLD(&contexts_lock);
-    CALL_TRY(retain_primary_locked(device));
-    *out = create_locked(device, primaries[device]);
-    (*out)->green = green;
-    return CUDA_SUCCESS;
-}
-
-static CUresult destroy_green(CUcontext context)
-{
-    int expected = 1;
-    CALL_REFUSE(!atomic_compare_exchange_strong(&context->is_alive, &expected, 0), CONTEXT_IS_DESTROYED);
-    if (top() == context)
-        current.depth--;
-    int device = context->device;
-    capture_end_all(context);
-    stream_detach_all(context);
-    retire(context);
-    return primary_drop(device, 0);
-}
-
 DRIVER_IS(cuDevicePrimaryCtxRelease, 11000, (CUdevice, dev), primary_drop(dev, 0))
 
 DRIVER_IS(cuDevicePrimaryCtxReset, 11000, (CUdevice, dev), primary_drop(dev, 1))
@@ -240,13 +216,9 @@ DRIVER_FORM("cuCtxCreate", cuCtxCreate_v2, 3020, (CUcontext *, pctx, unsigned in
     return push(*pctx);
 }
 
-FORM("cuCtxCreate", cuCtxCreate, 12050,
-     (CUcontext *, pctx, CUctxCreateParams *, ctxCreateParams, unsigned int, flags, CUdevice, dev))
-{
-    if (ctxCreateParams != NULL && (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    return cuCtxCreate_v2(pctx, flags, dev);
-}
+FORM_IS("cuCtxCreate", cuCtxCreate, 12050, (CUcontext *, pctx, CUctxCreateParams *, params, unsigned int, flags, CUdevice, dev),
+        params != NULL && (params->numExecAffinityParams != 0 || params->cigParams != NULL) ? CUDA_ERROR_NOT_SUPPORTED
+                                                                                            : cuCtxCreate_v2(pctx, flags, dev))
 
 static void end(CUcontext context)
 {
@@ -386,10 +358,11 @@ struct CUgreenCtx_st {
     CUcontext context;
 };
 
-/* Never freed: there is no call for that. */
-struct CUdevResourceDesc_st {
-    int device;
-};
+/* A description is no object: it only says the device, whose multiprocessors make no difference. */
+static CUdevResourceDesc description_of(int device)
+{
+    return (CUdevResourceDesc)(uintptr_t)(device + 1);
+}
 
 static CUdevResource describe(int device, unsigned multiprocessors)
 {
@@ -418,10 +391,8 @@ DRIVER(cuDevSmResourceSplitByCount, 12040,
        (CUdevResource *, result, unsigned int *, nbGroups, const CUdevResource *, input, CUdevResource *, remaining,
         unsigned int, useFlags, unsigned int, minCount))
 {
-    const unsigned known =
-        CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
-    CALL_REFUSE(nbGroups == NULL || input == NULL || (useFlags & ~known) != 0, INVALID_VALUE);
-    CALL_REFUSE(remaining != NULL, NOT_SUPPORTED);
+    CALL_REFUSE(nbGroups == NULL || input == NULL, INVALID_VALUE);
+    CALL_REFUSE(remaining != NULL || useFlags != 0, NOT_SUPPORTED);
     CALL_REFUSE(input->type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
     unsigned size = minCount < SM_ALIGNMENT ? SM_ALIGNMENT : (minCount + SM_ALIGNMENT - 1) / SM_ALIGNMENT * SM_ALIGNMENT;
     CALL_REFUSE(size > input->sm.smCount, INVALID_RESOURCE_CONFIGURATION);
@@ -442,27 +413,36 @@ DRIVER(cuDevResourceGenerateDesc, 12040, (CUdevResourceDesc *, phDesc, CUdevReso
         CALL_REFUSE(resources[i].type != CU_DEV_RESOURCE_TYPE_SM, INVALID_RESOURCE_TYPE);
         CALL_REFUSE(resources[i]._internal_padding[0] != resources[0]._internal_padding[0], INVALID_RESOURCE_CONFIGURATION);
     }
-    CUdevResourceDesc description = handle_create(HANDLE_DESCRIPTION, sizeof *description, NULL);
-    description->device = resources[0]._internal_padding[0];
-    *phDesc = description;
+    *phDesc = description_of(resources[0]._internal_padding[0]);
     return CUDA_SUCCESS;
 }
 
 DRIVER(cuGreenCtxCreate, 12040, (CUgreenCtx *, phCtx, CUdevResourceDesc, desc, CUdevice, dev, unsigned int, flags))
 {
-    if (phCtx == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM || !handle_is_valid(HANDLE_DESCRIPTION, desc))
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_REFUSE(!config_has_device(dev) || desc->device != dev, INVALID_DEVICE);
+    CALL_REFUSE(phCtx == NULL || desc == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM, INVALID_VALUE);
+    CALL_REFUSE(!config_has_device(dev) || desc != description_of(dev), INVALID_DEVICE);
+    HOLD(&contexts_lock);
+    CALL_TRY(retain_primary_locked(dev));
     *phCtx = handle_create(HANDLE_GREEN, sizeof **phCtx, NULL);
-    return create_green(&(*phCtx)->context, dev, *phCtx);
+    (*phCtx)->context = create_locked(dev, primaries[dev]);
+    (*phCtx)->context->green = *phCtx;
+    return CUDA_SUCCESS;
 }
 
 DRIVER(cuGreenCtxDestroy, 12040, (CUgreenCtx, hCtx))
 {
+    int expected = 1;
     CALL_REFUSE(!handle_remove(HANDLE_GREEN, hCtx), INVALID_CONTEXT);
-    CUresult result = destroy_green(hCtx->context);
+    CUcontext context = hCtx->context;
     handle_free(HANDLE_GREEN, hCtx);
-    return result;
+    CALL_REFUSE(!atomic_compare_exchange_strong(&context->is_alive, &expected, 0), CONTEXT_IS_DESTROYED);
+    if (top() == context)
+        current.depth--;
+    int device = context->device;
+    capture_end_all(context);
+    stream_detach_all(context);
+    retire(context);
+    return primary_drop(device, 0);
 }
 
 DRIVER(cuCtxFromGreenCtx, 12040, (CUcontext *, pContext, CUgreenCtx, hCtx))
@@ -477,7 +457,6 @@ DRIVER(cuGreenCtxStreamCreate, 12050, (CUstream *, phStream, CUgreenCtx, greenCt
 {
     CALL_TRY(check_green(greenCtx));
     CALL_REFUSE(phStream == NULL || flags != CU_STREAM_NON_BLOCKING, INVALID_VALUE);
-    (void)priority;
     *phStream = stream_create(greenCtx->context, flags)->handle;
     return CUDA_SUCCESS;
 }

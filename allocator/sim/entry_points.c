@@ -1,5 +1,4 @@
 /* The table of the driver's functions, as DRIVER() and its like in call.h fill it, and the earlier forms of some. */
-#include "gpus.h"
 #include "stream.h"
 
 /* The linker puts them around the section. */
@@ -8,32 +7,12 @@ extern const struct symbol *const __stop_sim_symbols[] __attribute__((visibility
 
 /* Invented forms of a driver that is newer than its users know (newer=). Their parameters are in a different order than
  * today's, so that calling them as a known form fails. */
-static CUresult alloc_newer(size_t bytes, unsigned flags, CUdeviceptr *out)
-{
-    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : cuMemAlloc(out, bytes);
-}
-
-static CUresult free_newer(unsigned flags, CUdeviceptr address)
-{
-    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : cuMemFree(address);
-}
-
-static CUresult wait_newer(unsigned flags, CUstream stream)
-{
-    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : cuStreamSynchronize(stream);
-}
-
-static CUresult wait_newer_ptsz(unsigned flags, CUstream stream)
-{
-    stream_use_own_default(1);
-    CUresult result = wait_newer(flags, stream);
-    stream_use_own_default(0);
-    return result;
-}
-
-SYMBOL(alloc_newer, "cuMemAlloc", "cuMemAlloc_v9", CUDA_VERSION + 1, alloc_newer, NULL)
-SYMBOL(free_newer, "cuMemFree", "cuMemFree_v9", CUDA_VERSION + 1, free_newer, NULL)
-SYMBOL(wait_newer, "cuStreamSynchronize", "cuStreamSynchronize_v9", CUDA_VERSION + 1, wait_newer, wait_newer_ptsz)
+#define NEWER(call) flags != 0 ? CUDA_ERROR_INVALID_VALUE : call
+FORM_IS("cuMemAlloc", cuMemAlloc_v9, CUDA_VERSION + 1, (size_t, bytes, unsigned, flags, CUdeviceptr *, out),
+        NEWER(cuMemAlloc(out, bytes)))
+FORM_IS("cuMemFree", cuMemFree_v9, CUDA_VERSION + 1, (unsigned, flags, CUdeviceptr, address), NEWER(cuMemFree(address)))
+FORM_TWIN_IS("cuStreamSynchronize", cuStreamSynchronize_v9, ptsz, CUDA_VERSION + 1, (unsigned, flags, CUstream, stream),
+             NEWER(cuStreamSynchronize(stream)))
 
 int newer_version(void)
 {

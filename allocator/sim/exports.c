@@ -5,7 +5,7 @@
  *
  * Imported memory is not counted against the device: it is counted where it was created.
  */
-#include "blocks.h"
+#include "virtual_memory.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

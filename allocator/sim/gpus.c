@@ -15,7 +15,7 @@
 #define RESERVE_DEFAULT ((size_t)3 << 39)
 #endif
 
-/* Written by config_load() only, before cuInit() has returned. */
+/* Written by load_config() only, before cuInit() has returned. */
 static struct sim_config config = {
     .devices = 1, .reuses_handles = 1, .is_shareable = 1, .depth = 1024, .memory = (size_t)8 << 30, .reserve = RESERVE_DEFAULT};
 
@@ -101,29 +101,25 @@ static int parse_setting(const char *key, char *value)
     return 1;
 }
 
-CUresult config_load(void)
+/* Reads CUFENCE_SIM, and makes the configuration final. Errors: INVALID_VALUE, with a message on stderr. */
+static CUresult load_config(void)
 {
+    const char *text = secure_getenv("CUFENCE_SIM");
+    char *const copy = text == NULL ? NULL : memory_copy(text, strlen(text)), *rest = copy;
+    int is_good = 1;
     for (unsigned i = 0; i < SIM_MAX_DEVICES; i++)
         config.pci[i].bus = 0x10 + i;
-    const char *text = secure_getenv("CUFENCE_SIM");
-    char *copy = text == NULL ? NULL : strdup(text);
-    CUresult result = CUDA_SUCCESS;
-    char *rest = copy;
-    for (char *item; rest != NULL && (item = strsep(&rest, ",")) != NULL;) {
-        if (*item == '\0')
-            continue;
+    for (char *item; is_good && (item = strsep(&rest, ",")) != NULL;) {
         char *value = strchr(item, '=');
         if (value != NULL)
             *value++ = '\0';
-        if (value == NULL || !parse_setting(item, value)) {
+        is_good = value != NULL ? parse_setting(item, value) : *item == '\0';
+        if (!is_good)
             fprintf(stderr, "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting of sim.h with a value that it allows\n", text,
                     item);
-            result = CUDA_ERROR_INVALID_VALUE;
-            break;
-        }
     }
     free(copy);
-    return result;
+    return is_good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- the driver's functions about devices ---- */
@@ -137,7 +133,7 @@ DRIVER_EARLY(cuInit, 2000, (unsigned int, Flags))
     HOLD(&init_lock);
     if (is_done)
         return CUDA_SUCCESS;
-    CALL_TRY(config_load());
+    CALL_TRY(load_config());
     CALL_TRY(space_initialize());
     CALL_TRY(kernel_load_library());
     coredump_load_environment();

@@ -1,5 +1,5 @@
 /* The memory of graphs: see virtual_memory.h. A block with references is an address; what it is bound to is its backing. */
-#include "blocks.h"
+#include "virtual_memory.h"
 #include "capture.h"
 
 /* ---- nodes ---- */
@@ -118,7 +118,7 @@ static CUresult play_locked(const struct operation *node, CUstream stream, struc
 static void undo_locked(const struct operation *node, struct block *memory)
 {
     int was_live = node->kind == OPERATION_RELEASE;
-    memory->use.pending--;
+    memory->pending--;
     block_set_live_locked(memory, was_live);
     set_live_locked(node->block, was_live);
 }
@@ -131,7 +131,7 @@ static void lose_rest_locked(int device)
     size_t rest = space_free_bytes_locked(device) / SIM_GRANULARITY * SIM_GRANULARITY;
     if (rest == 0 || block_take_locked(&lost, rest, pool_of_graphs(device), NULL, &none) != CUDA_SUCCESS)
         return;
-    lost->use.pending++;
+    lost->pending++;
     block_set_live_locked(lost, 0);
 }
 
@@ -184,5 +184,5 @@ void graph_memory_end(const struct operation *launch)
 {
     HOLD(&space_lock);
     for (size_t i = 0; i < launch->graph.recording->memory_nodes; i++)
-        launch->graph.memory[i]->use.pending--;
+        launch->graph.memory[i]->pending--;
 }

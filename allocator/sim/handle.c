@@ -1,6 +1,4 @@
-#include "handle.h"
 #include "call.h"
-#include "gpus.h"
 
 #include <uthash.h>
 
@@ -73,18 +71,13 @@ int handle_is_valid(enum handle_kind kind, const void *object)
     return find_locked(kind, object) != NULL;
 }
 
-static void remove_locked(struct handle *handle)
-{
-    HASH_DEL(handles, handle);
-    free(handle);
-}
-
 int handle_remove(enum handle_kind kind, const void *object)
 {
     HOLD(&handles_lock);
     struct handle *handle = find_locked(kind, object);
     if (handle != NULL)
-        remove_locked(handle);
+        HASH_DEL(handles, handle);
+    free(handle);
     return handle != NULL;
 }
 
@@ -100,6 +93,14 @@ void handle_free(enum handle_kind kind, void *object)
     free_locked(kind, object);
 }
 
+int handle_destroy(enum handle_kind kind, void *object)
+{
+    int was_valid = handle_remove(kind, object);
+    if (was_valid)
+        handle_free(kind, object);
+    return was_valid;
+}
+
 void handle_free_owned(const void *owner)
 {
     struct handle *handle, *next;
@@ -109,6 +110,7 @@ void handle_free_owned(const void *owner)
         if (handle->owner != owner)
             continue;
         free_locked(handle->key.kind, handle->key.object);
-        remove_locked(handle);
+        HASH_DEL(handles, handle);
+        free(handle);
     }
 }

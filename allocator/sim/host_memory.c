@@ -5,21 +5,21 @@
 
 struct host_block {
     struct host_block *next, *prev;
-    struct host_range range;
+    struct space_range range;
 };
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct host_block *blocks; /* under host_lock */
+static struct host_block *host_blocks; /* under host_lock */
 
 static struct host_block *find_locked(CUdeviceptr address, size_t size)
 {
-    struct host_block *block = blocks;
+    struct host_block *block = host_blocks;
     while (block != NULL && (block->range.start >= address + size || block->range.start + block->range.size <= address))
         block = block->next;
     return block;
 }
 
-int host_find(CUdeviceptr address, struct host_range *range)
+int host_find(CUdeviceptr address, struct space_range *range)
 {
     HOLD(&host_lock);
     const struct host_block *block = find_locked(address, 1);
@@ -30,7 +30,7 @@ int host_find(CUdeviceptr address, struct host_range *range)
 
 static void release_locked(struct host_block *block)
 {
-    DL_DELETE(blocks, block); /* NOLINT(clang-analyzer-core.NullDereference): the block is in the list */
+    DL_DELETE(host_blocks, block); /* NOLINT(clang-analyzer-core.NullDereference): the block is in the list */
     if (block->range.kind != HOST_REGISTERED)
         free((void *)(uintptr_t)block->range.start);
     free(block);
@@ -49,7 +49,7 @@ void host_release_context(CUcontext context)
 {
     struct host_block *block, *next;
     HOLD(&host_lock);
-    DL_FOREACH_SAFE(blocks, block, next)
+    DL_FOREACH_SAFE(host_blocks, block, next)
     {
         if (block->range.context == context)
             release_locked(block);
@@ -61,8 +61,15 @@ static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext co
     HOLD(&host_lock);
     CALL_REFUSE(find_locked((uintptr_t)memory, size) != NULL, HOST_MEMORY_ALREADY_REGISTERED);
     struct host_block *block = memory_new(sizeof *block);
-    block->range = (struct host_range){(uintptr_t)memory, size, kind, context, space_new_id()};
-    DL_PREPEND(blocks, block);
+    block->range = (struct space_range){.start = (uintptr_t)memory,
+                                        .size = size,
+                                        .device = context->device,
+                                        .context = context,
+                                        .kind = kind,
+                                        .mapping_start = (uintptr_t)memory,
+                                        .mapping_size = size,
+                                        .id = space_new_id()};
+    DL_PREPEND(host_blocks, block);
     return CUDA_SUCCESS;
 }
 
@@ -112,7 +119,7 @@ DRIVER(cuMemHostUnregister, 4000, (void *, p))
 
 DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr *, pdptr, void *, p, unsigned int, Flags))
 {
-    struct host_range range;
+    struct space_range range;
     if (pdptr == NULL || Flags != 0 || !host_find((CUdeviceptr)(uintptr_t)p, &range) || range.kind == HOST_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
     *pdptr = (CUdeviceptr)(uintptr_t)p;
@@ -121,11 +128,9 @@ DRIVER(cuMemHostGetDevicePointer, 3020, (CUdeviceptr *, pdptr, void *, p, unsign
 
 DRIVER(cuMemFreeHost, 2000, (void *, p))
 {
-    struct host_range range;
+    struct space_range range;
     CONTEXT_CURRENT(context);
-    if (host_find((CUdeviceptr)(uintptr_t)p, &range)) {
-        HOLD(&queue_lock);
-        context_wait_locked(range.context);
-    }
+    if (host_find((CUdeviceptr)(uintptr_t)p, &range))
+        context_wait(range.context);
     return host_drop((CUdeviceptr)(uintptr_t)p, HOST_PINNED);
 }

@@ -1,8 +1,6 @@
 #include "kernel.h"
 #include "capture.h"
-#include "sm90.h"
 #include "trap.h"
-#include "handle.h"
 #include "virtual_memory.h"
 
 #include <dlfcn.h>
@@ -158,13 +156,6 @@ static CUresult make_variable(CUcontext context)
     return CUDA_SUCCESS;
 }
 
-static CUresult unload(enum handle_kind kind, CUmodule module)
-{
-    CALL_REFUSE(!handle_remove(kind, module), INVALID_HANDLE);
-    handle_free(kind, module);
-    return CUDA_SUCCESS;
-}
-
 DRIVER(cuModuleLoadData, 2000, (CUmodule *, module, const void *, image))
 {
     CONTEXT_CURRENT(context);
@@ -176,7 +167,8 @@ DRIVER(cuModuleLoadData, 2000, (CUmodule *, module, const void *, image))
     return load(module, image, context->home);
 }
 
-DRIVER_IS(cuModuleUnload, 2000, (CUmodule, hmod), unload(HANDLE_MODULE, hmod))
+DRIVER_IS(cuModuleUnload, 2000, (CUmodule, hmod),
+          handle_destroy(HANDLE_MODULE, hmod) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE)
 
 DRIVER(cuModuleGetGlobal, 3020, (CUdeviceptr *, dptr, size_t *, bytes, CUmodule, hmod, const char *, name))
 {
@@ -227,7 +219,8 @@ DRIVER(cuLibraryLoadData, 12000,
     return load((CUmodule *)library, code, NULL);
 }
 
-DRIVER_IS(cuLibraryUnload, 12000, (CUlibrary, library), unload(HANDLE_LIBRARY, (CUmodule)library))
+DRIVER_IS(cuLibraryUnload, 12000, (CUlibrary, library),
+          handle_destroy(HANDLE_LIBRARY, library) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE)
 
 DRIVER(cuLibraryGetKernel, 12000, (CUkernel *, pKernel, CUlibrary, library, const char *, name))
 {

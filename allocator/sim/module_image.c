@@ -1,5 +1,5 @@
 /* Reads a cubin that a program loads. Addresses in it may be those of a device or 0, and its code may have been changed. */
-#include "sm90.h"
+#include "kernel.h"
 #include "context.h"
 
 #define INSTRUCTION_BYTES 16
@@ -156,7 +156,6 @@ DRIVER(cuLinkAddData, 6050,
        (CUlinkState, state, CUjitInputType, type, void *, data, size_t, size, const char *, name, unsigned int, numOptions,
         CUjit_option *, options, void **, optionValues))
 {
-    (void)name;
     CALL_REFUSE(state == NULL || data == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)), INVALID_VALUE);
     const char *text = data;
     CALL_REFUSE(type != CU_JIT_INPUT_PTX || size == 0 || text[size - 1] != '\0', INVALID_PTX);
@@ -175,8 +174,4 @@ DRIVER(cuLinkComplete, 5050, (CUlinkState, state, void **, cubinOut, size_t *, s
     return *sizeOut == 0 ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS;
 }
 
-DRIVER(cuLinkDestroy, 5050, (CUlinkState, state))
-{
-    free(state);
-    return CUDA_SUCCESS;
-}
+DRIVER_IS(cuLinkDestroy, 5050, (CUlinkState, state), (free(state), CUDA_SUCCESS))

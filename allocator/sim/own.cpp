@@ -66,23 +66,15 @@ static bool begin(const cusim_thread *thread)
 /* kernel.h declares them. */
 #define OWN(name) extern "C" void own_##name(const cusim_thread *thread, void *const *arguments)
 
-OWN(figures)
-{
-    if (begin(thread))
-        figures::cufence_figures(*static_cast<const figures_items *>(arguments[0]));
-}
-
-OWN(nans)
-{
-    if (begin(thread))
-        figures::cufence_nans(*static_cast<const figures_items *>(arguments[0]));
-}
-
-OWN(reach)
-{
-    if (begin(thread))
-        reaches::cufence_reach(*static_cast<const reaches::reach *>(arguments[0]));
-}
+#define OWN_OF_ONE(name, kernel, type)                                                                                         \
+    OWN(name)                                                                                                                  \
+    {                                                                                                                          \
+        if (begin(thread))                                                                                                     \
+            kernel(*static_cast<const type *>(arguments[0]));                                                                  \
+    }
+OWN_OF_ONE(figures, figures::cufence_figures, figures_items)
+OWN_OF_ONE(nans, figures::cufence_nans, figures_items)
+OWN_OF_ONE(reach, reaches::cufence_reach, reaches::reach)
 
 OWN(pattern_fill)
 {

@@ -14,23 +14,15 @@ struct facts {
 
 static int gather(CUdeviceptr address, struct facts *facts)
 {
-    struct host_range host;
     *facts = (struct facts){.address = address, .is_mapped = 1, .access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE};
     if (space_find(address, &facts->range) == CUDA_SUCCESS) {
         facts->type = CU_MEMORYTYPE_DEVICE;
         facts->is_exportable = facts->range.context != NULL;
         return 1;
     }
-    if (!host_find(address, &host))
+    if (!host_find(address, &facts->range))
         return 0;
-    facts->range = (struct space_range){.start = host.start,
-                                        .size = host.size,
-                                        .device = host.context->device,
-                                        .context = host.context,
-                                        .mapping_start = host.start,
-                                        .mapping_size = host.size,
-                                        .id = host.id};
-    facts->is_managed = host.kind == HOST_MANAGED;
+    facts->is_managed = facts->range.kind == HOST_MANAGED;
     facts->type = facts->is_managed ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
     facts->is_on_host = 1;
     return 1;

@@ -1,6 +1,5 @@
 #include "capture.h"
-#include "handle.h"
-#include "blocks.h"
+#include "virtual_memory.h"
 
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after the queue lock */
 static CUmemoryPool defaults[SIM_MAX_DEVICES];                 /* NULL: nobody has asked for it; under pools_lock */
@@ -233,9 +232,5 @@ DRIVER(cuDeviceGetGraphMemAttribute, 11040, (CUdevice, device, CUgraphMem_attrib
     return get_attribute(pool_of_graphs(device), like[attr], value);
 }
 
-DRIVER(cuDeviceGraphMemTrim, 11040, (CUdevice, device))
-{
-    CALL_REFUSE(!config_has_device(device), INVALID_DEVICE);
-    space_trim(pool_of_graphs(device), 0);
-    return CUDA_SUCCESS;
-}
+DRIVER_IS(cuDeviceGraphMemTrim, 11040, (CUdevice, device),
+          config_has_device(device) ? (space_trim(pool_of_graphs(device), 0), CUDA_SUCCESS) : CUDA_ERROR_INVALID_DEVICE)

@@ -1,4 +1,4 @@
-#include "sm90.h"
+#include "kernel.h"
 #include "call.h"
 
 #define EF_SM_90 0x005a055a /* flags of an sm_90 cubin of CUDA 12 and 13 */
@@ -210,11 +210,16 @@ static uint64_t align(struct elf_writer *writer, size_t alignment)
     return (uint64_t)ftell(writer->contents);
 }
 
-static unsigned add(struct elf_writer *writer, uint32_t name, Elf64_Shdr header, const void *data, size_t size)
+unsigned elf_add(struct elf_writer *writer, const char *name, Elf64_Shdr header, const void *data, size_t size)
 {
     if (header.sh_addralign == 0)
         header.sh_addralign = 8;
-    header.sh_name = name;
+    header.sh_name = elf_string(writer, name);
+    if (header.sh_type == SHT_STRTAB) { /* the last section: it has its own name too */
+        fclose(writer->strings);
+        data = writer->names;
+        size = writer->names_size;
+    }
     header.sh_offset = align(writer, header.sh_addralign);
     header.sh_size = size;
     if (size != 0)
@@ -223,17 +228,9 @@ static unsigned add(struct elf_writer *writer, uint32_t name, Elf64_Shdr header,
     return writer->count++;
 }
 
-unsigned elf_add(struct elf_writer *writer, const char *name, Elf64_Shdr header, const void *data, size_t size)
-{
-    return add(writer, elf_string(writer, name), header, data, size);
-}
-
 unsigned char *elf_finish(struct elf_writer *writer, uint16_t type, unsigned char os_abi, uint32_t flags, size_t *size)
 {
-    uint32_t name = elf_string(writer, ".strtab");
-    fclose(writer->strings);
-    const Elf64_Shdr strings = {.sh_type = SHT_STRTAB, .sh_addralign = 1};
-    unsigned table = add(writer, name, strings, writer->names, writer->names_size);
+    unsigned table = elf_add(writer, ".strtab", (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_addralign = 1}, NULL, 0);
     free(writer->names);
     for (unsigned i = 0; i < writer->count; i++) {
         if (writer->headers[i].sh_link == ELF_STRINGS)

@@ -1,5 +1,4 @@
 #include "capture.h"
-#include "handle.h"
 #include "kernel.h"
 #include "trap.h"
 #include "virtual_memory.h"
@@ -86,8 +85,7 @@ static void unlink_locked(CUstream stream)
 /* The queue still runs to its end, and the context waits for it. */
 static void close_locked(CUstream stream)
 {
-    handle_remove(HANDLE_STREAM, stream->handle);
-    handle_free(HANDLE_STREAM, stream->handle);
+    handle_destroy(HANDLE_STREAM, stream->handle);
     stream->is_closed = 1;
     if (stream->has_worker)
         pthread_cond_signal(&stream->wake);
@@ -159,6 +157,12 @@ static void wait_locked(CUcontext context, const struct CUstream_st *stream)
 void context_wait_locked(CUcontext context)
 {
     wait_locked(context, NULL);
+}
+
+void context_wait(CUcontext context)
+{
+    HOLD(&queue_lock);
+    context_wait_locked(context);
 }
 
 void stream_wait_locked(CUstream stream)
@@ -404,7 +408,7 @@ static CUresult submit_locked(CUstream handle, struct operation *operation, enum
     int has_memory = operation->kind == OPERATION_GRAPH && operation->graph.recording->memory_nodes != 0;
     CALL_REFUSE(stream->capture != NULL && has_memory, NOT_SUPPORTED); /* it would be a child graph */
     if (stream->capture != NULL)
-        return mode == SUBMIT_ASYNC ? capture_append_locked(stream, operation) : capture_refuse_locked(stream);
+        return mode == SUBMIT_ASYNC ? capture_append_locked(stream, operation) : CAPTURE_REFUSE(stream->capture);
     CALL_TRY(capture_check_implicit_locked(stream, 1));
     if (has_memory)
         CALL_TRY(graph_memory_launch(operation, stream));

@@ -115,11 +115,9 @@ static inline void operation_end(struct operation *const *operation)
 /* Runs the operation on the calling thread, a stream's worker, without locks. */
 void operation_run(struct operation *operation, CUcontext context);
 
-/* grid.c: creates the operation of a launch, without a stream. Errors: INVALID_HANDLE, INVALID_VALUE. */
+/* Creates the operation of a launch, without a stream. Errors: INVALID_HANDLE, INVALID_VALUE. */
 CUresult launch_create(struct operation **out, CUfunction function, const uint32_t grid[3], const uint32_t block[3],
                        uint32_t shared_bytes, void **parameters, void **extra);
-
-void kernel_run(const struct launch *launch, CUcontext context);
 
 struct capture;
 struct work;
@@ -195,6 +193,7 @@ void ticket_wait_locked(struct ticket ticket);
 int stream_is_idle_locked(CUstream stream);
 void stream_wait_locked(CUstream stream);
 void context_wait_locked(CUcontext context);
+void context_wait(CUcontext context);
 
 /* Until the second call, the device runs nothing more, and says that all work submitted before is done. */
 void stream_stop(CUcontext context, int is_stopped);

@@ -17,7 +17,7 @@ static size_t span(const struct transfer *transfer, const struct transfer_end *e
 
 static CUresult check_end(const struct transfer *transfer, const struct transfer_end *end, int is_write, CUcontext context)
 {
-    struct host_range range;
+    struct space_range range;
     size_t bytes = span(transfer, end);
     int is_device = space_is_device(end->address);
     CALL_REFUSE(bytes == 0, INVALID_VALUE);
@@ -54,7 +54,7 @@ CUresult transfer_create(struct operation **out, const struct transfer *transfer
 
 static int is_pageable(uint64_t address)
 {
-    struct host_range range;
+    struct space_range range;
     return !space_is_device(address) && !host_find(address, &range);
 }
 
@@ -174,10 +174,15 @@ CUresult transfer_volume(struct transfer *transfer, const void *copy, int is_pee
     return make_end(&transfer->from, &volume.from, transfer);
 }
 
-static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream, int is_sync)
+/* Between devices, each side is that of a context. */
+static CUresult copy_volume(const void *copy, int is_peer, CUstream stream, int is_sync)
 {
     struct transfer transfer;
-    CALL_TRY(transfer_volume(&transfer, copy, 0));
+    CALL_TRY(transfer_volume(&transfer, copy, is_peer));
+    if (is_peer) {
+        CALL_TRY(context_validate(transfer.to.context));
+        CALL_TRY(context_validate(transfer.from.context));
+    }
     return transfer_submit(&transfer, stream, is_sync);
 }
 
@@ -188,38 +193,26 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream, int is_sync)
     .side##Host = copy->side##Host, .side##Device = copy->side##Device, .side##Pitch = copy->side##Pitch
     CALL_REFUSE(copy == NULL, INVALID_VALUE);
     const CUDA_MEMCPY3D volume = {SIDE(src), SIDE(dst), .WidthInBytes = copy->WidthInBytes, .Height = copy->Height, .Depth = 1};
-    return copy_3d(&volume, stream, is_sync);
-}
-
-/* Between devices: each side is that of a context. */
-static CUresult copy_peer(const CUDA_MEMCPY3D_PEER *copy, CUstream stream, int is_sync)
-{
-    struct transfer transfer;
-    CALL_TRY(transfer_volume(&transfer, copy, 1));
-    CALL_TRY(context_validate(copy->dstContext));
-    CALL_TRY(context_validate(copy->srcContext));
-    return transfer_submit(&transfer, stream, is_sync);
+    return copy_volume(&volume, 0, stream, is_sync);
 }
 
 static CUresult copy_row_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
                               CUstream stream, int is_sync)
 {
-    const CUDA_MEMCPY3D_PEER copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                                     .srcDevice = from,
-                                     .srcContext = from_context,
-                                     .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                     .dstDevice = to,
-                                     .dstContext = to_context,
-                                     .WidthInBytes = bytes,
-                                     .Height = 1,
-                                     .Depth = 1};
-    return copy_peer(&copy, stream, is_sync);
+    const struct transfer copy = {.to = {CU_MEMORYTYPE_DEVICE, to, 0, 0, to_context},
+                                  .from = {CU_MEMORYTYPE_DEVICE, from, 0, 0, from_context},
+                                  .bytes = bytes,
+                                  .rows = 1,
+                                  .slices = 1};
+    CALL_TRY(context_validate(to_context));
+    CALL_TRY(context_validate(from_context));
+    return transfer_submit(&copy, stream, is_sync);
 }
 
 FORMS("cuMemcpy2D", cuMemcpy2D, cuMemcpy2DAsync, 3020, (const CUDA_MEMCPY2D *, copy), copy_2d(copy, stream, is_sync))
-FORMS("cuMemcpy3D", cuMemcpy3D, cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D *, copy), copy_3d(copy, stream, is_sync))
+FORMS("cuMemcpy3D", cuMemcpy3D, cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D *, copy), copy_volume(copy, 0, stream, is_sync))
 FORMS("cuMemcpy3DPeer", cuMemcpy3DPeer, cuMemcpy3DPeerAsync, 4000, (const CUDA_MEMCPY3D_PEER *, copy),
-      copy_peer(copy, stream, is_sync))
+      copy_volume(copy, 1, stream, is_sync))
 FORMS("cuMemcpyPeer", cuMemcpyPeer, cuMemcpyPeerAsync, 4000,
       (CUdeviceptr, to, CUcontext, to_context, CUdeviceptr, from, CUcontext, from_context, size_t, bytes),
       copy_row_peer(to, to_context, from, from_context, bytes, stream, is_sync))
@@ -283,8 +276,7 @@ SET(8, unsigned char)
 SET(16, unsigned short)
 SET(32, unsigned int)
 
-DRIVER_TWIN(cuStreamWriteValue32, ptsz, 11070, (CUstream, stream, CUdeviceptr, addr, cuuint32_t, value, unsigned int, flags))
-{
-    CALL_REFUSE((flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0, INVALID_VALUE);
-    return submit_set(addr, 0, value, sizeof value, 1, 1, stream);
-}
+DRIVER_TWIN_IS(cuStreamWriteValue32, ptsz, 11070, (CUstream, stream, CUdeviceptr, addr, cuuint32_t, value, unsigned int, flags),
+               (flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) != 0
+                   ? CUDA_ERROR_INVALID_VALUE
+                   : submit_set(addr, 0, value, sizeof value, 1, 1, stream))

@@ -1,4 +1,3 @@
-#include "gpus.h"
 #include "trap.h"
 #include "stream.h"
 
@@ -127,16 +126,11 @@ void fault_raise(uint32_t exception)
 /* According to cuda.h's documentation of the errors. */
 static CUresult error_of(uint32_t exception)
 {
-    switch (exception) {
-    case EXCEPTION_ILLEGAL_ADDRESS:
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    case EXCEPTION_ILLEGAL_INSTRUCTION:
-        return CUDA_ERROR_ILLEGAL_INSTRUCTION;
-    case EXCEPTION_ASSERT:
-        return CUDA_ERROR_ASSERT;
-    default:
-        return CUDA_ERROR_LAUNCH_FAILED;
-    }
+    static const CUresult errors[] = {[EXCEPTION_ILLEGAL_ADDRESS] = CUDA_ERROR_ILLEGAL_ADDRESS,
+                                      [EXCEPTION_ILLEGAL_INSTRUCTION] = CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                                      [EXCEPTION_ASSERT] = CUDA_ERROR_ASSERT};
+    int is_listed = exception < sizeof errors / sizeof *errors && errors[exception] != CUDA_SUCCESS;
+    return is_listed ? errors[exception] : CUDA_ERROR_LAUNCH_FAILED;
 }
 
 int fault_report(const struct fault_site *site)

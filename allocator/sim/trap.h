@@ -42,6 +42,7 @@ struct fault_site {
     CUcontext context;
     const struct launch *launch;
     uint64_t grid_id;
+    int is_reported; /* the driver writes one dump per kernel */
     uint32_t block[3];
     uint32_t warp;           /* in its block */
     uint32_t valid, faulted; /* masks of lanes */
@@ -55,7 +56,3 @@ int fault_report(const struct fault_site *site);
 
 /* trap_dump.c: writes the dump where the settings say. Failures are reported on stderr. */
 void coredump_write(const struct fault_site *site, const struct dump_settings *settings);
-
-/* trap_tables.c: creates a GPU core dump of a faulting warp, in the format and with the row sizes of driver 580. Pure. Returns
- * a malloc'ed file. */
-unsigned char *dump_create(const struct fault_site *site, size_t *size);

@@ -1,8 +1,8 @@
+#include "kernel.h"
 #include "trap.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stddef.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -81,6 +81,7 @@ static CUresult find_attribute(const struct attribute **out, CUcoredumpSettings 
 static CUresult get(const struct dump_settings *settings, CUcoredumpSettings number, void *value, size_t *size)
 {
     const struct attribute *attribute;
+    HOLD(&settings_lock);
     CALL_TRY(find_attribute(&attribute, number, value, size));
     if (value == NULL)
         return CUDA_SUCCESS;
@@ -95,9 +96,10 @@ static CUresult get(const struct dump_settings *settings, CUcoredumpSettings num
     return CUDA_SUCCESS;
 }
 
-static CUresult set_locked(struct dump_settings *to, CUcoredumpSettings number, const void *value, size_t *size)
+static CUresult set(struct dump_settings *to, CUcoredumpSettings number, const void *value, size_t *size)
 {
     const struct attribute *attribute;
+    HOLD(&settings_lock);
     CALL_TRY(find_attribute(&attribute, number, value, size));
     if (value == NULL)
         return CUDA_SUCCESS;
@@ -113,32 +115,201 @@ static CUresult set_locked(struct dump_settings *to, CUcoredumpSettings number, 
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuCoredumpGetAttributeGlobal, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
-{
-    struct dump_settings settings;
-    coredump_snapshot(&settings);
-    return get(&settings, attrib, value, size);
-}
-
-DRIVER(cuCoredumpSetAttributeGlobal, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
-{
-    HOLD(&settings_lock);
-    return set_locked(&global, attrib, value, size);
-}
-
-DRIVER(cuCoredumpGetAttribute, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
-{
-    CONTEXT_CURRENT(context);
-    HOLD(&settings_lock);
-    return get(&context->home->dump, attrib, value, size);
-}
-
+#define COREDUMP_DRIVER(name, act)                                                                                             \
+    DRIVER_IS(name##Global, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size),                                \
+              act(&global, attrib, value, size))                                                                               \
+    DRIVER(name, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))                                           \
+    {                                                                                                                          \
+        CONTEXT_CURRENT(context);                                                                                              \
+        return act(&context->home->dump, attrib, value, size);                                                                 \
+    }
+COREDUMP_DRIVER(cuCoredumpGetAttribute, get)
 /* Measured (580.159): a context for which dumps were not on when it was created writes none. */
-DRIVER(cuCoredumpSetAttribute, 12010, (CUcoredumpSettings, attrib, void *, value, size_t *, size))
+COREDUMP_DRIVER(cuCoredumpSetAttribute, set)
+
+/* ---- the dump ---- */
+
+/* Section types and table rows of a GPU core dump as driver 580 writes them. The names are the format's own. */
+enum {
+    CUDBG_SHT_REGS = 0x80000005,
+    CUDBG_SHT_RELFIMG = 0x80000007,
+    CUDBG_SHT_DEVTBL = 0x80000009,
+    CUDBG_SHT_CTXTBL = 0x8000000a,
+    CUDBG_SHT_SMTBL = 0x8000000b,
+    CUDBG_SHT_GRIDTBL = 0x8000000c,
+    CUDBG_SHT_CTATBL = 0x8000000d,
+    CUDBG_SHT_WPTBL = 0x8000000e,
+    CUDBG_SHT_LNTBL = 0x8000000f,
+    CUDBG_SHT_MODTBL = 0x80000010,
+    CUDBG_SHT_PRED = 0x80000011,
+    CUDBG_SHT_PARAM = 0x80000012,
+    CUDBG_SHT_UREGS = 0x80000013,
+    CUDBG_SHT_META = 0x80000016
+};
+
+/* Rows are words, in the order that a comment names; a LONG has two. */
+#define LONG(value) (uint32_t)(value), (uint32_t)((uint64_t)(value) >> 32)
+
+#define OS_ABI_CUDA 0x33
+#define UNIFORM_REGISTERS 63
+#define PREDICATES 7
+#define DESCRIPTOR_REGISTER 4 /* UR4:UR5, the cache policy used by the access */
+#define PARAMETER_BASE 0x210  /* offset of the parameters in constant bank 0 on sm_90 */
+
+/* A dump under construction. The indices are those of sections that are parents of others. */
+struct dump {
+    struct elf_writer elf;
+    const struct fault_site *site;
+    const struct CUfunc_st *function;
+    struct code code;
+    uint64_t error_pc;
+    uint32_t sm;
+    uint32_t first_faulted; /* lane */
+    unsigned devices, contexts, modules, sms, warps;
+};
+
+/* Adds a table of `count` rows of so many words. */
+static unsigned add_table(struct dump *dump, uint32_t type, unsigned parent, uint32_t row, const void *rows, size_t words,
+                          size_t count)
 {
-    CONTEXT_CURRENT(context);
-    HOLD(&settings_lock);
-    return set_locked(&context->home->dump, attrib, value, size);
+    const size_t bytes = words * sizeof(uint32_t);
+    const Elf64_Shdr header = {.sh_type = type, .sh_link = parent, .sh_info = row, .sh_entsize = bytes};
+    return elf_add(&dump->elf, ".cudbg", header, rows, bytes * count);
+}
+#define WORDS(words) words, sizeof(words) / sizeof *(words)
+
+static void add_device(struct dump *dump)
+{
+    const uint32_t device = (uint32_t)dump->site->context->device;
+    /* devName, devType, smType; devId, pciBusId, pciDevId, numSMs, numWarpsPerSM, numLanesPerWarp, numRegsPerLane,
+     * numPredicates; smMajor, smMinor, instructionSize, status, numUniformRegs, numUniformPreds, numConvBarriers, pad */
+    const uint32_t row[22] =
+        LIST(elf_string(&dump->elf, SIM_DEVICE_NAME), 0, elf_string(&dump->elf, "GH100"), 0, elf_string(&dump->elf, "sm_90"), 0,
+             device, config_get()->pci[device].bus, config_get()->pci[device].device, SIM_MULTIPROCESSORS, 64, WARP_LANES, 256,
+             PREDICATES, 9, 0, 16, 0, UNIFORM_REGISTERS, PREDICATES, 16);
+    dump->devices = add_table(dump, CUDBG_SHT_DEVTBL, 0, 0, WORDS(row), 1);
+}
+
+static void add_context(struct dump *dump)
+{
+    /* contextId, sharedWindowBase, localWindowBase, globalWindowBase; deviceIdx, tid */
+    const uint32_t row[10] = LIST(LONG(dump->site->context->id), LONG(UINT64_C(0x7e0000000000)), LONG(UINT64_C(0x7e1000000000)),
+                                  LONG(0), 0, (uint32_t)getpid());
+    dump->contexts = add_table(dump, CUDBG_SHT_CTXTBL, dump->devices, 0, WORDS(row), 1);
+}
+
+/* A module has one function, whose address is its handle. */
+static void add_module(struct dump *dump)
+{
+    const uint32_t row[2] = LIST(LONG((uintptr_t)dump->function)); /* moduleHandle */
+    dump->modules = add_table(dump, CUDBG_SHT_MODTBL, dump->contexts, 0, WORDS(row), 1);
+    size_t size = 0;
+    unsigned char *cubin = cubin_create(dump->function, dump->site->faults[dump->first_faulted].is_write, &size);
+    elf_add(&dump->elf, ".cudbg", (Elf64_Shdr){.sh_type = CUDBG_SHT_RELFIMG, .sh_link = dump->modules}, cubin, size);
+    free(cubin);
+}
+
+static void add_multiprocessors(struct dump *dump)
+{
+    /* smId, pad, exception, errorPCValid; errorPC; clusterTargetValid, clusterTarget[3]; exceptionString */
+    uint32_t rows[SIM_MULTIPROCESSORS][12] = {{0}};
+    for (uint32_t i = 0; i < SIM_MULTIPROCESSORS; i++)
+        rows[i][0] = i;
+    const uint32_t fault[] = {dump->site->exception, 1, LONG(dump->error_pc)};
+    memcpy(&rows[dump->sm][2], fault, sizeof fault);
+    dump->sms = add_table(dump, CUDBG_SHT_SMTBL, dump->devices, 0, WORDS(rows[0]), SIM_MULTIPROCESSORS);
+}
+
+static void add_grid(struct dump *dump)
+{
+    const struct launch *launch = dump->site->launch;
+    const uint32_t *grid = launch->grid, *block = launch->block;
+    /* gridId64, contextId, function, functionEntry, moduleHandle, parentGridId64, paramsOffset; kernelType, origin, gridStatus,
+     * numRegs, gridDim[3], blockDim[3], launchBlocking, hostTid, clusterDim[3], pad, preferredClusterDim[3], pad */
+    const uint32_t row[34] = LIST(LONG(dump->site->grid_id), LONG(dump->site->context->id), LONG((uintptr_t)dump->function),
+                                  LONG(dump->function->entry), LONG((uintptr_t)dump->function), LONG(0), LONG(PARAMETER_BASE),
+                                  0, 0, 0, CUBIN_REGISTERS, grid[0], grid[1], grid[2], block[0], block[1], block[2], 0,
+                                  launch->host_tid, 1, 1, 1, 0, 1, 1, 1);
+    unsigned grids = add_table(dump, CUDBG_SHT_GRIDTBL, dump->devices, 0, WORDS(row), 1);
+    const Elf64_Shdr header = {.sh_type = CUDBG_SHT_PARAM, .sh_link = grids, .sh_entsize = 1};
+    if (launch->parameter_bytes != 0)
+        elf_add(&dump->elf, ".cudbg", header, launch->parameters, launch->parameter_bytes);
+}
+
+static void add_cta_and_warp(struct dump *dump)
+{
+    const struct fault_site *site = dump->site;
+    /* gridId64; blockIdx[3], pad, clusterIdx[3], pad, clusterDim[3], pad */
+    const uint32_t cta[14] = LIST(LONG(site->grid_id), site->block[0], site->block[1], site->block[2], 0, 0, 0, 0, 0, 1, 1, 1);
+    unsigned ctas = add_table(dump, CUDBG_SHT_CTATBL, dump->sms, dump->sm, WORDS(cta), 1);
+    /* errorPC; warpId, validLanes, activeLanes, isBroken, errorPCValid, pad, numRegs, pad, sharedMemSize, pad; inSyscall,
+     * cbuActive, cbuExited, cbuCollective */
+    const uint32_t warp[16] =
+        LIST(LONG(dump->error_pc), site->warp, site->valid, site->valid, 1, 1, 0, CUBIN_REGISTERS, 0, 0, 0, 0, site->valid);
+    dump->warps = add_table(dump, CUDBG_SHT_WPTBL, ctas, 0, WORDS(warp), 1);
+    const uint32_t uniform[UNIFORM_REGISTERS] = {[DESCRIPTOR_REGISTER + 1] = 0x10000000};
+    add_table(dump, CUDBG_SHT_UREGS, dump->warps, 0, uniform, 1, UNIFORM_REGISTERS);
+}
+
+static void add_lanes(struct dump *dump)
+{
+    const struct fault_site *site = dump->site;
+    uint32_t rows[WARP_LANES][14], count = 0;
+    for (uint32_t lane = 0; lane < WARP_LANES; lane++) {
+        if ((site->valid & 1u << lane) == 0)
+            continue;
+        const uint64_t pc = dump->function->entry + dump->code.resume;
+        const uint32_t *thread = site->threads[lane], exception = (site->faulted & 1u << lane) != 0 ? site->exception : 0;
+        /* virtualPC, physPC; ln, threadIdx[3], exception, callDepth, syscallDepth, cc, cbuState, pad */
+        const uint32_t row[14] = LIST(LONG(pc), LONG(pc), lane, thread[0], thread[1], thread[2], exception);
+        memcpy(rows[count++], row, sizeof row);
+    }
+    unsigned lanes = add_table(dump, CUDBG_SHT_LNTBL, dump->warps, 0, WORDS(rows[0]), count);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t lane = rows[i][4], predicates[PREDICATES] = {0};
+        /* The host faults at the first inaccessible byte. The device requires accesses to be aligned to their width, so the
+         * register held the next lower multiple of the width. */
+        const uint64_t address = site->faults[lane].address & ~(uint64_t)(cubin_access_bytes(dump->function) - 1);
+        uint32_t registers[CUBIN_REGISTERS] = {[CUBIN_ADDRESS_REGISTER] = LONG(address)};
+        if ((site->faulted & 1u << lane) == 0)
+            memset(registers, 0, sizeof registers);
+        add_table(dump, CUDBG_SHT_REGS, lanes, i, registers, 1, CUBIN_REGISTERS);
+        add_table(dump, CUDBG_SHT_PRED, lanes, i, predicates, 1, PREDICATES);
+    }
+}
+
+static void add_meta(struct dump *dump)
+{
+    /* generatorName; driverMajor, driverMinor, cudaMajor, cudaMinor, flags, timestamp */
+    const uint32_t row[8] = {elf_string(&dump->elf, "cufence simulated driver"), 0, 580, 159, 13, 0, 0, (uint32_t)time(NULL)};
+    add_table(dump, CUDBG_SHT_META, 0, 0, WORDS(row), 1);
+}
+
+static unsigned char *dump_create(const struct fault_site *site, size_t *size)
+{
+    struct dump *dump = memory_new(sizeof *dump);
+    const uint32_t *grid = site->launch->grid;
+    uint64_t block = site->block[0] + (uint64_t)grid[0] * (site->block[1] + (uint64_t)grid[1] * site->block[2]);
+    elf_begin(&dump->elf);
+    dump->site = site;
+    dump->function = site->launch->function;
+    dump->code = cubin_code(dump->function);
+    dump->error_pc = dump->function->entry + dump->code.fault;
+    dump->sm = (uint32_t)(block % SIM_MULTIPROCESSORS);
+    dump->first_faulted = (uint32_t)__builtin_ctz(site->faulted);
+    add_device(dump);
+    add_context(dump);
+    add_module(dump);
+    add_multiprocessors(dump);
+    if (!dump->function->kernel.exits_at_fault || dump->code.is_fenced) {
+        add_grid(dump);
+        add_cta_and_warp(dump);
+        add_lanes(dump);
+    }
+    add_meta(dump);
+    unsigned char *file = elf_finish(&dump->elf, ET_CORE, OS_ABI_CUDA, 0, size);
+    free(dump);
+    return file;
 }
 
 /* Expands %p and %t. Without a name: core_TIME_PID.nvcudmp in the working folder. */
@@ -154,36 +325,17 @@ static void expand_name(const char *name, char *out, size_t capacity)
     out[used] = '\0';
 }
 
-/* Returns a non-blocking descriptor, or -1. For a FIFO, waits for a reader. */
-static int open_file(const char *name)
+/* For a FIFO, waits until it has a reader. A reader that stops reading holds the thread until it ends. */
+static FILE *open_file(const char *name)
 {
     struct stat status;
-    if (stat(name, &status) != 0 || !S_ISFIFO(status.st_mode))
-        return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    int file = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    for (int waited = 0; file < 0 && errno == ENXIO && waited < READER_SECONDS * 1000; waited++) {
-        usleep(1000);
-        file = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    }
-    return file;
-}
-
-static int write_all(int file, const unsigned char *bytes, size_t size)
-{
-    while (size != 0) {
-        ssize_t written = write(file, bytes, size);
-        if (written > 0) {
-            bytes += written;
-            size -= (size_t)written;
-            continue;
-        }
-        struct pollfd wait = {.fd = file, .events = POLLOUT};
-        if (written < 0 && errno == EAGAIN && poll(&wait, 1, READER_SECONDS * 1000) == 1)
-            continue;
-        if (written >= 0 || errno != EINTR)
-            return -1;
-    }
-    return 0;
+    int is_fifo = stat(name, &status) == 0 && S_ISFIFO(status.st_mode), waited = 0, file;
+    do
+        file = open(name, is_fifo ? O_WRONLY | O_NONBLOCK | O_CLOEXEC : O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    while (is_fifo && file < 0 && errno == ENXIO && waited++ < READER_SECONDS * 1000 && usleep(1000) == 0);
+    if (file >= 0)
+        fcntl(file, F_SETFL, 0);
+    return file < 0 ? NULL : fdopen(file, "wb");
 }
 
 void coredump_write(const struct fault_site *site, const struct dump_settings *settings)
@@ -192,10 +344,10 @@ void coredump_write(const struct fault_site *site, const struct dump_settings *s
     size_t size;
     unsigned char *bytes = dump_create(site, &size);
     expand_name(settings->file, name, sizeof name);
-    int file = open_file(name);
-    if (file < 0 || write_all(file, bytes, size) != 0)
+    FILE *file = open_file(name);
+    if (file == NULL || fwrite(bytes, size, 1, file) != 1 || fflush(file) != 0)
         fprintf(stderr, "cufence_sim: the core dump could not be written to '%s': %s\n", name, strerror(errno));
-    if (file >= 0)
-        close(file);
+    if (file != NULL)
+        fclose(file);
     free(bytes);
 }

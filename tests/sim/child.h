@@ -6,6 +6,10 @@
 
 #include "support/test.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <cuda.h>
 #include <cufence.h>
 #include <dirent.h>
@@ -169,3 +173,17 @@ static inline void expect_lines(void (*story)(void), int status, const char *con
 #define FINDS(name, text) STORY_OF(name, FAULTED, text, NULL)
 #define CLEAN(name) STORY_OF(name, 0, NULL, "SUMMARY")
 #define SAYS_ONCE(name, text) STORY_OF(name, 0, text, text)
+
+/* Has the kernel refuse a system call (EPERM) to this process and its children, as the seccomp filters of containers do.
+ * Returns 0 if that does not go. */
+static inline int refuse(unsigned call)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}

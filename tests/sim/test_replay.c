@@ -1,10 +1,51 @@
 /* keep=DIR, and `cufence replay` of what it saved, on the simulated device. */
-#include "replayed.h"
+#include "second_launch.h"
+#include "support/shell.h"
 
 #include "analysis/bundle/bundle.h"
 
 #include <pthread.h>
 #include <sys/stat.h>
+
+static char bundle[128]; /* of this test, in its folder */
+
+/* The options that save in this test's folder, and more. */
+static inline const char *saving(const char *more)
+{
+    static char options[192];
+    snprintf(options, sizeof options, "keep=%s%s", folder, more);
+    return options;
+}
+
+/* Runs a story that makes a bundle, and says what the patterns demand. */
+#define make_bundle(story, ...) make_only_bundle(story, PATTERNS(__VA_ARGS__))
+static inline void make_only_bundle(void (*story)(void), const char *const *patterns)
+{
+    SUCCEEDS("rm -rf fault-*");
+    expect_said(story, patterns);
+    SUCCEEDS("ls -d $PWD/fault-*");
+    assert_int_equal(count_in(text, "\n"), 1);
+    snprintf(bundle, sizeof bundle, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
+#define expect_replay(arguments, status, ...)                                                                                  \
+    expect_end(run_shell("%s replay %s %s", CUFENCE_CLI, arguments, bundle), status, PATTERNS(__VA_ARGS__))
+
+/* Writes array.npy in the folder. */
+static inline void write_array(const char *type, int elements, int bytes, int first)
+{
+    char header[128], name[128];
+    snprintf(name, sizeof name, "%s/array.npy", folder);
+    int length = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", type, elements);
+    FILE *file = fopen(name, "we");
+    assert_non_null(file);
+    fwrite("\x93NUMPY\1\0\x76\0", 1, 10, file);
+    fprintf(file, "%-117s\n", header);
+    assert_true(length < 117);
+    for (int i = 0; i < bytes; i++)
+        fputc(i < 4 ? first >> 8 * i & 255 : 0, file);
+    fclose(file);
+}
 
 #define HANG_MS "6000" /* by when the rerun process has come to its launch, on a busy machine too */
 
@@ -330,6 +371,34 @@ TEST(test_usage)
     expect_replay("--times 0 x", 2, "--times '0' is not allowed; use 1..1000000");
     expect_replay("a b", 2, "b");
     expect_replay("--help", 0, "usage: cufence replay");
+}
+
+/* ---- variables of the module: in the second launch, and replayed ---- */
+
+/* Only the variable leads to the buffer. */
+TELLS(variable_set, PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, "!null")
+{
+    fault_by_variable("explain=rerun", NULL);
+}
+
+/* Without its value the kernel meets a null pointer, which says nothing about the fault. */
+TELLS(variable_unread, "illegal memory access by a WRITE", "target: the kernel uses this variable of its", "!null",
+      "!thread \\(")
+{
+    fault_by_variable("explain=rerun", "cuMemcpyDtoHAsync");
+}
+
+static void keep_variable(void)
+{
+    fault_by_variable(saving(""), NULL);
+}
+
+TEST(variables_are_replayed)
+{
+    make_bundle(keep_variable, "");
+    SUCCEEDS("grep -q '\"name\": *\"target\"' %s/launch.json", bundle);
+    setenv("SIM_TEST_VARIABLE", "target", 1);
+    expect_replay("", 86, "0 bytes past the end of buffer #1");
 }
 
 TEST_GROUP(make_folder, remove_folder)

@@ -1,5 +1,4 @@
 /* The second launch and the program's surroundings: how either ends, and what the program sees of the other process. */
-#include "refused.h"
 #include "second_launch.h"
 
 #include "base/clock.h"

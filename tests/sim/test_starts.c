@@ -1,6 +1,5 @@
 /* Starts that come too late, fail or are in a bad place, and what a process leaves behind, on the simulated device. */
 #include "fault_story.h"
-#include "refused.h"
 
 #include "analysis/dump/coredump.h"
 #include "unit/coredump_builder.h"

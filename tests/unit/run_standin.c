@@ -1,2 +1,0 @@
-/* Stands in for libcufence_preload.so in tests of `cufence run` alone. */
-int run_standin_is_loaded;
