@@ -5,6 +5,7 @@
 #define FRESH "cufence hunt --modes fresh"
 #define SANITIZER "start the program itself under compute-sanitizer (docs/hunt.md says which of its tools)"
 #define REPLAYED "nothing does what it did; `cufence replay FOLDER` launches the kernel and reports its fault"
+#define EDITED "change the launch's arguments in launch.json, or the .npy file of a buffer, in a copy of the folder"
 #define USE "write leaks=on, which reports what is still allocated at exit"
 #define COMPARE "save_values= in both runs, and numpy compare them (see docs/values.md)"
 
@@ -45,6 +46,8 @@ static const struct {
     {GONE_FLAG, "run --html", "run with --json FILE, then `cufence report --html OUT FILE`"},
     {GONE_FLAG, "run --sarif", "run with --json FILE, then `cufence report --sarif OUT FILE`"},
     {GONE_FLAG, "replay --exact", REPLAYED},
+    {GONE_FLAG, "replay --set-arg", EDITED},
+    {GONE_FLAG, "replay --buffer", EDITED},
     {GONE_FLAG, "replay --no-guards", "run the program without cufence: its buffers then have no guards"},
     {GONE_FLAG, "options --all", "`cufence options` lists all"},
     {GONE_OPTION, "estimate",

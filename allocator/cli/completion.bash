@@ -36,7 +36,7 @@ _cufence() {
         operands=COMMAND ;;
     demo) options="list set= $keys" operands='overrun underrun use-after-free slack-write stream-race first-nan graph' ;;
     explain) options='json all-threads registers memory=' operands=FILE ;;
-    replay) options='times= set-arg= buffer= seconds= json verbose' operands=FOLDER ;;
+    replay) options='times= seconds= json verbose' operands=FOLDER ;;
     report) options='html= sarif= json= known= exit-code' operands=FILE ;;
     options) options='check= json' operands=${keys//=/} ;;
     doctor) options=json ;;

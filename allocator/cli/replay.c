@@ -134,12 +134,12 @@ static int make_input(struct replay *replay)
     take_image(replay);
     replay->input.symbol = reader->bundle->symbol;
     if (reader->facts)
-        rerun_input_describe(&replay->input, reader->launches, &reader->facts->memory);
+        rerun_input_describe(&replay->input, reader->bundle->launches, &reader->facts->memory);
     replay->input.variables = reader->bundle->variables;
     replay->input.variable_count = reader->bundle->variable_count;
     set_arena(&replay->input, reader->bundle);
     take_pinned(&replay->input, reader->bundle);
-    replay->input.launches = reader->launches;
+    replay->input.launches = reader->bundle->launches;
     replay->input.is_compared = (uint32_t)reader->bundle->has_outputs;
     replay->input.launch_count = reader->bundle->launch_count;
     return 1;
@@ -159,20 +159,6 @@ static void tell_left_out(const struct replay *replay)
 }
 
 /* ---- the command ---- */
-
-/* Returns 0 after a message. */
-static int apply(struct replay *replay)
-{
-    const struct changes *changes = &replay->changes;
-    struct problem problem;
-    for (size_t i = 0; i < changes->count; i++) {
-        cufence_status status =
-            (changes->is_buffer[i] ? change_buffer : change_argument)(&replay->reader, changes->text[i], &problem);
-        if (status != CUFENCE_OK)
-            return complain("--%s %s: %s", changes->is_buffer[i] ? "buffer" : "set-arg", changes->text[i], problem.text);
-    }
-    return 1;
-}
 
 /* The exit status after a fault: that of the option on_fault. */
 static int fault_status(void)
@@ -218,24 +204,9 @@ static int run_times(struct replay *replay)
     return faulted ? -1 : different ? REPLAY_DIFFERS : 0;
 }
 
-/* Takes struct changes. */
-static int take_change(const struct given *given, void *field)
-{
-    struct changes *changes = field;
-    if (changes->count == MOST_CHANGES)
-        return arguments_complain("replay", STATUS_USAGE, "at most %d arguments and buffers can be changed", MOST_CHANGES);
-    changes->text[changes->count] = given->value;
-    changes->is_buffer[changes->count++] = !strcmp(given->argument->name, "buffer");
-    return 0;
-}
-
 static const struct argument arguments[] = {
     {"times", "N", "N launches, and how many of them faulted", offsetof(struct replay, times), arguments_number,
      .most = 1000000},
-    {"set-arg", "K=VALUE", "another value of argument K, from 0: 999, -1, 0x3e7, 1.5f (float), 1.5d (double)",
-     offsetof(struct replay, changes), .take = take_change},
-    {"buffer", "K=FILE.npy", "other bytes in the buffer that argument K points to", offsetof(struct replay, changes),
-     .take = take_change},
     {"seconds", "N", "max seconds for a launch, 60 by default", offsetof(struct replay, seconds), arguments_number,
      .most = 86400},
     {"json", NULL, "the report as one line of JSON; see docs/json.md", .offset = offsetof(struct replay, is_json)},
@@ -248,8 +219,6 @@ static int play(struct replay *replay)
     if (bundle_open(replay->folder, &replay->reader, &problem) != CUFENCE_OK ||
         bundle_open_launch(&replay->reader, &problem) != CUFENCE_OK)
         return arguments_complain("replay", 1, "%s: %s", replay->folder, problem.text);
-    if (!apply(replay))
-        return STATUS_USAGE;
     if (!find_device(replay) || !make_input(replay))
         return 1;
     tell_left_out(replay);
@@ -282,5 +251,5 @@ const struct command replay_command = {
              "addresses, and reports. keep=FOLDER saves a kernel that faults; save_values=KERNEL=FOLDER one that does not, and "
              "then what it writes is compared to what it wrote then. If FOLDER holds one saved launch, that is taken; if "
              "several, they are listed. docs/replay.md says more.",
-    .examples = "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n",
+    .examples = "Example: cufence replay --times 20 faults/fault-4242-1\n",
 };

@@ -30,19 +30,3 @@ static inline void make_only_bundle(void (*story)(void), const char *const *patt
 
 #define expect_replay(arguments, status, ...)                                                                                  \
     expect_end(run_shell("%s replay %s %s", CUFENCE_CLI, arguments, bundle), status, PATTERNS(__VA_ARGS__))
-
-/* Writes array.npy in the folder. */
-static inline void write_array(const char *type, int elements, int bytes, int first)
-{
-    char header[128], name[128];
-    snprintf(name, sizeof name, "%s/array.npy", folder);
-    int length = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", type, elements);
-    FILE *file = fopen(name, "we");
-    assert_non_null(file);
-    fwrite("\x93NUMPY\1\0\x76\0", 1, 10, file);
-    fprintf(file, "%-117s\n", header);
-    assert_true(length < 117);
-    for (int i = 0; i < bytes; i++)
-        fputc(i < 4 ? first >> 8 * i & 255 : 0, file);
-    fclose(file);
-}
