@@ -6,6 +6,7 @@
 #define SANITIZER "start the program itself under compute-sanitizer (docs/hunt.md says which of its tools)"
 #define REPLAYED "nothing does what it did; `cufence replay FOLDER` launches the kernel and reports its fault"
 #define EDITED "change the launch's arguments in launch.json, or the .npy file of a buffer, in a copy of the folder"
+#define DEBUGGER "cuda-gdb shows them: cuda-gdb -ex \"target cudacore FILE\""
 #define USE "write leaks=on, which reports what is still allocated at exit"
 #define COMPARE "save_values= in both runs, and numpy compare them (see docs/values.md)"
 
@@ -49,6 +50,8 @@ static const struct {
     {GONE_FLAG, "replay --set-arg", EDITED},
     {GONE_FLAG, "replay --buffer", EDITED},
     {GONE_FLAG, "replay --no-guards", "run the program without cufence: its buffers then have no guards"},
+    {GONE_FLAG, "explain --registers", DEBUGGER},
+    {GONE_FLAG, "explain --memory", DEBUGGER},
     {GONE_FLAG, "options --all", "`cufence options` lists all"},
     {GONE_OPTION, "estimate",
      "run it guarded: cufence_get_stats() and cufence.stats() say what it takes; the page on memory has the formula"},

@@ -35,7 +35,7 @@ _cufence() {
         options="modes= first set= preset= error-exitcode= require-guarded no-require-guarded $keys"
         operands=COMMAND ;;
     demo) options="list set= $keys" operands='overrun underrun use-after-free slack-write stream-race first-nan graph' ;;
-    explain) options='json all-threads registers memory=' operands=FILE ;;
+    explain) options='json all-threads' operands=FILE ;;
     replay) options='times= seconds= json verbose' operands=FOLDER ;;
     report) options='html= sarif= json= known= exit-code' operands=FILE ;;
     options) options='check= json' operands=${keys//=/} ;;

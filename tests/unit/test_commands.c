@@ -160,7 +160,7 @@ TEST(a_report)
     check_report("sarif", "--sarif -");
 }
 
-#define EXPLAIN "explain --all-threads --registers --memory 0x7f0000000000"
+#define EXPLAIN "explain --all-threads"
 
 TEST(dumps_from_elsewhere)
 {
