@@ -42,6 +42,7 @@ static const struct {
     {GONE_FLAG, "hunt --tools", SANITIZER},
     {GONE_FLAG, "hunt --seconds", SANITIZER},
     {GONE_FLAG, "replay --under", SANITIZER},
+    {GONE_FLAG, "hunt --first", "name one mode with --modes, or press Ctrl-C: what was found so far is listed"},
     {GONE_FLAG, "hunt --html", "hunt with --keep FOLDER, then `cufence report --html OUT FOLDER/*.json`"},
     {GONE_FLAG, "hunt --sarif", "hunt with --keep FOLDER, then `cufence report --sarif OUT FOLDER/*.json`"},
     {GONE_FLAG, "run --html", "run with --json FILE, then `cufence report --html OUT FILE`"},

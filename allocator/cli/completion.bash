@@ -32,7 +32,7 @@ _cufence() {
     case $command in
     run) options="set= preset= error-exitcode= require-guarded if-asked verbose $keys" operands=COMMAND ;;
     hunt)
-        options="modes= first set= preset= error-exitcode= require-guarded no-require-guarded $keys"
+        options="modes= set= preset= error-exitcode= require-guarded no-require-guarded $keys"
         operands=COMMAND ;;
     demo) options="list set= $keys" operands='overrun underrun use-after-free slack-write stream-race first-nan graph' ;;
     explain) options='json all-threads' operands=FILE ;;
