@@ -38,7 +38,7 @@ int installation_find(const char *file, const char *const *folders, size_t count
 /* The same for a library of the installation that `file`, a program or a library, belongs to. */
 int installation_library(const char *file, const char *name, char path[PATH_MAX]);
 
-/* ---- source.c: the lines of a source file around one of them, for people to read ---- */
+/* ---- the lines of a source file around one of them, for people to read ---- */
 
 #define SOURCE_LINES 3
 

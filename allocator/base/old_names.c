@@ -1,4 +1,4 @@
-#include "old_names.h"
+#include "options.h"
 
 #include <string.h>
 

@@ -1,13 +1,10 @@
 /* `cufence demo`: plays a program with one planted bug under `cufence run`, and checks that the bug is reported as what it is.
  */
 #include "command_line.h"
-#include "child.h"
-#include "cli.h"
-#include "findings_file.h"
 #include "program.h"
+#include "findings_file.h"
 #include "demo_bugs.h"
 #include "settings.h"
-#include "words.h"
 
 #include "base/files.h"
 #include "base/env.h"

@@ -1,6 +1,5 @@
 /* `cufence explain`: explains GPU core dumps, also of programs that ran without cufence. Needs neither a GPU nor CUDA. */
 #include "command_line.h"
-#include "cli.h"
 #include "bundle_reader.h"
 
 #include "analysis/dump/standing.h"

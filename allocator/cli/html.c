@@ -1,5 +1,5 @@
 /* The page is page.html, with the findings in it as JSON: one script in it draws them. */
-#include "faces.h"
+#include "findings_file.h"
 
 #include "page_html.h"
 

@@ -1,8 +1,7 @@
 /* `cufence hunt`: runs a program in each mode in turn, and merges what was found. */
-#include "child.h"
-#include "cli.h"
-#include "environment.h"
+#include "program.h"
 #include "command_line.h"
+#include "environment.h"
 #include "hunt.h"
 #include "settings.h"
 

@@ -1,14 +1,16 @@
 /* `cufence replay`: launches a saved kernel again, as it faulted. */
 #include "replay.h"
+#include "command_line.h"
+#include "program.h"
 
 #include "analysis/lines/fatbin.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "cli.h"
-#include "program.h"
+#include "base/text.h"
 #include "driver/driver.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,6 +20,65 @@
 #define AROUND ((uint64_t)64 << 30) /* the largest guard */
 
 #define SIMULATED "cufence simulated device" /* its cuDeviceGetName() */
+
+/* ---- the folder ---- */
+
+enum { MOST_LISTED = 20 };
+
+static int is_bundle_in(const char *folder, const char *name, char path[PATH_MAX])
+{
+    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX &&
+           bundle_is(path, 1);
+}
+
+/* "  faults/fault-42-1  row_sums", names that a stranger may have made. */
+static void list_bundle(const char *folder, const char *name)
+{
+    char path[PATH_MAX], kernel[128] = "";
+    if (is_bundle_in(folder, name, path))
+        bundle_kernel(path, kernel, sizeof kernel);
+    fprintf(stderr, "  %s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/");
+    text_put(stderr, name);
+    fputs(kernel[0] ? "  " : "", stderr);
+    text_put(stderr, kernel);
+    fputc('\n', stderr);
+}
+
+/* Keeps the names of bundles, and returns how many there are. */
+static int keep_bundles(const char *folder, struct dirent **entries, int count)
+{
+    int kept = 0;
+    char path[PATH_MAX];
+    for (int i = 0; i < count; i++)
+        if (is_bundle_in(folder, entries[i]->d_name, path))
+            entries[kept++] = entries[i];
+        else
+            free(entries[i]);
+    return kept;
+}
+
+/* Gets the folder of the bundle that `given` means: itself, or the only one in it. Returns 0, or the exit status after a
+ * message that lists those in it. */
+static int choose(const char *given, char path[PATH_MAX])
+{
+    struct dirent **entries = NULL;
+    int status = 0, found = bundle_is(given, 1) ? 0 : scandir(given, &entries, NULL, versionsort);
+    int count = found > 0 ? keep_bundles(given, entries, found) : 0;
+    snprintf(path, PATH_MAX, "%s", given);
+    if (count == 1 && is_bundle_in(given, entries[0]->d_name, path))
+        fprintf(stderr, "cufence replay: using the only saved launch in %s\n", given);
+    if (count > 1) {
+        status = arguments_complain("replay", STATUS_USAGE, "%s holds %d saved launches; name one of them:", given, count);
+        for (int i = 0; i < count && i < MOST_LISTED; i++)
+            list_bundle(given, entries[i]->d_name);
+        if (count > MOST_LISTED)
+            fprintf(stderr, "  and %d more\n", count - MOST_LISTED);
+    }
+    for (int i = 0; i < count; i++)
+        free(entries[i]);
+    free(entries);
+    return status;
+}
 
 /* ---- the GPU ---- */
 
@@ -232,7 +293,7 @@ static int run(int argc, char **argv)
     int status;
     if (!arguments_read(&replay_command, argc, argv, &replay, &status))
         return status;
-    status = replay_choose(argv[optind], replay.folder) ?: play(&replay);
+    status = choose(argv[optind], replay.folder) ?: play(&replay);
     free(replay.image);
     bundle_close(&replay.reader);
     return status;

@@ -41,10 +41,6 @@ struct replay {
 
 enum replay_outcome { REPLAY_FAILED, REPLAY_QUIET, REPLAY_FAULTED };
 
-/* Gets the folder of the bundle that `given` means: itself, or the only one in it. Returns 0, or the exit status after a
- * message that lists those in it. */
-int replay_choose(const char *given, char path[PATH_MAX]);
-
 /* Launches the kernel once, and prints the report if it did something wrong and is_shown. REPLAY_FAILED: after a message. */
 enum replay_outcome replay_once(struct replay *replay, int is_shown);
 

@@ -4,7 +4,6 @@
 
 #include "cli/hunt.h"
 #include "support/golden.h"
-#include "cli/faces.h"
 #include "base/text.h"
 
 static struct collected merged;
