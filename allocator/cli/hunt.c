@@ -175,9 +175,11 @@ static void run_program(const struct plan *plan, unsigned mode, struct run *run)
     *run = (struct run){0};
     int is_started = child_start("hunt", become, &start, !is_at_terminal(), &run->refusal) > 0;
     run->is_started = is_started && run->refusal == 0;
-    while (is_started && !child_wait(PAUSE_MS, &run->status))
+    for (int has_ended = !is_started; !has_ended;) {
+        has_ended = child_wait(PAUSE_MS, &run->status);
         if (child_signals && !is_said++)
             complain(0, "%s: waiting for the program to end; a second one kills it", strsignal(child_first_signal));
+    }
     run->is_ended = child_signals > 1;
     run->seconds = now() - began;
     run->is_guarded = tally_read(fd, &tally) && tally.counts[TALLY_GUARDED];

@@ -195,14 +195,13 @@ TEST(variables_are_judged)
     FILE *out = open_memstream(&text, &size);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct findings findings = {.is_json = 1, .section = "test"};
-        const char *const *variables = cases[i];
         fputs("no Python", out);
-        for (const char *const *set = variables; *set; set++) {
+        for (const char *const *set = cases[i]; *set; set++) {
             putenv((char *)(uintptr_t)*set);
             fprintf(out, ", %s", *set);
         }
         judge_environment(&findings);
-        for (const char *const *set = variables; *set; set++) {
+        for (const char *const *set = cases[i]; *set; set++) {
             char name[64];
             snprintf(name, sizeof name, "%.*s", (int)strcspn(*set, "="), *set);
             unsetenv(name);
