@@ -9,6 +9,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/tally.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -197,7 +198,7 @@ static void tell_end(const struct hunt *hunt, unsigned mode)
     run_end_print(stderr, run);
     fprintf(stderr, " after %.1f s, ", run->seconds);
     if (found)
-        fprintf(stderr, "%zu finding%s\n", found, found == 1 ? "" : "s");
+        fprintf(stderr, "%zu finding%s\n", found, plural(found));
     else
         fprintf(stderr, "no finding%s%s\n", run_has_failed(run, &hunt->merged, mode) ? ": the program failed by itself" : "",
                 run->is_guarded ? "" : "; nothing was guarded");
