@@ -1,7 +1,6 @@
 #include "files.h"
 #include "env.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -38,18 +37,6 @@ int files_make_folder(const char *folder)
             return 0;
     }
     return mkdir(path, 0700) == 0 || errno == EEXIST;
-}
-
-int files_find(const char *folder, const char *begin, char path[PATH_MAX])
-{
-    DIR *entries = opendir(folder);
-    int is_found = 0;
-    for (struct dirent *entry; entries && !is_found && (entry = readdir(entries)) != NULL;)
-        is_found = !strncmp(entry->d_name, begin, strlen(begin)) &&
-                   snprintf(path, PATH_MAX, "%s/%s", folder, entry->d_name) < PATH_MAX;
-    if (entries)
-        closedir(entries);
-    return is_found;
 }
 
 int files_create(const char *name)

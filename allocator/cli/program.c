@@ -293,7 +293,8 @@ static volatile pid_t target; /* negative: a group; 0: no child yet */
 static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP};
 enum { PASSED_ON = sizeof passed_on / sizeof *passed_on, PAUSE_MS = 5 };
 
-void child_kill(int signal)
+/* Sends a signal to the child, or to its group. */
+static void child_kill(int signal)
 {
     if (target)
         kill(target, signal);

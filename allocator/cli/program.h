@@ -62,8 +62,5 @@ void child_pass_signals(void);
  */
 pid_t child_start(const char *command, int (*become)(void *argument), void *argument, int is_grouped, int *refusal);
 
-/* Sends a signal to the child, or to its group. */
-void child_kill(int signal);
-
 /* Waits for the child's end up to so many milliseconds, or until a signal comes. Returns whether it has ended. */
 int child_wait(unsigned milliseconds, int *status);
