@@ -12,9 +12,6 @@
 /* Makes the folder and its parents. Returns 0 on failure and sets errno. */
 int files_make_folder(const char *folder);
 
-/* Finds an entry of the folder whose name begins so. Returns 0 if there is none; else `path` has it with its folder. */
-int files_find(const char *folder, const char *begin, char path[PATH_MAX]);
-
 /* Creates a file for writing, 0600. Returns its descriptor, or -1 and sets errno, if the name is taken too. */
 int files_create(const char *name);
 
@@ -38,7 +35,7 @@ int installation_find(const char *file, const char *const *folders, size_t count
 /* The same for a library of the installation that `file`, a program or a library, belongs to. */
 int installation_library(const char *file, const char *name, char path[PATH_MAX]);
 
-/* ---- source.c: the lines of a source file around one of them, for people to read ---- */
+/* ---- the lines of a source file around one of them, for people to read ---- */
 
 #define SOURCE_LINES 3
 

@@ -1,6 +1,5 @@
 #include "option_value.h"
 #include "filter.h"
-#include "rules.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -22,7 +22,7 @@ option_setter set_guard;       /* MIN, which raises the maximum if need be, or M
 option_setter set_on_fault;    /* VALUE or VALUE/STATUS; /STATUS leaves the value as it is */
 option_setter set_keep;        /* FOLDER, but not dump=FOLDER or replay=FOLDER, which were before */
 option_setter set_save_values; /* LAUNCHES=FOLDER, neither without the other */
-option_setter set_skip;        /* rules (rules.h), of which one may be smaller:BYTES, for row->rest */
+option_setter set_skip;        /* rules (filter.h), of which one may be smaller:BYTES, for row->rest */
 
 /* The name of a file or folder within a value of that option, NULL if there is none. */
 const char *option_path_in(const struct option_row *row, const char *value);

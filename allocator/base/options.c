@@ -1,8 +1,7 @@
 #include "options.h"
 #include "error.h"
-#include "old_names.h"
 #include "option_value.h"
-#include "rules.h"
+#include "filter.h"
 #include "text.h"
 
 #include <ctype.h>

@@ -45,7 +45,7 @@ struct options {
     uint64_t rerun_ms;           /* 100..600000, default 10000: the most that a report waits for that */
     enum option_peers peers; /* auto (default): map buffers for peers that the program gives access to | on: all | off: none */
     enum option_ipc ipc;     /* refuse (default) | driver: under the preload library, memory of cuMemAlloc can be exported */
-    char skip[256];          /* rules.h: do not guard these */
+    char skip[256];          /* filter.h: do not guard these */
     uint64_t min_size;       /* bytes of the smallest buffer to guard, default 0: skip=smaller:BYTES */
     enum option_small small; /* auto (default) | map | pack: small buffers share pages */
     int leaks;               /* on | off (default): what is live at exit is a finding */
@@ -74,7 +74,7 @@ enum option_type {
     OPTION_NUMBER, /* uint64_t: digits */
     OPTION_FILL,   /* uint64_t: "off" = FILL_OFF, "nan" = 0xff, or a byte as 0x and two hexadecimal digits */
     OPTION_SWITCH, /* int: on = 1, off = 0 */
-    OPTION_RULES,  /* char[]: rules.h */
+    OPTION_RULES,  /* char[]: rules of filter.h */
     OPTION_PATH,   /* char[]: a file name for options_expand_path() */
     OPTION_FILTER  /* char[]: launches, as filter.h says */
 };
@@ -125,7 +125,7 @@ cufence_status options_expand_path(const char *pattern, char *out, size_t size);
 /* Returns RANK, else LOCAL_RANK, which distributed jobs set in the environment; -1 if neither is a number. */
 int options_rank(void);
 
-/* ---- writable.c: whether the files and folders that options name can be written. They are needed at a fault, days after the
+/* ---- whether the files and folders that options name can be written. They are needed at a fault, days after the
  * start perhaps: who checks at the start says in time what is in the way. ---- */
 
 /* Gets a sentence without a newline: the option, what is in the way, and the way out. */
@@ -137,3 +137,10 @@ typedef void writable_complaint(const char *option, const char *sentence);
  * of them are checked.
  */
 int writable_check(const struct options *options, int is_here, writable_complaint *complain);
+
+/* ---- old_names.c: names that earlier versions had. What serves instead is told where they are used. Any thread. ---- */
+
+enum gone { GONE_OPTION, GONE_COMMAND, GONE_FLAG /* "hunt --deep" */ };
+
+/* What to do instead; NULL if `name`, which needs no NUL, was never one. */
+const char *gone_instead(enum gone what, const char *name, size_t length);

@@ -99,7 +99,9 @@ static cufence_status load(const struct bundle_reader *reader, const char *name,
     return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", name, why.text);
 }
 
-int array_open(int fd, uint64_t *offset, uint64_t *bytes, struct problem *problem)
+/* Finds the bytes in the file of an array. Returns a descriptor, or -1 with the reason in *problem. Closes the file on errors.
+ */
+static int array_open(int fd, uint64_t *offset, uint64_t *bytes, struct problem *problem)
 {
     struct stat file;
     if (fd < 0 || fstat(fd, &file) != 0) {
@@ -198,15 +200,12 @@ struct finding_origin facts_origin(const struct snapshot *facts, int device)
 
 void bundle_close(struct bundle_reader *reader)
 {
-    while (reader->replaced_count)
-        close(reader->replaced[--reader->replaced_count].fd);
     if (reader->folder >= 0)
         close(reader->folder);
     snapshot_free(reader->facts);
     file_forget(&reader->image);
     file_forget(&reader->dump);
     file_forget(&reader->second);
-    free(reader->arguments);
     bundle_free(reader->bundle);
 }
 
@@ -268,27 +267,11 @@ static cufence_status check_image(const struct file_bytes *image, struct problem
     return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s: it is not a cubin, a fat binary or complete PTX", BUNDLE_IMAGE);
 }
 
-static cufence_status copy_launches(struct bundle_reader *reader, struct problem *problem)
-{
-    reader->arguments = malloc((size_t)BUNDLE_LAUNCHES * RERUN_ARGUMENTS);
-    if (!reader->arguments)
-        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-    for (size_t i = 0; i < reader->bundle->launch_count; i++) {
-        struct rerun_launch *launch = &reader->launches[i];
-        *launch = reader->bundle->launches[i];
-        uint8_t *own = reader->arguments + i * RERUN_ARGUMENTS;
-        memcpy(own, launch->arguments, launch->argument_bytes);
-        launch->arguments = own;
-    }
-    return CUFENCE_OK;
-}
-
 cufence_status bundle_open_launch(struct bundle_reader *reader, struct problem *problem)
 {
     cufence_status status = load_launch(reader, problem);
     const struct bundle *bundle = reader->bundle;
-    if (status != CUFENCE_OK || (status = copy_launches(reader, problem)) != CUFENCE_OK ||
-        (status = load(reader, BUNDLE_IMAGE, RERUN_IMAGE, &reader->image, problem)) != CUFENCE_OK ||
+    if (status != CUFENCE_OK || (status = load(reader, BUNDLE_IMAGE, RERUN_IMAGE, &reader->image, problem)) != CUFENCE_OK ||
         (status = check_image(&reader->image, problem)) != CUFENCE_OK ||
         (status = check_buffers(reader, bundle->buffers, bundle->buffer_count, problem)) != CUFENCE_OK ||
         (status = check_buffers(reader, bundle->pinned, bundle->pinned_count, problem)) != CUFENCE_OK)
@@ -300,32 +283,16 @@ cufence_status bundle_open_launch(struct bundle_reader *reader, struct problem *
 
 /* ---- serving the launch ---- */
 
-/* Returns the descriptor of the bytes that replace the buffer's, -1 if there are none. */
-static int find_replaced(const struct bundle_reader *reader, const struct bundle_buffer *buffer)
-{
-    for (size_t i = reader->replaced_count; i-- > 0;)
-        if (reader->replaced[i].buffer == buffer)
-            return reader->replaced[i].fd;
-    return -1;
-}
-
-int bundle_before(const struct bundle_reader *reader, const struct bundle_buffer *buffer, uint64_t *offset)
-{
-    struct problem ignored;
-    int replaced = find_replaced(reader, buffer);
-    *offset = 0;
-    return replaced >= 0 ? fcntl(replaced, F_DUPFD_CLOEXEC, 0) : open_array(reader, buffer, buffer->file, offset, &ignored);
-}
-
 int bundle_answer(const struct bundle_reader *reader, const struct rerun_message *question, struct rerun_message *answer)
 {
     const struct bundle_buffer *buffer = question->type == MESSAGE_NEED ? bundle_find(reader->bundle, question->address) : NULL;
     if (!buffer)
         return -1;
     uint64_t offset = 0;
-    int has_bytes = buffer->file[0] || find_replaced(reader, buffer) >= 0;
+    struct problem ignored;
+    int has_bytes = buffer->file[0];
     errno = EIO; /* of a file that has been damaged since it was looked at */
-    int fd = has_bytes ? bundle_before(reader, buffer, &offset) : -1;
+    int fd = has_bytes ? open_array(reader, buffer, buffer->file, &offset, &ignored) : -1;
     *answer = (struct rerun_message){.type = has_bytes ? MESSAGE_FILE : MESSAGE_ZEROS,
                                      .number = (uint32_t)offset,
                                      .address = buffer->mapping_start,
@@ -340,13 +307,13 @@ int bundle_expected(const struct bundle_reader *reader, const struct bundle_buff
 {
     struct problem ignored;
     *offset = 0;
-    return buffer->after[0] ? open_array(reader, buffer, buffer->after, offset, &ignored)
-                            : bundle_before(reader, buffer, offset);
+    return open_array(reader, buffer, buffer->after[0] ? buffer->after : buffer->file, offset, &ignored);
 }
 
-int bundle_is_recorded(const struct bundle_reader *reader, size_t number, const struct launch_entry *entry)
+/* Whether a launch on record may be that of the bundle. */
+static int is_recorded(const struct bundle_reader *reader, size_t number, const struct launch_entry *entry)
 {
-    const struct rerun_launch *launch = &reader->launches[number];
+    const struct rerun_launch *launch = &reader->bundle->launches[number];
     struct evidence_site site = {.symbol = reader->bundle->symbol,
                                  .has_grid = 1,
                                  .shape = launch->shape,
@@ -359,7 +326,7 @@ const struct fault_launch *bundle_record(const struct bundle_reader *reader, siz
 {
     const struct fault_memory *memory = reader->facts ? &reader->facts->memory : NULL;
     for (size_t i = 0; memory && i < memory->launch_count; i++)
-        if (bundle_is_recorded(reader, number, memory->launches[i].entry))
+        if (is_recorded(reader, number, memory->launches[i].entry))
             return &memory->launches[i];
     return NULL;
 }

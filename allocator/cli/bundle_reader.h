@@ -26,8 +26,6 @@ void file_forget(struct file_bytes *bytes);
 
 /* ---- bundles ---- */
 
-enum { BUNDLE_REPLACED = 64 };
-
 struct bundle_reader {
     int folder;                     /* a descriptor */
     struct file_bytes dump, second; /* core dumps of the fault and of its second launch; empty: there is none */
@@ -37,13 +35,6 @@ struct bundle_reader {
 
     struct bundle *bundle; /* NULL until bundle_open_launch(), as is what follows */
     struct file_bytes image;
-    struct rerun_launch launches[BUNDLE_LAUNCHES]; /* the bundle's, with arguments of our own */
-    uint8_t *arguments;                            /* RERUN_ARGUMENTS bytes for each launch */
-    struct {
-        const struct bundle_buffer *buffer;
-        int fd; /* its bytes, from the start on */
-    } replaced[BUNDLE_REPLACED];
-    size_t replaced_count;
     uint64_t mapped; /* bytes that the buffers need on a GPU */
 };
 
@@ -67,19 +58,10 @@ struct finding_origin facts_origin(const struct snapshot *facts, int device);
  * is unchanged. Returns the descriptor that belongs to the answer, or -1, and sets errno if it cannot be had. */
 int bundle_answer(const struct bundle_reader *reader, const struct rerun_message *question, struct rerun_message *answer);
 
-/* Open what the buffer, whose bytes are in the bundle or were replaced, holds before the launch; and what it held after it: its
- * own file, or its bytes before it if it had not changed. Return a descriptor that the caller closes, or -1; *offset says where
- * the bytes begin. */
-int bundle_before(const struct bundle_reader *reader, const struct bundle_buffer *buffer, uint64_t *offset);
+/* Opens what the buffer, whose bytes are in the bundle, held after the launch: its own file, or its bytes before it if it had
+ * not changed. Returns a descriptor that the caller closes, or -1; *offset says where the bytes begin. */
 int bundle_expected(const struct bundle_reader *reader, const struct bundle_buffer *buffer, uint64_t *offset);
-
-/* Finds the bytes in the file of an array. Returns a descriptor, or -1 with the reason in *problem. Closes the file on errors.
- */
-int array_open(int fd, uint64_t *offset, uint64_t *bytes, struct problem *problem);
 
 /* Returns when and where the program made launch `number` of the bundle; NULL if that is not known. If it made several like
  * it, the newest. */
 const struct fault_launch *bundle_record(const struct bundle_reader *reader, size_t number);
-
-/* Whether a launch on record may be that of the bundle. */
-int bundle_is_recorded(const struct bundle_reader *reader, size_t number, const struct launch_entry *entry);

@@ -1,5 +1,4 @@
 #include "command_line.h"
-#include "base/old_names.h"
 #include "base/options.h"
 #include "base/text.h"
 

@@ -9,6 +9,7 @@
 
 #include <getopt.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* Exit statuses: the same number for the same thing in each sub-command (docs/exit-status.md). */
 enum {
@@ -69,9 +70,11 @@ struct given {
     .operands = "PROGRAM [ARGUMENT]...", .is_operand_the_end = 1, .least = 1, .most = -1,                                      \
     .missing = "no program given: cufence " name " [options] -- PROGRAM [ARGUMENT]...; see cufence " name " --help"
 
-/* The sub-commands, in the order of the help; NULL ends them. commands.c has them. */
-extern const struct command *const commands[];
-const struct command *command_find(const char *name); /* NULL: there is none */
+extern const struct command demo_command, doctor_command, explain_command, hunt_command, options_command, replay_command,
+    report_command, run_command;
+
+/* `cufence run` in this process; returns only if the program could not be run: STATUS_UNFIT, STATUS_MISSING. */
+int cli_run(int argc, char **argv);
 
 /* Whether it has an option of its own of that name, which hides the library's. */
 int arguments_has(const struct command *command, const char *name);
@@ -94,3 +97,12 @@ void help_print(const struct command *command);
 
 /* Prints the exit statuses of a sub-command; if `command` is NULL all, with what they mean in general. */
 void help_statuses(const char *command);
+
+/* ---- help.c: text for people, broken into lines ---- */
+
+enum { WORDS_COLUMNS = 100, WORDS_HELP = 79 }; /* of what is printed; of --help */
+
+/* Prints `text` and a newline, in lines of at most so many columns. The first one begins where `out` stands, which is column
+ * `indent`; the others are indented by as much. A word that is longer than a line is never cut. */
+void words_print_within(FILE *out, const char *text, size_t indent, size_t columns);
+#define words_print(out, text, indent) words_print_within(out, text, indent, WORDS_COLUMNS)

@@ -32,11 +32,11 @@ _cufence() {
     case $command in
     run) options="set= preset= error-exitcode= require-guarded if-asked verbose $keys" operands=COMMAND ;;
     hunt)
-        options="modes= first set= preset= error-exitcode= require-guarded no-require-guarded $keys"
+        options="modes= set= preset= error-exitcode= require-guarded no-require-guarded $keys"
         operands=COMMAND ;;
     demo) options="list set= $keys" operands='overrun underrun use-after-free slack-write stream-race first-nan graph' ;;
-    explain) options='json all-threads registers memory=' operands=FILE ;;
-    replay) options='times= set-arg= buffer= seconds= json verbose' operands=FOLDER ;;
+    explain) options='json all-threads' operands=FILE ;;
+    replay) options='times= seconds= json verbose' operands=FOLDER ;;
     report) options='html= sarif= json= known= exit-code' operands=FILE ;;
     options) options='check= json' operands=${keys//=/} ;;
     doctor) options=json ;;

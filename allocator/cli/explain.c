@@ -1,6 +1,5 @@
 /* `cufence explain`: explains GPU core dumps, also of programs that ran without cufence. Needs neither a GPU nor CUDA. */
 #include "command_line.h"
-#include "cli.h"
 #include "bundle_reader.h"
 
 #include "analysis/dump/standing.h"
@@ -81,7 +80,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     } else {
         printf("cufence: no exception is in the dump of GPU %d (%s)\n\n", origin.device, evidence->device_name);
     }
-    char *text = standing_text(dump, standing, &whole);
+    char *text = standing_text(standing, &whole);
     fputs(text ? text : NO_MEMORY, stdout);
     fputs(summary ? summary : NO_MEMORY, stdout);
     free(text);
@@ -113,7 +112,7 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     whole.site = evidence->site_count ? fault_site(&diagnosis) : NULL;
     json_t *finding = finding_of(evidence, &diagnosis, known);
     json_object_set_new(finding, "dump", text_to_json(path));
-    json_object_set_new(finding, "standing", standing_json(dump, standing, &whole));
+    json_object_set_new(finding, "standing", standing_json(standing, &whole));
     if (!text_put_json(stdout, finding, JSON_COMPACT) && !ferror(stdout))
         fprintf(stderr, "cufence explain: %s: the host has no memory for the report\n", path);
 }
@@ -236,27 +235,9 @@ static int explain(const char *path, const struct wishes *wishes)
 
 /* ---- the command ---- */
 
-/* Takes a struct standing_wishes. */
-static int take_address(const struct given *given, void *field)
-{
-    struct standing_wishes *wishes = field;
-    char *end;
-    errno = 0;
-    wishes->memory = strtoull(given->value, &end, 0);
-    wishes->has_memory = 1;
-    return *given->value && *given->value != '-' && !*end && !errno
-               ? 0
-               : arguments_complain("explain", STATUS_USAGE, "--memory '%s' is not an address, such as 0x7f0000001000",
-                                    given->value);
-}
-
 static const struct argument arguments[] = {
     {"json", NULL, "one line of JSON for each dump; see docs/explain.md", .offset = offsetof(struct wishes, is_json)},
     {"all-threads", NULL, "every place, not only the first 12", .offset = offsetof(struct wishes, is_whole)},
-    {"registers", NULL, "the registers of the first thread of each place",
-     .offset = offsetof(struct wishes, standing.has_registers)},
-    {"memory", "ADDRESS", "128 bytes of device memory from there on, if the dump has them", offsetof(struct wishes, standing),
-     .take = take_address},
 };
 
 static int run(int argc, char **argv)
@@ -287,5 +268,5 @@ const struct command explain_command = {
     .examples = "To get a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1\n"
                 "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1, and of a program that hangs:\n"
                 "CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1, then write into the pipe that it names.\n\n"
-                "Example: cufence explain --registers core_1700000000_host_4242.nvcudmp\n",
+                "Example: cufence explain core_1700000000_host_4242.nvcudmp\n",
 };

@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <limits.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* One finding, and how often and where it was reported. */
 struct collected_finding {
@@ -70,3 +71,9 @@ void finding_place(const struct finding *finding, char *out, size_t size);
 
 /* Who reported it: "rank 3, pid 4242 on node7". */
 void finding_who(json_t *process, char *out, size_t size);
+
+/* The findings in the forms of other programs: one page of HTML that needs nothing else; SARIF 2.1.0, which code hosts and
+ * editors read. Each prints a whole document, and returns 0 when the host is out of memory. Whether it was written, ferror()
+ * and fclose() tell. */
+int face_html(const struct collected *collected, FILE *out);
+int face_sarif(const struct collected *collected, FILE *out);

@@ -1,5 +1,5 @@
 /* The page is page.html, with the findings in it as JSON: one script in it draws them. */
-#include "faces.h"
+#include "findings_file.h"
 
 #include "page_html.h"
 
@@ -61,7 +61,7 @@ static int put_plain(const struct collected *collected, FILE *out)
 {
     char place[512], tensor[256], guarded[160];
     collected_say_guarded(collected, guarded, sizeof guarded);
-    fprintf(out, "<p>%zu finding%s%s</p>", collected->count, collected->count == 1 ? "" : "s", guarded);
+    fprintf(out, "<p>%zu finding%s%s</p>", collected->count, plural(collected->count), guarded);
     for (size_t i = 0; i < collected->count; i++) {
         const struct collected_finding *finding = &collected->findings[i];
         finding_place(finding->facts, place, sizeof place);
@@ -74,7 +74,7 @@ static int put_plain(const struct collected *collected, FILE *out)
             fputs("</p><p>the buffer is ", out);
             put_escaped(tensor, out);
         }
-        fprintf(out, "</p><p>%zu report%s</p></article>", finding->count, finding->count == 1 ? "" : "s");
+        fprintf(out, "</p><p>%zu report%s</p></article>", finding->count, plural(finding->count));
     }
     return 1;
 }

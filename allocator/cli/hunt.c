@@ -1,22 +1,25 @@
 /* `cufence hunt`: runs a program in each mode in turn, and merges what was found. */
-#include "child.h"
-#include "cli.h"
-#include "environment.h"
+#include "program.h"
 #include "command_line.h"
+#include "environment.h"
 #include "hunt.h"
 #include "settings.h"
 
+#include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/tally.h"
+#include "base/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ALL_MODES = (1u << MODE_FRESH) - 1 };
+enum { ALL_MODES = (1u << MODE_FRESH) - 1, PAUSE_MS = 200 };
 
 struct hunt {
     struct plan plan;
@@ -120,6 +123,71 @@ static int open_list(struct hunt *hunt)
     return !hunt->is_file || write_list(hunt, 0) ? 0 : STATUS_USAGE;
 }
 
+/* ---- one run ---- */
+
+static double now(void)
+{
+    return (double)monotonic_ns() / 1e9;
+}
+
+struct start {
+    const struct plan *plan;
+    unsigned mode;
+    const char *tally;
+};
+
+/* In the new process: becomes the program, as `cufence run` does. */
+static int become(void *argument)
+{
+    const struct start *start = argument;
+    const struct plan *plan = start->plan;
+    char **argv = calloc(plan->words + 10, sizeof *argv), *last = NULL;
+    size_t used = 0;
+    const struct mode *mode = &modes[start->mode];
+    int size = asprintf(&last, "%s,on_fault=/0", mode->options);
+    if (!argv || size < 0)
+        return STATUS_UNFIT;
+    for (const char *const *word = (const char *const[]){"run", "--set", plan->options, "--set", last, "--", NULL}; *word;
+         word++)
+        argv[used++] = (char *)*word;
+    memcpy(argv + used, plan->command, plan->words * sizeof *argv);
+    tally_set(start->tally);
+    return cli_run((int)(used + plan->words), argv);
+}
+
+/* On a terminal the program stays in our group, so that it can read from it. Elsewhere it gets a group of its own, by which it
+ * and its children can be ended together. */
+static int is_at_terminal(void)
+{
+    int terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    int is_ours = terminal >= 0 && tcgetpgrp(terminal) == getpgrp();
+    if (terminal >= 0)
+        close(terminal);
+    return is_ours;
+}
+
+static void run_program(const struct plan *plan, unsigned mode, struct run *run)
+{
+    char name[TALLY_NAME];
+    struct tally tally;
+    double began = now();
+    int fd = tally_make(name), is_said = 0;
+    struct start start = {plan, mode, name};
+    *run = (struct run){0};
+    int is_started = child_start("hunt", become, &start, !is_at_terminal(), &run->refusal) > 0;
+    run->is_started = is_started && run->refusal == 0;
+    for (int has_ended = !is_started; !has_ended;) {
+        has_ended = child_wait(PAUSE_MS, &run->status);
+        if (child_signals && !is_said++)
+            complain(0, "%s: waiting for the program to end; a second one kills it", strsignal(child_first_signal));
+    }
+    run->is_ended = child_signals > 1;
+    run->seconds = now() - began;
+    run->is_guarded = tally_read(fd, &tally) && tally.counts[TALLY_GUARDED];
+    if (fd >= 0)
+        close(fd);
+}
+
 /* ---- the hunt ---- */
 
 static void tell_end(const struct hunt *hunt, unsigned mode)
@@ -130,7 +198,7 @@ static void tell_end(const struct hunt *hunt, unsigned mode)
     run_end_print(stderr, run);
     fprintf(stderr, " after %.1f s, ", run->seconds);
     if (found)
-        fprintf(stderr, "%zu finding%s\n", found, found == 1 ? "" : "s");
+        fprintf(stderr, "%zu finding%s\n", found, plural(found));
     else
         fprintf(stderr, "no finding%s%s\n", run_has_failed(run, &hunt->merged, mode) ? ": the program failed by itself" : "",
                 run->is_guarded ? "" : "; nothing was guarded");
@@ -146,7 +214,7 @@ static int run_in(struct hunt *hunt, unsigned mode)
     char kept[PATH_MAX];
     run->refusal = collected_open("hunt", hunt->kept ? kept_reports(&hunt->plan, mode, kept) : NULL, hunt->plan.reports);
     if (!run->refusal)
-        hunt_run(&hunt->plan, mode, run);
+        run_program(&hunt->plan, mode, run);
     hunt->merged.tag = mode;
     if (!run->refusal)
         collected_read(&hunt->merged, NULL, hunt->plan.reports);
@@ -155,7 +223,7 @@ static int run_in(struct hunt *hunt, unsigned mode)
     if (run->refusal)
         return 0;
     tell_end(hunt, mode);
-    return !child_signals && !(hunt->plan.is_first && hunt->merged.count);
+    return !child_signals;
 }
 
 static int run_all(struct hunt *hunt)
@@ -214,8 +282,6 @@ static int take_modes(const struct given *given, void *field)
 static const struct argument arguments[] = {
     {"modes", "LIST", "only these, in the order below; several with commas", offsetof(struct hunt, plan.modes),
      .take = take_modes},
-    {"first", NULL, "stop at the first finding; a program that goes on after it is ended",
-     .offset = offsetof(struct hunt, plan.is_first)},
     {"json", "FILE", "the merged list as JSON; \"-\": on standard output, at the end. docs/hunt.md describes it",
      .offset = offsetof(struct hunt, json)},
     {"keep", "FOLDER", "keep the reports of each run in FOLDER, as MODE.json", .offset = offsetof(struct hunt, kept)},

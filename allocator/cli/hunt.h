@@ -1,6 +1,5 @@
 /*
- * `cufence hunt`: the modes, one run of the program in one of them (hunt_run.c), and how what all have found is told
- * (hunt_words.c).
+ * `cufence hunt`: the modes, their runs (hunt.c), and how what all have found is told (hunt_words.c).
  *
  * Thread safety: none; one thread does all this.
  */
@@ -25,7 +24,6 @@ extern const struct mode modes[MODES];
 
 struct plan {
     unsigned modes; /* a bit for each index in modes[] */
-    int is_first;   /* stop at the first finding */
     int is_guarded_required;
     const char *options;    /* "key=value,..." of the command line */
     char **command;         /* up to a NULL */
@@ -40,11 +38,8 @@ struct run {
     int status;  /* of waitpid() */
     double seconds;
     int is_guarded; /* allocations of at least one process were */
-    int is_ended;   /* by us: after the first finding, or because a second signal asked for it */
+    int is_ended;   /* by a second signal */
 };
-
-/* Runs the program in a mode, and waits for its end. */
-void hunt_run(const struct plan *plan, unsigned mode, struct run *run);
 
 /* ---- words ---- */
 

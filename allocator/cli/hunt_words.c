@@ -1,6 +1,6 @@
 /* What a hunt has found, for people and for programs. */
 #include "hunt.h"
-#include "words.h"
+#include "command_line.h"
 
 #include "finding/parts.h"
 

@@ -1,9 +1,8 @@
 #include "command_line.h"
-#include "cli.h"
 #include "demo_bugs.h"
 #include "program.h"
 #include "base/env.h"
-#include "base/old_names.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "rerun/rerun.h"
 
@@ -17,6 +16,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* In the order of the help. */
+static const struct command *const commands[] = {
+    &run_command,     &hunt_command,   &demo_command, &explain_command, &replay_command, &report_command,
+    &options_command, &doctor_command, NULL,
+};
+
+/* NULL: there is none. */
+static const struct command *command_find(const char *name)
+{
+    for (const struct command *const *command = commands; *command; command++)
+        if (!strcmp((*command)->name, name))
+            return *command;
+    return NULL;
+}
 
 static int is_help(const char *argument)
 {

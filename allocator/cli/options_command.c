@@ -1,9 +1,6 @@
 /* `cufence options`: lists the options, or some of them, or checks a text of them. */
 #include "command_line.h"
-#include "cli.h"
-#include "words.h"
 #include "base/error.h"
-#include "base/old_names.h"
 #include "base/options.h"
 #include "base/text.h"
 

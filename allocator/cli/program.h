@@ -1,10 +1,12 @@
 /*
- * Which file a command names, whether a library given in LD_PRELOAD can act in it, and where cufence's own files are. Reads
- * files, starts nothing.
+ * Which file a command names, whether a library given in LD_PRELOAD can act in it, where cufence's own files are; and a program
+ * as a process of its own, for what has to be done after its end: one at a time, not thread-safe.
  */
 #pragma once
 
 #include <limits.h>
+#include <signal.h>
+#include <sys/types.h>
 
 /* Exit statuses, the same as a shell's. */
 enum { PROGRAM_FITS = 0, PROGRAM_UNFIT = 126, PROGRAM_MISSING = 127 };
@@ -44,3 +46,21 @@ int installed_pages(const char *program, char path[PATH_MAX]);
 
 /* Gets the folder of the Python package's sitecustomize.py, likewise. */
 int installed_bootstrap(const char *program, char path[PATH_MAX]);
+
+/* ---- a program as a process of its own ---- */
+
+/* The signals that end this command: how many have come so far, and the first. */
+extern volatile sig_atomic_t child_signals, child_first_signal;
+
+/* From now on SIGINT, SIGTERM and SIGHUP, unless they are ignored, are passed on to the child; the second one kills it. */
+void child_pass_signals(void);
+
+/*
+ * Calls become(argument) in a new process, which returns only if the program can't be run: the exit status, after a message.
+ * The process does not outlive this one, and gets a group of its own if is_grouped. Returns it, or -1 after a message that
+ * begins with the sub-command. *refusal: 0, or the exit status if the program could not be run.
+ */
+pid_t child_start(const char *command, int (*become)(void *argument), void *argument, int is_grouped, int *refusal);
+
+/* Waits for the child's end up to so many milliseconds, or until a signal comes. Returns whether it has ended. */
+int child_wait(unsigned milliseconds, int *status);

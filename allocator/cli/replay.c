@@ -1,14 +1,16 @@
 /* `cufence replay`: launches a saved kernel again, as it faulted. */
 #include "replay.h"
+#include "command_line.h"
+#include "program.h"
 
 #include "analysis/lines/fatbin.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "cli.h"
-#include "program.h"
+#include "base/text.h"
 #include "driver/driver.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,6 +20,65 @@
 #define AROUND ((uint64_t)64 << 30) /* the largest guard */
 
 #define SIMULATED "cufence simulated device" /* its cuDeviceGetName() */
+
+/* ---- the folder ---- */
+
+enum { MOST_LISTED = 20 };
+
+static int is_bundle_in(const char *folder, const char *name, char path[PATH_MAX])
+{
+    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX &&
+           bundle_is(path, 1);
+}
+
+/* "  faults/fault-42-1  row_sums", names that a stranger may have made. */
+static void list_bundle(const char *folder, const char *name)
+{
+    char path[PATH_MAX], kernel[128] = "";
+    if (is_bundle_in(folder, name, path))
+        bundle_kernel(path, kernel, sizeof kernel);
+    fprintf(stderr, "  %s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/");
+    text_put(stderr, name);
+    fputs(kernel[0] ? "  " : "", stderr);
+    text_put(stderr, kernel);
+    fputc('\n', stderr);
+}
+
+/* Keeps the names of bundles, and returns how many there are. */
+static int keep_bundles(const char *folder, struct dirent **entries, int count)
+{
+    int kept = 0;
+    char path[PATH_MAX];
+    for (int i = 0; i < count; i++)
+        if (is_bundle_in(folder, entries[i]->d_name, path))
+            entries[kept++] = entries[i];
+        else
+            free(entries[i]);
+    return kept;
+}
+
+/* Gets the folder of the bundle that `given` means: itself, or the only one in it. Returns 0, or the exit status after a
+ * message that lists those in it. */
+static int choose(const char *given, char path[PATH_MAX])
+{
+    struct dirent **entries = NULL;
+    int status = 0, found = bundle_is(given, 1) ? 0 : scandir(given, &entries, NULL, versionsort);
+    int count = found > 0 ? keep_bundles(given, entries, found) : 0;
+    snprintf(path, PATH_MAX, "%s", given);
+    if (count == 1 && is_bundle_in(given, entries[0]->d_name, path))
+        fprintf(stderr, "cufence replay: using the only saved launch in %s\n", given);
+    if (count > 1) {
+        status = arguments_complain("replay", STATUS_USAGE, "%s holds %d saved launches; name one of them:", given, count);
+        for (int i = 0; i < count && i < MOST_LISTED; i++)
+            list_bundle(given, entries[i]->d_name);
+        if (count > MOST_LISTED)
+            fprintf(stderr, "  and %d more\n", count - MOST_LISTED);
+    }
+    for (int i = 0; i < count; i++)
+        free(entries[i]);
+    free(entries);
+    return status;
+}
 
 /* ---- the GPU ---- */
 
@@ -134,12 +195,12 @@ static int make_input(struct replay *replay)
     take_image(replay);
     replay->input.symbol = reader->bundle->symbol;
     if (reader->facts)
-        rerun_input_describe(&replay->input, reader->launches, &reader->facts->memory);
+        rerun_input_describe(&replay->input, reader->bundle->launches, &reader->facts->memory);
     replay->input.variables = reader->bundle->variables;
     replay->input.variable_count = reader->bundle->variable_count;
     set_arena(&replay->input, reader->bundle);
     take_pinned(&replay->input, reader->bundle);
-    replay->input.launches = reader->launches;
+    replay->input.launches = reader->bundle->launches;
     replay->input.is_compared = (uint32_t)reader->bundle->has_outputs;
     replay->input.launch_count = reader->bundle->launch_count;
     return 1;
@@ -159,20 +220,6 @@ static void tell_left_out(const struct replay *replay)
 }
 
 /* ---- the command ---- */
-
-/* Returns 0 after a message. */
-static int apply(struct replay *replay)
-{
-    const struct changes *changes = &replay->changes;
-    struct problem problem;
-    for (size_t i = 0; i < changes->count; i++) {
-        cufence_status status =
-            (changes->is_buffer[i] ? change_buffer : change_argument)(&replay->reader, changes->text[i], &problem);
-        if (status != CUFENCE_OK)
-            return complain("--%s %s: %s", changes->is_buffer[i] ? "buffer" : "set-arg", changes->text[i], problem.text);
-    }
-    return 1;
-}
 
 /* The exit status after a fault: that of the option on_fault. */
 static int fault_status(void)
@@ -218,24 +265,9 @@ static int run_times(struct replay *replay)
     return faulted ? -1 : different ? REPLAY_DIFFERS : 0;
 }
 
-/* Takes struct changes. */
-static int take_change(const struct given *given, void *field)
-{
-    struct changes *changes = field;
-    if (changes->count == MOST_CHANGES)
-        return arguments_complain("replay", STATUS_USAGE, "at most %d arguments and buffers can be changed", MOST_CHANGES);
-    changes->text[changes->count] = given->value;
-    changes->is_buffer[changes->count++] = !strcmp(given->argument->name, "buffer");
-    return 0;
-}
-
 static const struct argument arguments[] = {
     {"times", "N", "N launches, and how many of them faulted", offsetof(struct replay, times), arguments_number,
      .most = 1000000},
-    {"set-arg", "K=VALUE", "another value of argument K, from 0: 999, -1, 0x3e7, 1.5f (float), 1.5d (double)",
-     offsetof(struct replay, changes), .take = take_change},
-    {"buffer", "K=FILE.npy", "other bytes in the buffer that argument K points to", offsetof(struct replay, changes),
-     .take = take_change},
     {"seconds", "N", "max seconds for a launch, 60 by default", offsetof(struct replay, seconds), arguments_number,
      .most = 86400},
     {"json", NULL, "the report as one line of JSON; see docs/json.md", .offset = offsetof(struct replay, is_json)},
@@ -248,8 +280,6 @@ static int play(struct replay *replay)
     if (bundle_open(replay->folder, &replay->reader, &problem) != CUFENCE_OK ||
         bundle_open_launch(&replay->reader, &problem) != CUFENCE_OK)
         return arguments_complain("replay", 1, "%s: %s", replay->folder, problem.text);
-    if (!apply(replay))
-        return STATUS_USAGE;
     if (!find_device(replay) || !make_input(replay))
         return 1;
     tell_left_out(replay);
@@ -263,7 +293,7 @@ static int run(int argc, char **argv)
     int status;
     if (!arguments_read(&replay_command, argc, argv, &replay, &status))
         return status;
-    status = replay_choose(argv[optind], replay.folder) ?: play(&replay);
+    status = choose(argv[optind], replay.folder) ?: play(&replay);
     free(replay.image);
     bundle_close(&replay.reader);
     return status;
@@ -282,5 +312,5 @@ const struct command replay_command = {
              "addresses, and reports. keep=FOLDER saves a kernel that faults; save_values=KERNEL=FOLDER one that does not, and "
              "then what it writes is compared to what it wrote then. If FOLDER holds one saved launch, that is taken; if "
              "several, they are listed. docs/replay.md says more.",
-    .examples = "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n",
+    .examples = "Example: cufence replay --times 20 faults/fault-4242-1\n",
 };

@@ -18,21 +18,11 @@ struct comparison {
     const struct bundle_buffer *list[16]; /* the first of those that differ */
 };
 
-enum { MOST_CHANGES = 64 };
-
-/* Of --set-arg and --buffer. */
-struct changes {
-    const char *text[MOST_CHANGES];
-    int is_buffer[MOST_CHANGES];
-    size_t count;
-};
-
 struct replay {
     /* of the command line: */
     char folder[PATH_MAX];
     uint64_t times, seconds; /* launches; that one may take */
     int is_json, is_verbose;
-    struct changes changes;
 
     struct bundle_reader reader;
     struct rerun_input input; /* of the bundle, on the GPU that was chosen */
@@ -51,17 +41,8 @@ struct replay {
 
 enum replay_outcome { REPLAY_FAILED, REPLAY_QUIET, REPLAY_FAULTED };
 
-/* Gets the folder of the bundle that `given` means: itself, or the only one in it. Returns 0, or the exit status after a
- * message that lists those in it. */
-int replay_choose(const char *given, char path[PATH_MAX]);
-
 /* Launches the kernel once, and prints the report if it did something wrong and is_shown. REPLAY_FAILED: after a message. */
 enum replay_outcome replay_once(struct replay *replay, int is_shown);
-
-/* Change an argument as "K=VALUE" says, or the bytes of the buffer that it points to as "K=FILE.npy" does. Errors:
- * INVALID_ARGUMENT, or those of reading the file. */
-cufence_status change_argument(struct bundle_reader *reader, const char *text, struct problem *problem);
-cufence_status change_buffer(struct bundle_reader *reader, const char *text, struct problem *problem);
 
 /* Answers a MESSAGE_RESULT, as bundle_answer() does a MESSAGE_NEED: with a file for the bytes of the buffer, which are compared
  * when the next one is asked for. */

@@ -1,8 +1,6 @@
 /* cufence report: the findings of one process or of many, from their JSON files, as one list. */
 #include "command_line.h"
-#include "cli.h"
 #include "findings_file.h"
-#include "faces.h"
 
 #include "base/error.h"
 #include "base/text.h"

@@ -1,6 +1,5 @@
 /* `cufence run`: sets up the environment and executes the program in this process. */
 #include "command_line.h"
-#include "cli.h"
 #include "cli/environment.h"
 #include "cli/program.h"
 #include "cli/settings.h"

@@ -1,5 +1,5 @@
 /* SARIF 2.1.0: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html */
-#include "faces.h"
+#include "findings_file.h"
 
 #include "base/text.h"
 #include "finding/frames.h"

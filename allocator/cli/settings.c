@@ -1,6 +1,5 @@
 #include "settings.h"
 #include "command_line.h"
-#include "words.h"
 #include "base/error.h"
 #include "base/list.h"
 #include "base/option_value.h"

@@ -4,30 +4,12 @@
 #include "report_common.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
-enum { REGISTERS = 256, REGISTERS_A_LINE = 8, MEMORY_BYTES = 128, BYTES_A_LINE = 16, WORDS = 16, WORDS_A_LINE = 4 };
+enum { WORDS = 16, WORDS_A_LINE = 4 };
 
 /* ---- text ---- */
 
-static void register_lines(struct report *report, const struct coredump *dump, const struct standing_place *place)
-{
-    uint32_t registers[REGISTERS];
-    size_t count = coredump_words(dump, place->lane, COREDUMP_REGISTERS, registers, REGISTERS);
-    for (size_t i = 0; i < count; i += REGISTERS_A_LINE) {
-        char name[32];
-        snprintf(name, sizeof name, "R%zu", i);
-        report_begin(report, "", name);
-        for (size_t k = i; k < count && k < i + REGISTERS_A_LINE; k++)
-            report_put(report, "%s%08" PRIx32, k == i ? "" : " ", registers[k]);
-        report_end(report, CERTAIN_NOT);
-    }
-    if (!count)
-        report_line(report, "", "", CERTAIN_NOT, "the dump has no registers of it");
-}
-
-static void place_lines(struct report *report, const struct coredump *dump, const struct standing_place *place,
-                        const struct standing_wishes *wishes)
+static void place_lines(struct report *report, const struct standing_place *place)
 {
     const struct location *at = place->at;
     char count[32];
@@ -46,8 +28,6 @@ static void place_lines(struct report *report, const struct coredump *dump, cons
     if (place->warps > 1)
         report_put(report, "; %zu warps", place->warps);
     report_end(report, CERTAIN_NOT);
-    if (wishes->has_registers)
-        register_lines(report, dump, place);
 }
 
 /* Returns the last of a run of consecutive lanes whose accesses are equally spaced. */
@@ -110,26 +90,15 @@ static void launch_lines(struct report *report, const struct standing_grid *grid
     put_parameters(report, grid->parameters);
 }
 
-static void memory_lines(struct report *report, const struct coredump *dump, const struct standing_wishes *wishes)
+static size_t places_shown(const struct standing *standing, const struct standing_wishes *wishes)
 {
-    uint64_t address = wishes->memory;
-    struct span bytes = standing_memory(dump, address, MEMORY_BYTES);
-    if (!bytes.size)
-        report_line(report, "memory", NULL, CERTAIN_NOT,
-                    "0x%" PRIx64 ": not in the dump, which has memory only if it was asked for", address);
-    for (size_t i = 0; i < bytes.size; i += BYTES_A_LINE) {
-        report_begin(report, i ? "" : "memory", NULL);
-        report_put(report, "0x%" PRIx64 ":", address + i);
-        for (size_t k = i; k < bytes.size && k < i + BYTES_A_LINE; k++)
-            report_put(report, "%s%02x", k % 4 ? "" : " ", bytes.bytes[k]);
-        report_end(report, CERTAIN_NOT);
-    }
+    return standing->place_count < wishes->places ? standing->place_count : wishes->places;
 }
 
-char *standing_text(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes)
+char *standing_text(const struct standing *standing, const struct standing_wishes *wishes)
 {
     struct report report;
-    size_t shown = standing->place_count < wishes->places ? standing->place_count : wishes->places;
+    size_t shown = places_shown(standing, wishes);
     if (!report_open(&report, 0))
         return NULL;
     if (wishes->site)
@@ -142,14 +111,12 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
         report_put(&report, "none is in the dump: all warps had exited");
     report_end(&report, CERTAIN_NOT);
     for (size_t i = 0; i < shown; i++)
-        place_lines(&report, dump, &standing->places[i], wishes);
+        place_lines(&report, &standing->places[i]);
     if (shown < standing->place_count)
         report_line(&report, "", "", CERTAIN_NOT, "and %zu more place%s (--all-threads)", standing->place_count - shown,
                     plural(standing->place_count - shown));
     for (size_t i = 0; i < standing->grid_count; i++)
         launch_lines(&report, &standing->grids[i], i ? "" : "launches");
-    if (wishes->has_memory)
-        memory_lines(&report, dump, wishes);
     return report_close(&report);
 }
 
@@ -159,25 +126,16 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
 #define GRID(kind, ...) FIELD(kind, struct standing_grid, __VA_ARGS__)
 #define LANE(kind, ...) FIELD(kind, struct evidence_lane, __VA_ARGS__)
 #define SITE(kind, ...) FIELD(kind, struct evidence_site, __VA_ARGS__)
-#define DUMP(kind, ...) FIELD(kind, struct dump_json, __VA_ARGS__)
+#define SHOWN(kind, ...) FIELD(kind, struct shown, __VA_ARGS__)
 #define NAMES(of) FIELD(TEXT, of, kernel, "kernel"), FIELD(TEXT, of, symbol, "symbol")
 #define CODE(of, instruction)                                                                                                  \
     NAMES(of), FIELD(NUMBER, of, kernel_offset, "offset", WHEN(of, symbol)), FIELD(TEXT, of, file, "file"),                    \
         FIELD(INT, of, line, "line", .flags = NOT_ZERO, WHEN(of, file)), FIELD(TEXT, of, instruction, "instruction")
 
-struct place_json {
-    const struct standing_place *place;
-    int has_registers;
-    uint32_t registers[REGISTERS];
-    size_t register_count;
-};
-
-struct dump_json {
+struct shown {
     const struct standing *standing;
-    struct place_json *places;
+    const struct standing_place *places;
     size_t place_count;
-    uint64_t memory;
-    struct span bytes; /* at `memory` */
     const struct evidence_site *site;
 };
 
@@ -189,11 +147,6 @@ TABLE(place_table, struct standing_place, PLACE(NUMBER, threads, "threads"), PLA
       PLACE(NUMBER, sm, "sm"), PLACE(NUMBER, warp, "warp"), PLACE(TRIPLE, block, "block"), PLACE(TRIPLE, thread, "thread"),
       PLACE(HEX, grid_id, "launch"), PLACE(HEX, pc, "pc"), PLACE(PART, at, NULL, .flags = BEHIND, .table = &code),
       PLACE(PART, exception, "exception", .table = &exception, WHEN(struct standing_place, exception.number)));
-TABLE(one_register, uint32_t, {.type = FIELD_HEX, .size = sizeof(uint32_t)});
-TABLE(place_record_table, struct place_json,
-      FIELD(PART, struct place_json, place, NULL, .flags = BEHIND, .table = &place_table),
-      FIELD(LIST, struct place_json, registers, "registers", .table = &one_register, COUNT(struct place_json, register_count),
-            WHEN(struct place_json, has_registers)));
 TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(HEX, row.id, "id"),
       GRID(PART, at, NULL, .flags = BEHIND, .table = &names), GRID(TRIPLE, row.grid, "grid"), GRID(TRIPLE, row.block, "block"),
       GRID(TRIPLE, row.cluster, "cluster", WHEN(struct standing_grid, row.cluster[0])),
@@ -207,29 +160,14 @@ TABLE(counts, struct standing, FIELD(NUMBER, struct standing, threads, "threads"
 TABLE(grids, struct standing,
       FIELD(LIST, struct standing, grids, "launches", .flags = BEHIND, .table = &grid_table,
             COUNT(struct standing, grid_count)));
-TABLE(dump_table, struct dump_json, DUMP(PART, standing, NULL, .flags = BEHIND, .table = &counts),
-      DUMP(LIST, places, "places", .flags = BEHIND, .table = &place_record_table, COUNT(struct dump_json, place_count)),
-      DUMP(PART, standing, NULL, .flags = BEHIND, .table = &grids), OPEN("memory", WHEN(struct dump_json, bytes.size)),
-      DUMP(HEX, memory, "address"), DUMP(BYTES, bytes.bytes, "bytes", .flags = BEHIND, COUNT(struct dump_json, bytes.size)),
-      CLOSE, DUMP(PART, site, NULL, .flags = BEHIND, .table = &lanes));
+TABLE(shown_table, struct shown, SHOWN(PART, standing, NULL, .flags = BEHIND, .table = &counts),
+      SHOWN(LIST, places, "places", .flags = BEHIND, .table = &place_table, COUNT(struct shown, place_count)),
+      SHOWN(PART, standing, NULL, .flags = BEHIND, .table = &grids), SHOWN(PART, site, NULL, .flags = BEHIND, .table = &lanes));
 
-json_t *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes)
+json_t *standing_json(const struct standing *standing, const struct standing_wishes *wishes)
 {
-    struct dump_json record = {.standing = standing,
-                               .memory = wishes->memory,
-                               .bytes = wishes->has_memory ? standing_memory(dump, wishes->memory, MEMORY_BYTES)
-                                                           : (struct span){NULL, 0},
-                               .site = wishes->site};
-    record.place_count = standing->place_count < wishes->places ? standing->place_count : wishes->places;
-    record.places = calloc(record.place_count + 1, sizeof *record.places);
-    for (size_t i = 0; record.places && i < record.place_count; i++) {
-        struct place_json *place = &record.places[i];
-        place->place = &standing->places[i];
-        place->has_registers = wishes->has_registers;
-        if (wishes->has_registers)
-            place->register_count = coredump_words(dump, place->place->lane, COREDUMP_REGISTERS, place->registers, REGISTERS);
-    }
-    json_t *object = record.places ? json_table_write(&dump_table, &record) : NULL;
-    free(record.places);
-    return object;
+    return json_table_write(&shown_table, &(struct shown){.standing = standing,
+                                                          .places = standing->places,
+                                                          .place_count = places_shown(standing, wishes),
+                                                          .site = wishes->site});
 }

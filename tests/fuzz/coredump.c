@@ -139,7 +139,7 @@ static void fence_kernel(const struct coredump *dump, const struct evidence_site
 /* Reads where the threads were, as `cufence explain` does. */
 static uint64_t stand(const uint8_t *data, size_t size)
 {
-    const struct standing_wishes wishes = {.places = 8, .has_registers = 1, .has_memory = 1, .memory = 0x7f0000001000};
+    const struct standing_wishes wishes = {.places = 8};
     struct coredump dump;
     struct standing *standing = NULL;
     struct evidence *evidence = NULL;
@@ -151,8 +151,8 @@ static uint64_t stand(const uint8_t *data, size_t size)
             sum += read_site(&evidence->sites[i]);
         if (evidence->site_count)
             fence_kernel(&dump, evidence->sites);
-        free(standing_text(&dump, standing, &wishes));
-        json_decref(standing_json(&dump, standing, &wishes));
+        free(standing_text(standing, &wishes));
+        json_decref(standing_json(standing, &wishes));
     }
     standing_free(standing);
     evidence_free(evidence);

@@ -105,7 +105,7 @@ class Completion(unittest.TestCase):
             (("run", "--verbose", "=", "o"), []),
             (("replay", "--json", "=", "on", "--ver"), ["--verbose"]),
             (("run", "--preset", "t"), ["thorough"]),
-            (("hunt", "--first", "--mo"), ["--modes"]),
+            (("hunt", "--require-guarded", "--mo"), ["--modes"]),
             (("hunt", "--modes", "st"), ["start", "strict"]),
             (("demo", "u"), ["underrun", "use-after-free"]),
             (("options", "--ch"), ["--check"]),

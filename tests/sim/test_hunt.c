@@ -256,18 +256,6 @@ TEST(a_program_that_cannot_be_run_is_told_once)
     assert_false(is_left("cufence-hunt-*"));
 }
 
-TEST(the_first_finding_ends_the_hunt)
-{
-    hunt(HUNT "--first -- \"$PROGRAM\" several_bugs");
-    expect(86, "cufence hunt: 1 finding in 1 run\n");
-    assert_false(json_is_true(json_object_get(last.list, "complete")));
-    expect(86, " not run\n");
-    time_t began = time(NULL);
-    hunt(HUNT "--first --modes end -- sh -c '\"$PROGRAM\" overrun; exec sleep 90'");
-    expect(86, "ending the program, because of --first");
-    assert_true(time(NULL) - began < 60);
-}
-
 /* ---- signals ---- */
 
 static void wait_for(const char *word)
@@ -331,7 +319,7 @@ TEST(a_wrong_command_line_is_told)
         {"--json /nonexistent/x -- true", "--json /nonexistent/x: No such file or directory"},
         {"--keep /nonexistent/x -- true", "--keep /nonexistent/x: No such file or directory"},
         {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\", did you mean --modes?"},
-        {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; the options are --modes, --first,"},
+        {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; the options are --modes, --json,"},
         {"--modes end,start --side start -- true", "cufence hunt: side=start has no effect: each mode of --modes sets side"},
         {"--modes strict --set guard=1G,uaf=off -- true", "cufence hunt: uaf=off has no effect"},
     };

@@ -16,6 +16,14 @@ static void save(const char *options, const char *stories)
     save_within("", options, stories);
 }
 
+/* Gives the launch other bytes of arguments, and its record too, by which the report finds where it was launched. */
+static void give(const char *launch, int offset, const char *hex)
+{
+    SUCCEEDS("sed -i 's/\\(\"\\(arguments\\|bytes\\)\": *\"[0-9a-f]\\{%d\\}\\)[0-9a-f]\\{%zu\\}/\\1%s/' "
+             "s/%s/launch.json $(ls s/%s/facts.json)",
+             2 * offset, strlen(hex), hex, launch, launch);
+}
+
 #define expect_replay(arguments, status, ...)                                                                                  \
     expect_end(run_shell("%s replay %s", CUFENCE_CLI, arguments), status, PATTERNS(__VA_ARGS__))
 
@@ -66,23 +74,24 @@ TEST(other_outputs_are_told)
     expect_replay("s/000001-waver", 3, other);
     expect_replay("--times 2 s/000001-waver", 3, "outputs equal in 0 of 2 runs that ended well", other);
     expect_replay("--json s/000001-waver", 3, "\"is_equal\":false,\"compared\":1,\"different\":1,\"unread\":0\\}$");
-    expect_replay("--set-arg 3=500 s/000002-scale", 3, "but 1 of 2 buffers differ .*: buffer #3$");
-    expect_replay("--set-arg 2=4.0f s/000002-scale", 3, "but 1 of 2 buffers differ .*: buffer #3$");
+    give("000002-scale", 20, "f4010000");
+    expect_replay("s/000002-scale", 3, "but 1 of 2 buffers differ .*: buffer #3$");
 }
 
 /* What a buffer holds after the launch that leaves it alone is what it was given. */
-TEST(a_replaced_buffer_counts_as_given)
+TEST(an_edited_buffer_counts_as_given)
 {
     save("", "scale");
-    expect_replay("--buffer 0=s/000001-scale/1.before.npy s/000001-scale", 3, "but 1 of 2 buffers differ .*: buffer #2$");
-    expect_replay("--buffer 0=s/000001-scale/0.before.npy s/000001-scale", 0, "outputs equal");
+    SUCCEEDS("cp s/000001-scale/1.before.npy s/000001-scale/0.before.npy");
+    expect_replay("s/000001-scale", 3, "but 1 of 2 buffers differ .*: buffer #2$");
 }
 
 TEST(faults_are_reported)
 {
     save("", "scale");
-    expect_replay("--set-arg 3=1001 s/000001-scale", 86, "model.cu:130 in scale",
-                  "launched at +.*saved_story.c:[0-9]+ in launch_function", "written .* buffer #2");
+    give("000001-scale", 20, "e9030000");
+    expect_replay("s/000001-scale", 86, "model.cu:130 in scale", "launched at +.*saved_story.c:[0-9]+ in launch_function",
+                  "written .* buffer #2");
 }
 
 /* Where no access faults, what was written is seen all the same: what is beside the buffer in its mapping. */
@@ -90,40 +99,40 @@ TEST(writes_into_slack_are_reported)
 {
     save("", "odd");
     expect_replay("s/000001-write_last", 0, "outputs equal \\(1 buffer, 4004 bytes\\)");
-    expect_replay("--set-arg 1=1001 s/000001-write_last", 86,
-                  "slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1$", "buffer +#1, 4004 bytes",
-                  "found +00 00 20 40 +exact$", "as 4-byte values: 2\\.5$",
+    give("000001-write_last", 8, "e9030000");
+    expect_replay("s/000001-write_last", 86, "slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1$",
+                  "buffer +#1, 4004 bytes", "found +00 00 20 40 +exact$", "as 4-byte values: 2\\.5$",
                   "given to +write_last<<<\\(8,1,1\\), \\(128,1,1\\)>>>",
                   "launched at +.*saved_story.c:[0-9]+ in launch_function", "SUMMARY: cufence: slack write");
-    expect_replay("--set-arg 1=1003 --json s/000001-write_last", 86,
+    expect_replay("--times 2 s/000001-write_last", 86, "faulted in 2 of 2 runs");
+    give("000001-write_last", 8, "eb030000");
+    expect_replay("--json s/000001-write_last", 86,
                   "^\\{.*\"kind\":\"slack write\".*\"changed\":12,.*\"found\":\"000020400000204000002040\".*\\}$");
-    expect_replay("--times 2 --set-arg 1=1001 s/000001-write_last", 86, "faulted in 2 of 2 runs");
-    expect_replay("--set-arg 1=1004 s/000001-write_last", 86,
-                  "out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #1",
+    give("000001-write_last", 8, "ec030000");
+    expect_replay("s/000001-write_last", 86, "out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #1",
                   "written +4 bytes, beginning 12 bytes past the end: 2\\.5",
                   "12 bytes past the end \\(mapped: no fault\\): 2\\.5 2\\.5 2\\.5$");
     SUCCEEDS("rm s/*/facts.json"); /* only the report needs it */
-    expect_replay("--set-arg 1=1001 s/000001-write_last", 86, "4 bytes changed, 0 bytes past the end of buffer #1$");
+    SUCCEEDS("sed -i s/ec030000/e9030000/ s/*/launch.json");
+    expect_replay("s/000001-write_last", 86, "4 bytes changed, 0 bytes past the end of buffer #1$");
 }
 
-static void write_indices(const char *shape, const char *bytes)
+/* The first words of the table, in its file. */
+static void write_indices(const char *bytes)
 {
-    SUCCEEDS("printf '\\223NUMPY\\1\\0v\\0' >i.npy && printf '%%-117s\\n' \"{'descr': '<i4', "
-             "'fortran_order': False, 'shape': (%s,), }\" >>i.npy && printf '%s' >>i.npy",
-             shape, bytes);
+    SUCCEEDS("printf '%s' | dd of=s/000001-write_indexed/0.before.npy bs=1 seek=128 conv=notrunc", bytes);
 }
 
 TEST(writes_before_a_buffer_are_reported)
 {
     save("", "indexed");
-    write_indices("1", "\\375\\377\\377\\377");
-    expect_replay("--buffer 0=i.npy s/000001-write_indexed", 86,
-                  "slack WRITE: 4 bytes changed, 12 bytes before the start of buffer #1$");
-    write_indices("2", "\\375\\377\\377\\377\\351\\3\\0\\0"); /* -3, 1001 */
+    write_indices("\\375\\377\\377\\377");
+    expect_replay("s/000001-write_indexed", 86, "slack WRITE: 4 bytes changed, 12 bytes before the start of buffer #1$");
+    write_indices("\\375\\377\\377\\377\\351\\3\\0\\0"); /* -3, 1001 */
     for (int i = 0; i < 2; i++) {
-        expect_replay("--buffer 0=i.npy s/000001-write_indexed", 86, "4 bytes changed, 12 bytes before the start of buffer #1$",
+        expect_replay("s/000001-write_indexed", 86, "4 bytes changed, 12 bytes before the start of buffer #1$",
                       "4 bytes changed, 0 bytes past the end of buffer #1$");
-        run_shell("%s replay --json --buffer 0=i.npy s/000001-write_indexed >lines", CUFENCE_CLI);
+        run_shell("%s replay --json s/000001-write_indexed >lines", CUFENCE_CLI);
         SUCCEEDS("grep -c '' lines | grep -x 2 && grep -c '^{.*}$' lines | grep -x 2");
         SUCCEEDS("rm -f s/*/facts.json"); /* only the report needs it */
     }
@@ -148,7 +157,8 @@ TEST(pinned_memory_is_there)
     expect_replay("s/000001-count_hosted", 0, "outputs equal \\(2 buffers, 4008 bytes\\)");
     SUCCEEDS("od -An -td4 -j128 s/*/memory-*0.npy | grep -x ' *1000 *7'");
     SUCCEEDS("od -An -td4 -j128 s/*/memory-*.after.npy | grep -x ' *1000 *1007'");
-    expect_replay("--set-arg 1=0 s/000001-count_hosted", 86, "null pointer|illegal");
+    give("000001-count_hosted", 8, "0000000000000000");
+    expect_replay("s/000001-count_hosted", 86, "null pointer|illegal");
 }
 
 TEST(the_code_is_kept)
@@ -157,7 +167,8 @@ TEST(the_code_is_kept)
     expect_replay("s/000001-scale", 0, "outputs equal");
     expect_replay("s/000002-write_last", 0, "outputs equal");
     /* Only the dump has the code that the driver has made of this text. */
-    expect_replay("--set-arg 1=1000 s/000002-write_last", 86, "block \\(7,0,0\\) thread \\(104,0,0\\)");
+    give("000002-write_last", 8, "e8030000");
+    expect_replay("s/000002-write_last", 86, "block \\(7,0,0\\) thread \\(104,0,0\\)");
     SUCCEEDS("tr -d '\\0' <s/000001-scale/kernel.cubin | grep -x // && "
              "tr -d '\\0' <s/000002-write_last/kernel.cubin | grep -x 'text that is freed'");
 }
@@ -169,7 +180,8 @@ TEST(fat_binaries_get_barriers)
     save("", "fat");
     SUCCEEDS("cmp write_last.fatbin s/000001-write_last/kernel.cubin");
     expect_replay("s/000001-write_last", 0, "outputs equal");
-    expect_replay("--set-arg 1=1000 s/000001-write_last", 86, "block \\(7,0,0\\) thread \\(104,0,0\\)");
+    give("000001-write_last", 8, "e8030000");
+    expect_replay("s/000001-write_last", 86, "block \\(7,0,0\\) thread \\(104,0,0\\)");
 }
 
 /* A program that writes past a buffer where no access faults: its launches are tried again, with the buffer's end at a guard.

@@ -3,7 +3,7 @@
 #include "refusals.h"
 
 #include "cli/doctor.h"
-#include "cli/words.h"
+#include "cli/command_line.h"
 
 #include <cufence.h>
 
@@ -39,9 +39,8 @@ TEST(what_it_does_not_understand_is_named)
         {"explain"},
         {"explain", "--all"},
         {"explain", "--jsn", "x"},
-        {"explain", "--memory"},
-        {"explain", "--memory", "12z", "x"},
-        {"explain", "--memory", "-1", "x"},
+        {"explain", "--memory", "0x10", "x"},
+        {"replay", "--buffer", "0=a.npy", "x"},
         {"replay", "--exact", "x"},
         {"replay", "--under=gdb", "x"},
         {"hunt", "--deep", "true"},
@@ -162,18 +161,6 @@ TEST_WITH(output_that_cannot_be_written_is_an_error, NULL, forget)
 
 /* ---- `cufence doctor` ---- */
 
-/* "NAME=value" entries up to a NULL, read by the lookup below. */
-static const char *const *variables;
-
-static const char *environment(const char *name)
-{
-    size_t length = strlen(name);
-    for (size_t i = 0; variables[i]; i++)
-        if (strncmp(variables[i], name, length) == 0 && variables[i][length] == '=')
-            return variables[i] + length + 1;
-    return NULL;
-}
-
 static void tell_findings(FILE *out, const struct findings *findings)
 {
     static const char *const members[] = {"check", "found", "detail", "remedy"};
@@ -208,11 +195,17 @@ TEST(variables_are_judged)
     FILE *out = open_memstream(&text, &size);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct findings findings = {.is_json = 1, .section = "test"};
-        variables = cases[i];
-        judge_environment(&findings, environment);
         fputs("no Python", out);
-        for (const char *const *set = variables; *set; set++)
+        for (const char *const *set = cases[i]; *set; set++) {
+            putenv((char *)(uintptr_t)*set);
             fprintf(out, ", %s", *set);
+        }
+        judge_environment(&findings);
+        for (const char *const *set = cases[i]; *set; set++) {
+            char name[64];
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(*set, "="), *set);
+            unsetenv(name);
+        }
         tell_findings(out, &findings);
     }
     fclose(out);

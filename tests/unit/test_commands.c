@@ -4,7 +4,6 @@
 
 #include "cli/hunt.h"
 #include "support/golden.h"
-#include "cli/faces.h"
 #include "base/text.h"
 
 static struct collected merged;
@@ -160,7 +159,7 @@ TEST(a_report)
     check_report("sarif", "--sarif -");
 }
 
-#define EXPLAIN "explain --all-threads --registers --memory 0x7f0000000000"
+#define EXPLAIN "explain --all-threads"
 
 TEST(dumps_from_elsewhere)
 {

@@ -1,4 +1,4 @@
-/* Files: which links their names may be, which names could be written (base/writable.h), and lines of sources (base/source.h).
+/* Files: which links their names may be, which names could be written (base/options_path.c), and lines of sources (base/files.c).
  */
 #include "support/folder.h"
 

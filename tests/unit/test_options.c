@@ -2,7 +2,6 @@
 #include "support/test.h"
 
 #include "base/error.h"
-#include "base/old_names.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "../support/option_text.h"

@@ -137,8 +137,7 @@ char *bundle_readme(const struct bundle *bundle)
     fprintf(out,
             "```\ncufence replay .                             # launch it again, and %s\n"
             "cufence replay . --times 20                  # does it %s every time?\n"
-            "cufence replay . --set-arg 1=999             # with another value of argument 1\n"
-            "cufence replay . --buffer 0=other.npy        # with other bytes in the buffer of argument 0\n%s```\n\n"
+            "%s```\n\n"
             "Any GPU of compute capability %u.%u will do, on any machine with cufence. %s\n",
             is_well ? "compare what it writes" : "report", is_well ? "write the same" : "fault",
             is_well ? "" : "cufence explain .                            # the core dump of the fault, without a GPU\n",

@@ -205,20 +205,3 @@ void standing_free(struct standing *standing)
     json_memory_free(&standing->memory);
     free(standing);
 }
-
-struct span standing_memory(const struct coredump *dump, uint64_t address, size_t size)
-{
-    static const enum coredump_section_type types[] = {COREDUMP_MANAGED_MEMORY, COREDUMP_GLOBAL_MEMORY};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        for (uint32_t section = 0; (section = coredump_next(dump, types[i], section)) != 0;) {
-            Elf64_Shdr header;
-            struct span bytes = coredump_content(dump, section);
-            if (!image_section(&dump->image, section, &header) || address < header.sh_addr ||
-                address - header.sh_addr >= bytes.size)
-                continue;
-            uint64_t rest = bytes.size - (address - header.sh_addr);
-            return span_part(bytes, address - header.sh_addr, rest < size ? rest : size);
-        }
-    }
-    return (struct span){NULL, 0};
-}

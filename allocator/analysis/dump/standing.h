@@ -41,7 +41,3 @@ struct standing {
 /* The dump must stay open as long as the result is used. Errors: OUT_OF_MEMORY; *out is then NULL. */
 cufence_status standing_read(const struct coredump *dump, struct standing **out, struct problem *problem);
 void standing_free(struct standing *standing); /* NULL is allowed */
-
-/* Returns `size` bytes of device memory at `address`, as far as the dump has them contiguously; empty if not. Dumps made
- * without memory have none. */
-struct span standing_memory(const struct coredump *dump, uint64_t address, size_t size);

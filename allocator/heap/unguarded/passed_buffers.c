@@ -4,7 +4,7 @@
 #include "driver_memory.h"
 #include "base/aside.h"
 #include "base/output.h"
-#include "base/rules.h"
+#include "base/filter.h"
 #include "stacks/labels.h"
 #include "stacks/stack.h"
 
