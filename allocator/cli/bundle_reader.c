@@ -206,7 +206,6 @@ void bundle_close(struct bundle_reader *reader)
     file_forget(&reader->image);
     file_forget(&reader->dump);
     file_forget(&reader->second);
-    free(reader->arguments);
     bundle_free(reader->bundle);
 }
 
@@ -268,27 +267,11 @@ static cufence_status check_image(const struct file_bytes *image, struct problem
     return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s: it is not a cubin, a fat binary or complete PTX", BUNDLE_IMAGE);
 }
 
-static cufence_status copy_launches(struct bundle_reader *reader, struct problem *problem)
-{
-    reader->arguments = malloc((size_t)BUNDLE_LAUNCHES * RERUN_ARGUMENTS);
-    if (!reader->arguments)
-        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-    for (size_t i = 0; i < reader->bundle->launch_count; i++) {
-        struct rerun_launch *launch = &reader->launches[i];
-        *launch = reader->bundle->launches[i];
-        uint8_t *own = reader->arguments + i * RERUN_ARGUMENTS;
-        memcpy(own, launch->arguments, launch->argument_bytes);
-        launch->arguments = own;
-    }
-    return CUFENCE_OK;
-}
-
 cufence_status bundle_open_launch(struct bundle_reader *reader, struct problem *problem)
 {
     cufence_status status = load_launch(reader, problem);
     const struct bundle *bundle = reader->bundle;
-    if (status != CUFENCE_OK || (status = copy_launches(reader, problem)) != CUFENCE_OK ||
-        (status = load(reader, BUNDLE_IMAGE, RERUN_IMAGE, &reader->image, problem)) != CUFENCE_OK ||
+    if (status != CUFENCE_OK || (status = load(reader, BUNDLE_IMAGE, RERUN_IMAGE, &reader->image, problem)) != CUFENCE_OK ||
         (status = check_image(&reader->image, problem)) != CUFENCE_OK ||
         (status = check_buffers(reader, bundle->buffers, bundle->buffer_count, problem)) != CUFENCE_OK ||
         (status = check_buffers(reader, bundle->pinned, bundle->pinned_count, problem)) != CUFENCE_OK)
@@ -346,7 +329,7 @@ int bundle_expected(const struct bundle_reader *reader, const struct bundle_buff
 
 int bundle_is_recorded(const struct bundle_reader *reader, size_t number, const struct launch_entry *entry)
 {
-    const struct rerun_launch *launch = &reader->launches[number];
+    const struct rerun_launch *launch = &reader->bundle->launches[number];
     struct evidence_site site = {.symbol = reader->bundle->symbol,
                                  .has_grid = 1,
                                  .shape = launch->shape,

@@ -37,8 +37,6 @@ struct bundle_reader {
 
     struct bundle *bundle; /* NULL until bundle_open_launch(), as is what follows */
     struct file_bytes image;
-    struct rerun_launch launches[BUNDLE_LAUNCHES]; /* the bundle's, with arguments of our own */
-    uint8_t *arguments;                            /* RERUN_ARGUMENTS bytes for each launch */
     struct {
         const struct bundle_buffer *buffer;
         int fd; /* its bytes, from the start on */

@@ -79,7 +79,8 @@ static void change_launch(struct bundle_reader *reader, size_t number, const str
         if (argument->offset + argument->size <= entry->kept_bytes && bundle_is_recorded(reader, number, entry))
             memcpy(entry->bytes + argument->offset, bytes, argument->size);
     }
-    memcpy(reader->arguments + number * RERUN_ARGUMENTS + argument->offset, bytes, argument->size);
+    uint8_t *own = (uint8_t *)(uintptr_t)reader->bundle->launches[number].arguments; /* the bundle is our own, too */
+    memcpy(own + argument->offset, bytes, argument->size);
 }
 
 cufence_status change_argument(struct bundle_reader *reader, const char *text, struct problem *problem)
@@ -162,7 +163,7 @@ cufence_status change_buffer(struct bundle_reader *reader, const char *text, str
     if (reader->replaced_count == BUNDLE_REPLACED)
         return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "at most %d buffers can be replaced", BUNDLE_REPLACED);
     if (argument->size == sizeof pointer)
-        memcpy(&pointer, reader->arguments + argument->offset, sizeof pointer);
+        memcpy(&pointer, reader->bundle->launches[0].arguments + argument->offset, sizeof pointer);
     const struct bundle *bundle = reader->bundle;
     const struct bundle_buffer *buffer = bundle_find(bundle, pointer);
     int is_pinned = bundle->pinned_count && buffer >= bundle->pinned && buffer < bundle->pinned + bundle->pinned_count;

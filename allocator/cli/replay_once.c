@@ -90,7 +90,7 @@ static void print_written(const struct replay *replay, struct rerun *rerun)
 static struct fault_launch launch_of(const struct replay *replay, uint32_t number, const struct launch_function *function,
                                      struct launch_entry *entry)
 {
-    const struct rerun_launch *launch = &replay->reader.launches[number];
+    const struct rerun_launch *launch = &replay->reader.bundle->launches[number];
     const struct fault_launch *found = bundle_record(&replay->reader, number);
     if (found)
         return *found;

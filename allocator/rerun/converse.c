@@ -44,7 +44,7 @@ static void give(struct rerun *rerun, const struct rerun_run *run, const struct 
 
 static void take_launch(struct rerun *rerun, struct rerun_run *run, const struct rerun_message *message)
 {
-    rerun->number = (uint32_t)run->first + (message->number < run->input.launch_count ? message->number : 0);
+    rerun->number = (uint32_t)run->first + (message->number < run->input.bundle.launch_count ? message->number : 0);
     run->is_amid_patterns = message->address != 0;
     if (run->result->launches_tried <= rerun->number)
         run->result->launches_tried = rerun->number + 1;

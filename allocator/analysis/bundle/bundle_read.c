@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define PAGE 4096u
+#define ADDRESS_END ((uint64_t)1 << 57)
 #define MOST_GRID 65535u /* in its second and third dimension */
 
 static int bad(struct problem *problem, const char *what)
@@ -27,8 +28,8 @@ static int is_countable(const struct rerun_launch *launch)
 
 static int has_sound_launches(const struct bundle *bundle, struct problem *problem)
 {
-    if (!bundle->launch_count)
-        return bad(problem, "no launches");
+    if (!bundle->launch_count || bundle->launch_count > BUNDLE_LAUNCHES)
+        return bad(problem, bundle->launch_count ? "too many launches" : "no launches");
     for (size_t i = 0; i < bundle->launch_count; i++) {
         if (!is_countable(&bundle->launches[i]))
             return bad(problem, "a launch is damaged");
@@ -100,19 +101,22 @@ static int has_sound_buffers(struct bundle *bundle, struct problem *problem)
     return 1;
 }
 
-static int has_sound_pinned(const struct bundle *bundle, struct problem *problem)
+int bundle_has_sound_pinned(const struct bundle *bundle)
 {
-    struct rerun_range ranges[RERUN_PINNED];
-    int is_ok = 1;
+    uint64_t end = 0, left = RERUN_PINNED_BYTES;
+    if (bundle->pinned_count > RERUN_PINNED)
+        return 0;
     for (size_t i = 0; i < bundle->pinned_count; i++) {
         const struct bundle_buffer *piece = &bundle->pinned[i];
-        if (!is_sound(piece, problem))
+        if (!piece->size || piece->size > left || piece->address < end || piece->address > ADDRESS_END - piece->size)
             return 0;
-        ranges[i] = (struct rerun_range){piece->address, piece->size};
-        is_ok &= piece->mapping_start == piece->address && piece->mapping_end == piece->address + piece->size;
+        end = piece->address + piece->size;
+        left -= piece->size;
+        if (piece->mapping_start != piece->address || piece->mapping_end != end ||
+            (piece->address < bundle->arena_end && end > bundle->arena_start))
+            return 0;
     }
-    return (is_ok && rerun_pinned_is_sound(ranges, bundle->pinned_count, bundle->arena_start, bundle->arena_end)) ||
-           bad(problem, "pinned host memory is damaged");
+    return 1;
 }
 
 static int is_whole(struct bundle *bundle, struct problem *problem)
@@ -121,7 +125,11 @@ static int is_whole(struct bundle *bundle, struct problem *problem)
         return bad(problem, "the kernel or the device is missing");
     if (bundle->arena_start >= bundle->arena_end || bundle->arena_start % PAGE || bundle->arena_end % PAGE)
         return bad(problem, "the address space is damaged");
-    return has_sound_launches(bundle, problem) && has_sound_buffers(bundle, problem) && has_sound_pinned(bundle, problem);
+    for (size_t i = 0; i < bundle->pinned_count; i++)
+        if (!is_sound(&bundle->pinned[i], problem))
+            return 0;
+    return has_sound_launches(bundle, problem) && has_sound_buffers(bundle, problem) &&
+           (bundle_has_sound_pinned(bundle) || bad(problem, "pinned host memory is damaged"));
 }
 
 cufence_status bundle_read(const char *text, size_t size, struct bundle **out, struct problem *problem)

@@ -45,4 +45,4 @@ struct kept_snapshot {
     uint64_t launch; /* of the second one: its index among the recorded ones */
 };
 
-extern const struct json_table kept_snapshot, kept_rerun_launch, kept_rerun_variable, kept_bundle;
+extern const struct json_table kept_snapshot, kept_bundle;

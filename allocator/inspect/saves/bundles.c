@@ -104,7 +104,7 @@ static void insert(struct bundling *bundling, const struct pinned *memory)
     size_t at = bundling->pinned_count++;
     for (; at && bundling->pinned[at - 1].address > memory->address; at--)
         bundling->pinned[at] = bundling->pinned[at - 1];
-    bundling->pinned[at] = (struct rerun_range){memory->address, memory->bytes};
+    bundling->pinned[at] = bundle_pinned_of(memory->address, memory->bytes);
     bundling->pinned_bytes += memory->bytes;
 }
 
@@ -351,8 +351,8 @@ static void submit(struct visit_part *part, const struct bundling *bundling, uin
     if (bundling->first && bundling->first < bundling->count)
         visit_launch(part, 0, 1, REACH_THREADS, (void *[]){&reach});
     for (size_t i = 0; i < bundling->pinned_count; i++) {
-        visit_copy(part, pinned, bundling->pinned[i].address, bundling->pinned[i].bytes);
-        pinned += bundling->pinned[i].bytes;
+        visit_copy(part, pinned, bundling->pinned[i].address, bundling->pinned[i].size);
+        pinned += bundling->pinned[i].size;
     }
 }
 

@@ -40,10 +40,10 @@ struct bundling {
     const struct code *code;
     cufence_buffer *buffers; /* the live ones of the device, by mapping */
     uint32_t count;
-    uint32_t first;                          /* of `direct` */
-    uint32_t *direct;                        /* indices of the buffers that the arguments point to, each once */
-    uint64_t room;                           /* for the buffers that are found */
-    struct rerun_range pinned[RERUN_PINNED]; /* host memory that the arguments name, by address */
+    uint32_t first;                            /* of `direct` */
+    uint32_t *direct;                          /* indices of the buffers that the arguments point to, each once */
+    uint64_t room;                             /* for the buffers that are found */
+    struct bundle_buffer pinned[RERUN_PINNED]; /* host memory that the arguments name, by address */
     size_t pinned_count;
     uint64_t pinned_bytes;
 };
