@@ -1,6 +1,5 @@
 #include "input.h"
 
-#include "analysis/bundle/snapshot_table.h"
 #include "analysis/verdict/launches.h"
 #include "base/error.h"
 #include "base/files.h"

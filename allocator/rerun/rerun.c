@@ -385,13 +385,15 @@ static int prepare_follow(struct rerun *rerun)
     return is_made_by_driver(rerun) ? take_dumped(rerun) && put_barriers(rerun) : !is_at_access(rerun, 1) && hold(rerun);
 }
 
-void rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis)
+int rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis)
 {
     struct rerun_result found;
     rerun_aim(rerun, diagnosis);
-    if (prepare_follow(rerun) && look_again(rerun, RERUN_BARE, &found) == RERUN_BARRIERS_REFUSED)
+    int is_again = prepare_follow(rerun);
+    if (is_again && look_again(rerun, RERUN_BARE, &found) == RERUN_BARRIERS_REFUSED)
         take_barriers_off(rerun);
     complete(rerun);
+    return is_again;
 }
 
 void rerun_trace(struct rerun *rerun, const struct diagnosis *diagnosis)

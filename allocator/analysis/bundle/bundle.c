@@ -1,7 +1,7 @@
 #include "bundle.h"
 
 #include "base/text.h"
-#include "snapshot_table.h"
+#include "json/json_table.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -65,6 +65,8 @@ struct bundle {
     struct json_memory memory; /* of one that was read, with the JSON: the kernel's name is in it */
 };
 
+extern const struct json_table kept_bundle; /* of launch.json */
+
 /* The buffer, of which no file is named yet. */
 struct bundle_buffer bundle_buffer_of(const cufence_buffer *from);
 struct bundle_buffer bundle_pinned_of(uint64_t address, uint64_t bytes); /* the same for pinned host memory */
