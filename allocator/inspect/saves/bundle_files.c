@@ -59,37 +59,37 @@ static void put_bytes(struct writing *writing, struct bundle_buffer *buffer, con
         writer_put_bytes(writing->writer, buffer, 1, after);
 }
 
-static void take_found(struct writing *writing, const cufence_buffer *from, uint64_t at, const uint8_t *area)
+static void take_found(struct writing *writing, const cufence_buffer *from, uint64_t at, const uint8_t *memory)
 {
     struct bundling_area offsets = bundling_area(writing->bundling);
     struct bundle_buffer *buffer = add_buffer(writing, from);
     if (!buffer)
         return;
     if (at != REACH_NONE) {
-        put_bytes(writing, buffer, area + offsets.before + at, area + offsets.after + at);
+        put_bytes(writing, buffer, memory + offsets.before + at, memory + offsets.after + at);
         return;
     }
     writer_leave_out(buffer, "no room for what is reached through memory");
     bundling_lacks_room(writing->visit->function);
 }
 
-static void take_buffers(struct writing *writing, const struct saved_buffer *saved, size_t count, const uint8_t *area)
+static void take_buffers(struct writing *writing, const struct saved_buffer *saved, size_t count, const uint8_t *memory)
 {
     const struct bundling *bundling = writing->bundling;
     struct bundling_area offsets = bundling_area(bundling);
-    const struct reach_buffer *table = (const struct reach_buffer *)(const void *)(area + offsets.table);
-    const struct reach_queue *queue = (const struct reach_queue *)(const void *)(area + offsets.queue);
+    const struct reach_buffer *table = (const struct reach_buffer *)(const void *)(memory + offsets.table);
+    const struct reach_queue *queue = (const struct reach_queue *)(const void *)(memory + offsets.queue);
     for (uint32_t i = 0; i < bundling->first; i++)
         take_direct(writing, &bundling->buffers[bundling->direct[i]], saved, count);
     for (uint32_t i = bundling->first; i < queue->count; i++)
-        take_found(writing, &bundling->buffers[queue->at[i]], table[queue->at[i]].at, area);
+        take_found(writing, &bundling->buffers[queue->at[i]], table[queue->at[i]].at, memory);
 }
 
-static void take_pinned(struct writing *writing, const uint8_t *area)
+static void take_pinned(struct writing *writing, const uint8_t *memory)
 {
     const struct bundling *bundling = writing->bundling;
     struct bundling_area offsets = bundling_area(bundling);
-    const uint8_t *before = area + offsets.pinned_before, *after = area + offsets.pinned_after;
+    const uint8_t *before = memory + offsets.pinned_before, *after = memory + offsets.pinned_after;
     for (size_t i = 0; i < bundling->pinned_count; i++) {
         put_bytes(writing, writer_add_pinned(writing->writer, &bundling->pinned[i]), before, after);
         before += bundling->pinned[i].size;
@@ -182,7 +182,7 @@ static struct launch_entry entry_of(const struct visit *visit)
 }
 
 void bundling_write(const struct bundling *bundling, const struct visit *visit, struct bundle_writer *writer,
-                    const struct saved_buffer *saved, size_t count, const uint8_t *area)
+                    const struct saved_buffer *saved, size_t count, const uint8_t *memory)
 {
     struct writing writing = {.bundling = bundling,
                               .visit = visit,
@@ -191,8 +191,8 @@ void bundling_write(const struct bundling *bundling, const struct visit *visit, 
                               .near = calloc(BUNDLE_BUFFERS, sizeof *writing.near)};
     if (!writing.near)
         return;
-    take_buffers(&writing, saved, count, area);
-    take_pinned(&writing, area);
+    take_buffers(&writing, saved, count, memory);
+    take_pinned(&writing, memory);
     put_image(&writing);
     put_facts(&writing);
     const struct rerun_launch launch = rerun_launch_of(&writing.entry, visit->arguments);
