@@ -2,7 +2,6 @@
 
 #include "base/output.h"
 #include "bundles.h"
-#include "inspect/values/types.h"
 #include "inspect/values/tell_values.h"
 #include "inspect/values/types.h"
 
