@@ -65,7 +65,7 @@ static int has_sound_move(const struct rerun_input *input)
 
 cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct problem *problem)
 {
-    struct json_memory *memory = &input->bundle.memory;
+    struct json_memory memory = {NULL};
     struct reader reader = reader_of((struct span){bytes, size}, 0);
     struct rerun_head got;
     json_error_t ignored;
@@ -76,14 +76,15 @@ cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_inp
         return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "an input of version %u, but this cufence reads version %u",
                            got.version, RERUN_VERSION);
     struct reader json = reader_cut(&reader, got.json_bytes);
-    memory->json = json_loadb((const char *)json.at, reader_left(&json), 0, &ignored);
-    cufence_status status = json_table_read(&rerun_input_record, memory->json, input, memory, problem);
+    memory.json = json_loadb((const char *)json.at, reader_left(&json), 0, &ignored);
+    cufence_status status = json_table_read(&rerun_input_record, memory.json, input, &memory, problem);
     input->image = reader.at;
+    input->bundle.memory = memory;
     if (status == CUFENCE_OK && input->bundle.launch_count && input->bundle.arena_start < input->bundle.arena_end &&
         has_sound_move(input) && bundle_has_sound_pinned(&input->bundle) && input->image_bytes &&
         reader_left(&reader) == input->image_bytes)
         return CUFENCE_OK;
-    json_memory_free(memory);
+    json_memory_free(&input->bundle.memory);
     return status == CUFENCE_ERROR_OUT_OF_MEMORY ? status : problem_set(problem, CUFENCE_ERROR_CORRUPT, "the input is damaged");
 }
 
