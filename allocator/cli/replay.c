@@ -142,15 +142,8 @@ static void set_arena(struct rerun_input *input, const struct bundle *bundle)
     }
     int is_near_start = first > last || first - bundle->arena_start <= AROUND;
     int is_near_end = first > last || bundle->arena_end - last <= AROUND;
-    input->arena_start = is_near_start ? bundle->arena_start : (first - AROUND) / REPLAY_UNIT * REPLAY_UNIT;
-    input->arena_end = is_near_end ? bundle->arena_end : (last + AROUND + REPLAY_PAGE - 1) / REPLAY_PAGE * REPLAY_PAGE;
-}
-
-static void take_pinned(struct rerun_input *input, const struct bundle *bundle)
-{
-    for (size_t i = 0; i < bundle->pinned_count; i++)
-        input->pinned[i] = (struct rerun_range){bundle->pinned[i].address, bundle->pinned[i].size};
-    input->pinned_count = bundle->pinned_count;
+    input->bundle.arena_start = is_near_start ? bundle->arena_start : (first - AROUND) / REPLAY_UNIT * REPLAY_UNIT;
+    input->bundle.arena_end = is_near_end ? bundle->arena_end : (last + AROUND + REPLAY_PAGE - 1) / REPLAY_PAGE * REPLAY_PAGE;
 }
 
 /* Returns the cubin of a fat binary that the driver would take for the kernel: the newest one that fits. Returns 0 if there is
@@ -193,16 +186,10 @@ static int make_input(struct replay *replay)
     if (!installed_program(replay->program))
         return complain("%s: /proc is not mounted", replay->folder);
     take_image(replay);
-    replay->input.symbol = reader->bundle->symbol;
+    replay->input.bundle = *reader->bundle;
     if (reader->facts)
         rerun_input_describe(&replay->input, reader->bundle->launches, &reader->facts->memory);
-    replay->input.variables = reader->bundle->variables;
-    replay->input.variable_count = reader->bundle->variable_count;
     set_arena(&replay->input, reader->bundle);
-    take_pinned(&replay->input, reader->bundle);
-    replay->input.launches = reader->bundle->launches;
-    replay->input.is_compared = (uint32_t)reader->bundle->has_outputs;
-    replay->input.launch_count = reader->bundle->launch_count;
     return 1;
 }
 

@@ -47,9 +47,10 @@ static void print_fault(const struct replay *replay, struct rerun *rerun, const 
     struct diagnosis diagnosis;
     struct finding finding;
     fault_diagnose(first ? first : rerun->evidence, memory, &diagnosis);
-    rerun_follow(rerun, &diagnosis);
+    if (rerun_follow(rerun, &diagnosis))
+        fault_diagnose(rerun->evidence, memory, &diagnosis);
     rerun->result.launch = bundle_record(&replay->reader, rerun->number);
-    fault_diagnose_rerun(first ? first : rerun->evidence, &rerun->result, memory, &diagnosis);
+    diagnosis_take_rerun(&diagnosis, &rerun->result);
     rerun_trace(rerun, &diagnosis);
     cause_take(&diagnosis, &rerun->result.cause);
     finding_of_fault(&finding, &diagnosis, &rerun->result, &origin);
@@ -113,10 +114,8 @@ static cufence_buffer buffer_at(const struct replay *replay, uint64_t address)
                             .device = replay->device};
 }
 
-enum { MOST_WRITES = sizeof((struct rerun_result *)0)->writes / sizeof *((struct rerun_result *)0)->writes };
-
 /* Gives each write a buffer: one that the snapshot does not name is in `listed`. */
-static void name_listed(const struct replay *replay, struct rerun_result *rerun, cufence_buffer listed[MOST_WRITES])
+static void name_listed(const struct replay *replay, struct rerun_result *rerun, cufence_buffer listed[RERUN_PLACES])
 {
     for (size_t i = 0; i < rerun->write_count; i++) {
         struct rerun_write *write = &rerun->writes[i];
@@ -159,7 +158,7 @@ static void print_slack(const struct replay *replay, struct rerun *rerun)
     const struct launch_function function = {.name = replay->reader.bundle->symbol};
     const struct finding_origin origin = replay_origin(replay);
     struct launch_entry entry;
-    cufence_buffer listed[MOST_WRITES];
+    cufence_buffer listed[RERUN_PLACES];
     uint64_t changed = 0;
     name_listed(replay, result, listed);
     for (size_t i = 0, taken; i < result->write_count; i += taken) {
@@ -180,7 +179,7 @@ static void print_slack(const struct replay *replay, struct rerun *rerun)
         fprintf(replay->is_json ? stderr : stdout,
                 "cufence replay: more was written than is listed, %" PRIu64
                 " bytes in all; only the first %d places are listed\n",
-                result->written_bytes, MOST_WRITES);
+                result->written_bytes, RERUN_PLACES);
 }
 
 static enum replay_outcome tell(const struct replay *replay, struct rerun *rerun, int is_shown)

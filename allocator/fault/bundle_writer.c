@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/options.h"
 #include "base/output.h"
+#include "driver/driver.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -36,8 +37,6 @@ int writer_begin(struct bundle_writer *writer, const char *option, const char *p
 {
     unsigned number = 1;
     *writer = (struct bundle_writer){.option = option, .buffers = calloc(BUNDLE_BUFFERS, sizeof *writer->buffers)};
-    writer->bundle.buffers = writer->buffers;
-    writer->bundle.pinned = writer->pinned;
     errno = ENOMEM;
     int is_ok = writer->buffers && files_make_folder(parent);
     if (!is_ok) {
@@ -87,7 +86,7 @@ void writer_put_facts(struct bundle_writer *writer, const struct fault_memory *m
     struct snapshot_origin origin = {
         .pid = (int)getpid(), .rank = options_rank(), .device = memory->device, .time_ns = clock_ns(CLOCK_REALTIME)};
     const char *options = env_get("CUFENCE_OPTIONS");
-    snprintf(origin.device_name, sizeof origin.device_name, "%s", writer->bundle.device_name);
+    driver_describe(memory->device, origin.device_name, sizeof origin.device_name);
     snprintf(origin.options, sizeof origin.options, "%s", options ? options : "");
     if (readlink("/proc/self/exe", origin.program, sizeof origin.program - 1) < 0)
         origin.program[0] = '\0';
@@ -148,17 +147,17 @@ void writer_put_dump(struct bundle_writer *writer, const char *stem, const struc
 
 struct bundle_buffer *writer_add(struct bundle_writer *writer, const cufence_buffer *from)
 {
-    if (writer->bundle.buffer_count == BUNDLE_BUFFERS)
+    if (writer->buffer_count == BUNDLE_BUFFERS)
         return NULL;
-    struct bundle_buffer *buffer = &writer->buffers[writer->bundle.buffer_count++];
+    struct bundle_buffer *buffer = &writer->buffers[writer->buffer_count++];
     *buffer = bundle_buffer_of(from);
     return buffer;
 }
 
-struct bundle_buffer *writer_add_pinned(struct bundle_writer *writer, const struct rerun_range *from)
+struct bundle_buffer *writer_add_pinned(struct bundle_writer *writer, const struct bundle_buffer *from)
 {
-    struct bundle_buffer *buffer = &writer->pinned[writer->bundle.pinned_count++];
-    *buffer = bundle_pinned_of(from);
+    struct bundle_buffer *buffer = &writer->pinned[writer->pinned_count++];
+    *buffer = *from;
     return buffer;
 }
 
@@ -229,21 +228,24 @@ static size_t check_files(struct bundle_writer *writer, struct bundle_buffer *bu
     return left_out;
 }
 
-size_t writer_finish_launch(struct bundle_writer *writer)
+size_t writer_finish_launch(struct bundle_writer *writer, struct bundle *launch)
 {
-    struct bundle *bundle = &writer->bundle;
     size_t left_out =
-        check_files(writer, writer->buffers, bundle->buffer_count) + check_files(writer, writer->pinned, bundle->pinned_count);
-    writer_put_text(writer, BUNDLE_README, bundle_readme(bundle));
-    writer_put_text(writer, BUNDLE_LAUNCH, bundle_write(bundle)); /* last: a bundle that has it is whole */
+        check_files(writer, writer->buffers, writer->buffer_count) + check_files(writer, writer->pinned, writer->pinned_count);
+    launch->buffers = writer->buffers;
+    launch->buffer_count = writer->buffer_count;
+    launch->pinned = writer->pinned;
+    launch->pinned_count = writer->pinned_count;
+    writer_put_text(writer, BUNDLE_README, bundle_readme(launch));
+    writer_put_text(writer, BUNDLE_LAUNCH, bundle_write(launch)); /* last: a bundle that has it is whole */
     return left_out;
 }
 
 void writer_drop_launch(struct bundle_writer *writer)
 {
-    for (size_t i = 0; i < writer->bundle.buffer_count; i++)
+    for (size_t i = 0; i < writer->buffer_count; i++)
         remove_file(writer, writer->buffers[i].file);
-    for (size_t i = 0; i < writer->bundle.pinned_count; i++)
+    for (size_t i = 0; i < writer->pinned_count; i++)
         remove_file(writer, writer->pinned[i].file);
     remove_file(writer, BUNDLE_IMAGE);
     rmdir(writer->folder);

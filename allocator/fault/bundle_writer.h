@@ -13,8 +13,8 @@
 struct bundle_writer {
     const char *option; /* what asked for it, for messages: "keep", "save_values" */
     char folder[1100];
-    struct bundle bundle; /* has the lists below */
     struct bundle_buffer *buffers, pinned[RERUN_PINNED];
+    size_t buffer_count, pinned_count;
     uint64_t bytes; /* of the arrays */
     int has_failed;
 };
@@ -38,7 +38,7 @@ void writer_put_facts(struct bundle_writer *writer, const struct fault_memory *m
 
 /* Lists a buffer, whose bytes writer_open() or writer_put_bytes() may then write. Returns NULL if there are too many. */
 struct bundle_buffer *writer_add(struct bundle_writer *writer, const cufence_buffer *from);
-struct bundle_buffer *writer_add_pinned(struct bundle_writer *writer, const struct rerun_range *from);
+struct bundle_buffer *writer_add_pinned(struct bundle_writer *writer, const struct bundle_buffer *from);
 
 void writer_leave_out(struct bundle_buffer *buffer, const char *why);
 
@@ -49,9 +49,9 @@ int writer_open(struct bundle_writer *writer, struct bundle_buffer *buffer, int 
 /* The same, and writes them. */
 void writer_put_bytes(struct bundle_writer *writer, struct bundle_buffer *buffer, int is_after, const void *bytes);
 
-/* Lists the launch and its buffers: a bundle that has this list can be launched again. Returns the number of buffers that are
- * left out, with those whose files are not whole. */
-size_t writer_finish_launch(struct bundle_writer *writer);
+/* Lists the launch, and the buffers for it: a bundle that has this list can be launched again. Returns the number of buffers
+ * that are left out, with those whose files are not whole. */
+size_t writer_finish_launch(struct bundle_writer *writer, struct bundle *launch);
 
 /* Removes what only another launch needs; the folder, too, if nothing else is in it. */
 void writer_drop_launch(struct bundle_writer *writer);

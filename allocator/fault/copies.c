@@ -24,7 +24,7 @@ static void leave_out(struct copies *copies, const char *why, uint64_t address)
 static int is_taken(const struct copies *copies, uint64_t address)
 {
     for (size_t i = 0; i < copies->count; i++)
-        if (address - copies->pieces[i].address < copies->pieces[i].bytes)
+        if (address - copies->pieces[i].address < copies->pieces[i].size)
             return 1;
     return 0;
 }
@@ -49,7 +49,7 @@ static void copy(struct copies *copies, const struct pinned *memory)
         copies->pieces[at] = copies->pieces[at - 1];
         copies->files[at] = copies->files[at - 1];
     }
-    copies->pieces[at] = (struct rerun_range){memory->address, memory->bytes};
+    copies->pieces[at] = bundle_pinned_of(memory->address, memory->bytes);
     copies->files[at] = file;
     copies->total += memory->bytes;
 }
@@ -83,14 +83,14 @@ void copies_take(struct copies *copies, const struct rerun_launch *launch)
 int copies_answer(const struct copies *copies, uint64_t address, struct rerun_message *answer)
 {
     for (size_t i = 0; i < copies->count; i++) {
-        const struct rerun_range *piece = &copies->pieces[i];
+        const struct bundle_buffer *piece = &copies->pieces[i];
         if (address != piece->address)
             continue;
         *answer = (struct rerun_message){.type = MESSAGE_FILE,
                                          .address = piece->address,
-                                         .bytes = piece->bytes,
+                                         .bytes = piece->size,
                                          .data = piece->address,
-                                         .data_bytes = piece->bytes};
+                                         .data_bytes = piece->size};
         return fcntl(copies->files[i], F_DUPFD_CLOEXEC, 0);
     }
     return -1;

@@ -77,17 +77,17 @@ void variables_give(struct variables_kept *kept, struct rerun *rerun)
 {
     struct rerun_input *input = &rerun->input;
     struct variable own[VARIABLES_MOST];
-    size_t count = variables_of((struct span){input->image, input->image_bytes}, input->symbol, own);
+    size_t count = variables_of((struct span){input->image, input->image_bytes}, input->bundle.symbol, own);
     for (size_t i = 0; i < count; i++) {
         int is_read;
         const struct kernels_piece *piece = value_of(kept, &own[i], &is_read);
         if (piece)
-            kept->list[input->variable_count++] =
+            kept->list[input->bundle.variable_count++] =
                 (struct rerun_variable){.name = own[i].name, .value = piece->to, .bytes = (uint32_t)piece->bytes};
         else if (own[i].is_used && !is_read)
             rerun_result_add_unset(&rerun->result, own[i].name);
     }
-    input->variables = kept ? kept->list : NULL;
+    input->bundle.variables = kept ? kept->list : NULL;
 }
 
 void variables_free(struct variables_kept *kept)

@@ -195,8 +195,8 @@ static void hold_memory(struct rerun_source *source, const uint8_t *bytes, size_
 {
     for (size_t i = 0; i + 8 <= size && source->held_count < MOST_HELD; i += 8) {
         uint64_t word = load_u64(bytes + i);
-        if (word >= source->rerun.input.arena_start && word < source->rerun.input.arena_end && !find_held(source, word) &&
-            export(source, word, &source->held[source->held_count]) == CUFENCE_OK)
+        if (word >= source->rerun.input.bundle.arena_start && word < source->rerun.input.bundle.arena_end &&
+            !find_held(source, word) && export(source, word, &source->held[source->held_count]) == CUFENCE_OK)
             source->held_count++;
     }
 }
@@ -219,8 +219,8 @@ static cufence_status hold_pinned(struct rerun_source *source)
         source->recorded[kept++] = source->recorded[i];
     }
     source->launch_count = kept;
-    memcpy(input->pinned, copies->pieces, copies->count * sizeof *copies->pieces);
-    input->pinned_count = copies->count;
+    input->bundle.pinned = copies->pieces;
+    input->bundle.pinned_count = copies->count;
     if (!kept)
         return fail(source, why);
     for (size_t i = 0; source->saving && i < copies->count; i++)
@@ -293,7 +293,7 @@ static cufence_status take_image(struct rerun_source *source, const struct cored
     struct rerun *rerun = &source->rerun;
     rerun->input.image = source->image;
     rerun->input.image_bytes = image_bytes;
-    rerun->input.symbol = site->symbol;
+    rerun->input.bundle.symbol = site->symbol;
     variables_give(variables, rerun);
     return CUFENCE_OK;
 }
@@ -306,8 +306,8 @@ cufence_status rerun_source_device(struct rerun *rerun, int device)
         driver->cuDeviceGetUuid(&uuid, handle) != CUDA_SUCCESS)
         return rerun_result_fail(&rerun->result, "the GPU is not known");
     memcpy(rerun->input.device, uuid.bytes, sizeof rerun->input.device);
-    rerun->input.arena_start = arena_start();
-    rerun->input.arena_end = arena_end();
+    rerun->input.bundle.arena_start = arena_start();
+    rerun->input.bundle.arena_end = arena_end();
     return CUFENCE_OK;
 }
 
@@ -343,7 +343,7 @@ static struct rerun_source *rerun_source_make(const struct options *options, con
     snprintf(source->limit, sizeof source->limit, "wait_ms=%llu/%llu", (unsigned long long)options->exit_wait,
              (unsigned long long)options->rerun_ms);
     struct rerun *rerun = &source->rerun;
-    rerun->input.launches = source->launches;
+    rerun->input.bundle.launches = source->launches;
     rerun->input.is_saved = fault->saving != NULL;
     rerun->is_verbose = options->say == SAY_VERBOSE;
     rerun->limit_ms = options->rerun_ms;
@@ -369,14 +369,14 @@ static cufence_status prepare(struct rerun_source *source, const struct fault *f
     if (status != CUFENCE_OK)
         return status;
     rerun_aim(&source->rerun, &fault->diagnosis);
-    for (size_t i = 0; i < input->variable_count; i++)
-        hold_memory(source, input->variables[i].value, input->variables[i].bytes);
+    for (size_t i = 0; i < input->bundle.variable_count; i++)
+        hold_memory(source, input->bundle.variables[i].value, input->bundle.variables[i].bytes);
     for (size_t i = 0; i < source->launch_count; i++)
         hold_memory(source, source->launches[i].arguments, source->launches[i].argument_bytes);
     status = hold_pinned(source);
     if (status == CUFENCE_OK && source->launch_count == 1)
         rerun_input_describe(input, &source->launches[0], &fault->around->memory);
-    input->launch_count = source->launch_count;
+    input->bundle.launch_count = source->launch_count;
     return status;
 }
 
@@ -418,20 +418,16 @@ void rerun_source_trace(struct rerun_source *source, const struct diagnosis *dia
         rerun_trace(&source->rerun, diagnosis);
 }
 
-void rerun_source_describe(const struct rerun_source *source, struct bundle *bundle)
+struct bundle rerun_source_bundle(const struct rerun_source *source)
 {
-    const struct rerun_input *input = &source->rerun.input;
     const struct rerun_result *result = &source->rerun.result;
     int is_sure = result->outcome == RERUN_FAULTED || result->outcome == RERUN_WROTE;
     size_t first = is_sure ? source->rerun.number : 0, end = is_sure ? first + 1 : source->launch_count;
     end = end < first + BUNDLE_LAUNCHES ? end : first + BUNDLE_LAUNCHES;
-    bundle->symbol = input->symbol;
-    bundle->arena_start = input->arena_start;
-    bundle->arena_end = input->arena_end;
-    bundle->variables = input->variables;
-    bundle->variable_count = input->variable_count;
-    for (size_t i = first; i < end; i++)
-        bundle->launches[bundle->launch_count++] = source->launches[i];
+    struct bundle launched = source->rerun.input.bundle;
+    launched.launches += first;
+    launched.launch_count = end > first ? end - first : 0;
+    return launched;
 }
 
 const struct dump *rerun_source_dump(const struct rerun_source *source)

@@ -38,9 +38,9 @@ struct rerun_result *rerun_source_finish(struct rerun_source *source);
 /* After rerun_source_finish(): finds what the diagnosed address is made of (result.cause). */
 void rerun_source_trace(struct rerun_source *source, const struct diagnosis *diagnosis);
 
-/* Fills in the kernel's name, the address space, and the launches: the one that faulted again, or all. After
- * rerun_source_finish(); valid as long as the source. */
-void rerun_source_describe(const struct rerun_source *source, struct bundle *bundle);
+/* Returns the kernel with the launch that faulted again, or all that may have. After rerun_source_finish(); valid as long as
+ * the source. */
+struct bundle rerun_source_bundle(const struct rerun_source *source);
 
 /* Returns the dump of the second fault, NULL if there is none. Valid until rerun_source_free(). source: may be NULL. */
 const struct dump *rerun_source_dump(const struct rerun_source *source);

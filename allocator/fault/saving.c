@@ -65,7 +65,7 @@ void saving_keep_image(struct saving *saving, const void *image, size_t size)
 /* Returns NULL if the mapping is listed already, or there is no room. */
 static struct bundle_buffer *add_buffer(struct saving *saving, const cufence_buffer *from)
 {
-    for (size_t i = 0; i < saving->writer.bundle.buffer_count; i++)
+    for (size_t i = 0; i < saving->writer.buffer_count; i++)
         if (saving->writer.buffers[i].mapping_start == from->mapping_start)
             return NULL;
     return writer_add(&saving->writer, from);
@@ -103,14 +103,14 @@ int saving_answer(struct saving *saving, const struct rerun_message *question, c
     return fd;
 }
 
-void saving_keep_pinned(struct saving *saving, const struct rerun_range *range, int file)
+void saving_keep_pinned(struct saving *saving, const struct bundle_buffer *piece, int file)
 {
-    struct bundle_buffer *buffer = writer_add_pinned(&saving->writer, range);
+    struct bundle_buffer *buffer = writer_add_pinned(&saving->writer, piece);
     int fd = begin_file(saving, buffer);
-    void *bytes = fd >= 0 ? mmap(NULL, range->bytes, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
+    void *bytes = fd >= 0 ? mmap(NULL, piece->size, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
     if (bytes != MAP_FAILED) {
-        files_write(fd, bytes, range->bytes); /* one that is too short is found in the end */
-        munmap(bytes, range->bytes);
+        files_write(fd, bytes, piece->size); /* one that is too short is found in the end */
+        munmap(bytes, piece->size);
     }
     if (fd >= 0)
         close(fd);
@@ -137,18 +137,13 @@ static const struct launch_function *find_layout(const struct bundle *bundle, co
     return NULL;
 }
 
-struct bundle *saving_bundle(struct saving *saving)
+static void finish_launch(struct bundle_writer *writer, struct bundle *bundle, const struct fault_memory *memory)
 {
-    return &saving->writer.bundle;
-}
-
-static void finish_launch(struct bundle_writer *writer, const struct fault_memory *memory)
-{
-    struct bundle *bundle = &writer->bundle;
     const struct launch_function *layout = find_layout(bundle, memory);
     bundle->layout = layout ? layout->arguments : NULL;
     bundle->argument_count = layout ? layout->argument_count : 0;
-    size_t left_out = writer_finish_launch(writer), count = bundle->buffer_count + bundle->pinned_count - left_out;
+    bundle->compute = driver_describe(memory->device, bundle->device_name, sizeof bundle->device_name);
+    size_t left_out = writer_finish_launch(writer, bundle), count = writer->buffer_count + writer->pinned_count - left_out;
     if (writer->has_failed) { /* without launch.json nobody can use the rest */
         writer_drop_launch(writer);
         return;
@@ -160,11 +155,9 @@ static void finish_launch(struct bundle_writer *writer, const struct fault_memor
                     left_out == 1 ? " was" : "s were");
 }
 
-void saving_finish(struct saving *saving, const struct saving_rest *rest)
+void saving_finish(struct saving *saving, struct saving_rest *rest)
 {
     struct bundle_writer *writer = &saving->writer;
-    struct bundle *bundle = &writer->bundle;
-    bundle->compute = driver_describe(rest->memory->device, bundle->device_name, sizeof bundle->device_name);
     writer_put_facts(writer, rest->memory, rest->rerun);
     writer_put_dump(writer, BUNDLE_DUMP, rest->dump);
     writer_put_dump(writer, BUNDLE_SECOND, rest->second);
@@ -176,7 +169,7 @@ void saving_finish(struct saving *saving, const struct saving_rest *rest)
         if (!writer->has_failed)
             output_note("kept for `cufence explain`: %s", writer->folder);
     } else {
-        finish_launch(writer, rest->memory);
+        finish_launch(writer, &rest->launch, rest->memory);
     }
     free_saving(saving);
 }

@@ -34,13 +34,10 @@ int saving_answer(struct saving *saving, const struct rerun_message *question, c
                   struct rerun_message *answer);
 
 /* Keeps pinned host memory, whose bytes are in the file. */
-void saving_keep_pinned(struct saving *saving, const struct rerun_range *range, int file);
+void saving_keep_pinned(struct saving *saving, const struct bundle_buffer *piece, int file);
 
 /* Lists the buffer at the address, if there is one, as left out: the rerun process could not get it. */
 void saving_miss(struct saving *saving, uint64_t address);
-
-/* The bundle, for rerun_source_describe(). */
-struct bundle *saving_bundle(struct saving *saving);
 
 /* What is known in the end. */
 struct saving_rest {
@@ -49,11 +46,12 @@ struct saving_rest {
     const struct rerun_result *rerun; /* NULL if there was no second launch */
     const char *report;
     char *finding;         /* the report as JSON, which is freed; NULL if the host has no memory for it */
-    const char *no_launch; /* why the launch cannot be done again; NULL: it can, and saving_bundle() says how */
+    const char *no_launch; /* why the launch cannot be done again; NULL: it can, ... */
+    struct bundle launch;  /* ... and this says how, but for the buffers and the GPU */
 };
 
 /* Completes the bundle, and prints a line with its name or with the error. Frees `saving`. */
-void saving_finish(struct saving *saving, const struct saving_rest *rest);
+void saving_finish(struct saving *saving, struct saving_rest *rest);
 
 /* Removes the bundle: the fault is not reported. Frees `saving`. */
 void saving_drop(struct saving *saving);
@@ -63,8 +61,8 @@ void saving_drop(struct saving *saving);
  * thread at a time for each struct copies. ---- */
 
 struct copies {
-    struct rerun_range pieces[RERUN_PINNED]; /* by address */
-    int files[RERUN_PINNED];                 /* memory files with the bytes of each piece */
+    struct bundle_buffer pieces[RERUN_PINNED]; /* by address */
+    int files[RERUN_PINNED];                   /* memory files with the bytes of each piece */
     size_t count;
     uint64_t total;
     char left_out[160]; /* why some memory is not there; "" if all is */

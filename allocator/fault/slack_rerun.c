@@ -163,7 +163,7 @@ static int try_kernel(struct slack_rerun *again, const struct options *options, 
         return fail(write, "the code of the kernel is not known");
     if (rerun_source_device(rerun, write->buffer->device) != CUFENCE_OK)
         return fail(write, error_detail());
-    again->to = place_of(write, input->arena_end);
+    again->to = place_of(write, input->bundle.arena_end);
     for (size_t i = 0; i < write->launch_count; i++)
         if (write->launches[i].entry->function == function)
             add(again, i);
@@ -175,11 +175,11 @@ static int try_kernel(struct slack_rerun *again, const struct options *options, 
     again->room -= write->buffer->size; /* it is there twice */
     snprintf(again->limit, sizeof again->limit, "wait_ms=%llu", (unsigned long long)options->rerun_ms);
     input->mode = RERUN_BARE;
-    input->symbol = function->name;
+    input->bundle.symbol = function->name;
     input->image = again->image.bytes;
     input->image_bytes = again->image.size;
-    input->launches = again->launches;
-    input->launch_count = again->count;
+    input->bundle.launches = again->launches;
+    input->bundle.launch_count = again->count;
     input->moved_from = write->buffer->address;
     input->moved_bytes = write->buffer->size;
     input->moved_to = again->to;

@@ -229,18 +229,18 @@ static void save(const struct fault *fault, const struct finding *finding, const
         return;
     }
     int is_launched = rerun && rerun->launches_tried;
-    const struct saving_rest rest = {.dump = fault->dump,
-                                     .second = rerun_source_dump(fault->source),
-                                     .memory = &fault->around->memory,
-                                     .rerun = rerun,
-                                     .report = report->text,
-                                     .finding = finding_json(finding),
-                                     .no_launch = is_launched ? NULL
-                                                  : rerun && rerun->reason[0]
-                                                      ? rerun->reason
-                                                      : "the fault is not one of a memory access, or explain=dump"};
+    struct saving_rest rest = {.dump = fault->dump,
+                               .second = rerun_source_dump(fault->source),
+                               .memory = &fault->around->memory,
+                               .rerun = rerun,
+                               .report = report->text,
+                               .finding = finding_json(finding),
+                               .no_launch = is_launched ? NULL
+                                            : rerun && rerun->reason[0]
+                                                ? rerun->reason
+                                                : "the fault is not one of a memory access, or explain=dump"};
     if (is_launched)
-        rerun_source_describe(fault->source, saving_bundle(fault->saving));
+        rest.launch = rerun_source_bundle(fault->source);
     saving_finish(fault->saving, &rest);
 }
 

@@ -16,7 +16,7 @@ static void take_rest(struct rerun_result *result, uint64_t start, uint64_t end)
 
 static void take_write(struct rerun_result *result, const struct rerun_message *message)
 {
-    int is_full = result->write_count == sizeof result->writes / sizeof *result->writes || message->data_bytes;
+    int is_full = result->write_count == RERUN_PLACES || message->data_bytes;
     result->written_bytes += message->data_bytes ? message->data_bytes : message->bytes;
     if (is_full && !message->number)
         take_rest(result, message->address, message->address + message->bytes);
@@ -44,7 +44,7 @@ static void give(struct rerun *rerun, const struct rerun_run *run, const struct 
 
 static void take_launch(struct rerun *rerun, struct rerun_run *run, const struct rerun_message *message)
 {
-    rerun->number = (uint32_t)run->first + (message->number < run->input.launch_count ? message->number : 0);
+    rerun->number = (uint32_t)run->first + (message->number < run->input.bundle.launch_count ? message->number : 0);
     run->is_amid_patterns = message->address != 0;
     if (run->result->launches_tried <= rerun->number)
         run->result->launches_tried = rerun->number + 1;

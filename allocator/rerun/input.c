@@ -1,6 +1,5 @@
 #include "input.h"
 
-#include "analysis/bundle/snapshot_table.h"
 #include "analysis/verdict/launches.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -23,13 +22,9 @@ static const struct json_table range_record = TABLE_OF(struct rerun_range, of_ra
 static const struct field of_input[] = {
     INPUT(HEX, device[0]),
     INPUT(HEX, device[1]),
-    INPUT(HEX, arena_start),
-    INPUT(HEX, arena_end),
     INPUT(NUMBER, mode, .most = RERUN_MODES - 1),
-    INPUT(NUMBER, is_compared),
     INPUT(NUMBER, is_saved),
     INPUT(TEXT, dump, .flags = REQUIRED | EVEN_EMPTY),
-    INPUT(TEXT, symbol, .flags = REQUIRED | EVEN_EMPTY),
     INPUT(HEX, traced.code_at),
     INPUT(HEX, traced.address),
     INPUT(TRIPLE, traced.block),
@@ -39,17 +34,17 @@ static const struct field of_input[] = {
     INPUT(HEX, moved_bytes),
     INPUT(HEX, moved_to),
     INPUT(LIST, ranges, .table = &range_record, COUNT(struct rerun_input, range_count)),
-    INPUT(LIST, pinned, .table = &range_record, COUNT(struct rerun_input, pinned_count)),
-    INPUT(LIST, launches, .flags = BEHIND, .most = RERUN_LAUNCHES, .table = &kept_rerun_launch,
-          COUNT(struct rerun_input, launch_count)),
-    INPUT(LIST, variables, .flags = BEHIND, .most = RERUN_VARIABLES, .table = &kept_rerun_variable,
-          COUNT(struct rerun_input, variable_count)),
+    FIELD(PART, struct rerun_input, bundle, NULL, .table = &kept_bundle),
 };
 const struct json_table rerun_input_record = TABLE_OF(struct rerun_input, of_input);
 
 int rerun_input_write(const struct rerun_input *input)
 {
-    char *json = text_of_json(json_table_write(&rerun_input_record, input), JSON_COMPACT);
+    static const struct bundle_buffer none;
+    struct rerun_input told = *input;
+    told.bundle.buffers = &none; /* they are asked for by address */
+    told.bundle.buffer_count = 0;
+    char *json = text_of_json(json_table_write(&rerun_input_record, &told), JSON_COMPACT);
     struct rerun_head head = {RERUN_MAGIC, RERUN_VERSION, json ? (uint32_t)strlen(json) : 0};
     int fd = json ? memfd_create("cufence-input", MFD_CLOEXEC) : -1;
     int is_ok = fd >= 0 && files_write(fd, &head, sizeof head) && files_write(fd, json, head.json_bytes) &&

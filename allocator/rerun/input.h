@@ -5,10 +5,11 @@
  * reaches.
  *
  * Units: bytes, device addresses. Ownership: a struct rerun_input borrows what it points to; the image of one that was read is
- * in the bytes. Thread safety: none.
+ * in the bytes, and the rest in its bundle's memory. Thread safety: none.
  */
 #pragma once
 
+#include "analysis/bundle/bundle.h"
 #include "analysis/sass/origin.h"
 #include "analysis/values/figures.h"
 #include "analysis/verdict/diagnosis.h"
@@ -17,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RERUN_VERSION 12
+#define RERUN_VERSION 13
 #define RERUN_RANGES 16 /* of memory that is described */
 #define MOVED_ROOM                                                                                                             \
     ((uint64_t)64 << 20)              /* that stays free at the ends of the address space, and around a buffer that is moved */
@@ -30,8 +31,6 @@ enum rerun_mode {
     RERUN_MODES
 };
 
-struct json_memory;
-
 /* The file: this, the input as JSON, and the image. */
 #define RERUN_MAGIC "cufscene"
 struct rerun_head {
@@ -41,35 +40,31 @@ struct rerun_head {
 };
 extern const struct json_table rerun_input_record;
 
+struct rerun_range {
+    uint64_t address, bytes;
+};
+
 struct rerun_input {
-    uint64_t device[2];              /* the UUID */
-    uint64_t arena_start, arena_end; /* cufence's address space in the process that faulted */
-    uint32_t mode;                   /* enum rerun_mode */
-    uint32_t is_compared;            /* hand over with MESSAGE_RESULT what each mapping holds after a launch that ended well */
-    uint32_t is_saved;               /* ask with MESSAGE_SAVE where the bytes of each mapping are to be kept */
-    const char *dump;                /* file or pipe for the core dump of the second fault; "" if none is to be written */
-    const char *symbol;              /* the kernel's mangled name */
-    struct origin_access traced;     /* of the thread that RERUN_TRACED follows */
-    const uint8_t *image;            /* its module: a cubin */
+    struct bundle bundle;        /* without its buffers. has_outputs: what each mapping holds after a launch that ended well
+                                    is handed over with MESSAGE_RESULT */
+    uint64_t device[2];          /* the UUID */
+    uint32_t mode;               /* enum rerun_mode */
+    uint32_t is_saved;           /* ask with MESSAGE_SAVE where the bytes of each mapping are to be kept */
+    const char *dump;            /* file or pipe for the core dump of the second fault; "" if none is to be written */
+    struct origin_access traced; /* of the thread that RERUN_TRACED follows */
+    const uint8_t *image;        /* its module: a cubin */
     size_t image_bytes;
-    const struct rerun_launch *launches; /* to be tried in this order */
-    size_t launch_count;
     struct rerun_range ranges[RERUN_RANGES]; /* whose figures are wanted: what the arguments point to */
     size_t range_count;
-    struct rerun_range pinned[RERUN_PINNED]; /* host memory at these addresses, in order. Its bytes are asked for */
-    size_t pinned_count;
-    const struct rerun_variable *variables; /* of the module; others begin with their first values */
-    size_t variable_count;
     uint64_t moved_from, moved_bytes, moved_to; /* a buffer whose copy is there instead, in memory of its own; bytes 0: none */
 };
 
 /* Writes the input into a new memory file and returns its descriptor, -1 with errno set on error. */
 int rerun_input_write(const struct rerun_input *input);
 
-/* Reads an input. All but its image is in `memory`, which begins as {NULL}. Errors: CORRUPT, UNSUPPORTED (another version),
+/* Reads an input. The caller frees bundle.memory with json_memory_free(). Errors: CORRUPT, UNSUPPORTED (another version),
  * OUT_OF_MEMORY; there is nothing to free then. */
-cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct json_memory *memory,
-                                struct problem *problem);
+cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct problem *problem);
 
 /* Adds to the ranges, as far as there is room, the bytes from each address in the launch's arguments to the end of its buffer.
  */

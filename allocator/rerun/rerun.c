@@ -39,7 +39,7 @@ static int put_barriers(struct rerun *rerun)
     uint8_t *copy = malloc(size);
     if (copy)
         memcpy(copy, input->image, size);
-    if (!copy || fence_put(&copy, &size, input->symbol, held, &fence, &ignored) != CUFENCE_OK ||
+    if (!copy || fence_put(&copy, &size, input->bundle.symbol, held, &fence, &ignored) != CUFENCE_OK ||
         !(fence.fenced || fence.held)) {
         free(copy);
         return 0;
@@ -70,7 +70,7 @@ void rerun_aim(struct rerun *rerun, const struct diagnosis *diagnosis)
 {
     const struct evidence_site *site = fault_site(diagnosis);
     rerun->has_access = !fault_is_address_sure(diagnosis) && site && site->symbol &&
-                        !strcmp(site->symbol, rerun->input.symbol) && !site->is_in_driver &&
+                        !strcmp(site->symbol, rerun->input.bundle.symbol) && !site->is_in_driver &&
                         (site->exception.class == CLASS_ADDRESS || site->exception.class == CLASS_GIVEN_ONLY);
     rerun->access_at = rerun->has_access ? site->kernel_offset : 0;
 }
@@ -81,8 +81,8 @@ void rerun_aim(struct rerun *rerun, const struct diagnosis *diagnosis)
 static void narrow(const struct rerun *rerun, struct rerun_run *run, size_t first, size_t count)
 {
     run->first = first;
-    run->input.launches = rerun->input.launches + first;
-    run->input.launch_count = count;
+    run->input.bundle.launches = rerun->input.bundle.launches + first;
+    run->input.bundle.launch_count = count;
 }
 
 static struct rerun_run run_of(const struct rerun *rerun, size_t first, size_t count, struct rerun_result *result)
@@ -144,7 +144,7 @@ static void note_late(const struct rerun *rerun, const struct rerun_run *run)
     snprintf(why, sizeof why, "it took longer than %s", rerun->limit);
     if (rerun->is_choosing)
         snprintf(why, sizeof why, "%u of %zu launches that it may have been were tried until %s was over, and none faulted",
-                 rerun->result.launches_tried, rerun->input.launch_count, rerun->limit);
+                 rerun->result.launches_tried, rerun->input.bundle.launch_count, rerun->limit);
     if (!rerun_has_left(run->result)) /* else this much is known */
         rerun_result_fail(run->result, why);
 }
@@ -224,8 +224,8 @@ cufence_status rerun_begin(struct rerun *rerun)
 {
     struct rerun_input *input = &rerun->input;
     put_barriers(rerun);
-    rerun->is_choosing = input->mode == RERUN_WHOLE && input->launch_count > 1;
-    rerun->run = run_of(rerun, 0, input->launch_count, &rerun->result);
+    rerun->is_choosing = input->mode == RERUN_WHOLE && input->bundle.launch_count > 1;
+    rerun->run = run_of(rerun, 0, input->bundle.launch_count, &rerun->result);
     if (rerun->is_choosing)
         rerun->run.input.mode = RERUN_BARE;
     return start(rerun, &rerun->run);
@@ -256,9 +256,11 @@ static enum rerun_event look_again(struct rerun *rerun, enum rerun_mode mode, st
 {
     int has_launched = rerun->result.launches_tried > 0;
     *found = (struct rerun_result){0};
-    struct rerun_run run = run_of(rerun, has_launched ? rerun->number : 0, has_launched ? 1 : rerun->input.launch_count, found);
+    struct rerun_run run =
+        run_of(rerun, has_launched ? rerun->number : 0, has_launched ? 1 : rerun->input.bundle.launch_count, found);
     run.input.mode = mode;
-    run.input.is_saved = run.input.is_compared = 0;
+    run.input.bundle.has_outputs = 0;
+    run.input.is_saved = 0;
     if (has_launched)
         run.input.range_count = 0; /* their figures are there */
     return play(rerun, &run);
@@ -292,7 +294,7 @@ static int is_at_access(const struct rerun *rerun, int has_address)
 {
     for (size_t i = 0; i < rerun->evidence->site_count; i++) {
         const struct evidence_site *site = &rerun->evidence->sites[i];
-        int is_there = site->symbol && !strcmp(site->symbol, rerun->input.symbol) &&
+        int is_there = site->symbol && !strcmp(site->symbol, rerun->input.bundle.symbol) &&
                        (!rerun->has_access || site->kernel_offset == rerun->access_at);
         if (is_there && !has_address)
             return 1;
@@ -308,7 +310,7 @@ static int is_at_access(const struct rerun *rerun, int has_address)
  * faulted anywhere; else SIZE_MAX. */
 static enum rerun_event try_each(struct rerun *rerun, size_t *found)
 {
-    size_t end = rerun->input.launch_count;
+    size_t end = rerun->input.bundle.launch_count;
     enum rerun_event event = finish_first(rerun);
     *found = SIZE_MAX;
     while (event == RERUN_FAULT) {
@@ -328,7 +330,7 @@ static enum rerun_event try_each(struct rerun *rerun, size_t *found)
 static void choose(struct rerun *rerun)
 {
     size_t found;
-    rerun->run.input.is_saved &= rerun->input.launch_count <= BUNDLE_LAUNCHES;
+    rerun->run.input.is_saved &= rerun->input.bundle.launch_count <= BUNDLE_LAUNCHES;
     enum rerun_event event = try_each(rerun, &found);
     rerun->is_choosing = 0;
     if (found == SIZE_MAX) {
@@ -336,7 +338,7 @@ static void choose(struct rerun *rerun)
         return;
     }
     if (rerun->memory)
-        rerun_input_describe(&rerun->input, &rerun->input.launches[found], rerun->memory);
+        rerun_input_describe(&rerun->input, &rerun->input.bundle.launches[found], rerun->memory);
     rerun->run = run_of(rerun, found, 1, &rerun->result);
     rerun->run.input.is_saved = rerun->saving_ms > 0;
     rerun->result.outcome = RERUN_NOT_TRIED;
@@ -361,7 +363,7 @@ static int take_dumped(struct rerun *rerun)
 {
     struct rerun_input *input = &rerun->input;
     struct problem ignored;
-    if (image_of_kernel(&rerun->opened, input->symbol, 0, &rerun->dumped, &input->image_bytes, &ignored) != CUFENCE_OK)
+    if (image_of_kernel(&rerun->opened, input->bundle.symbol, 0, &rerun->dumped, &input->image_bytes, &ignored) != CUFENCE_OK)
         return 0;
     input->image = rerun->dumped;
     return 1;
@@ -383,13 +385,15 @@ static int prepare_follow(struct rerun *rerun)
     return is_made_by_driver(rerun) ? take_dumped(rerun) && put_barriers(rerun) : !is_at_access(rerun, 1) && hold(rerun);
 }
 
-void rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis)
+int rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis)
 {
     struct rerun_result found;
     rerun_aim(rerun, diagnosis);
-    if (prepare_follow(rerun) && look_again(rerun, RERUN_BARE, &found) == RERUN_BARRIERS_REFUSED)
+    int is_again = prepare_follow(rerun);
+    if (is_again && look_again(rerun, RERUN_BARE, &found) == RERUN_BARRIERS_REFUSED)
         take_barriers_off(rerun);
     complete(rerun);
+    return is_again;
 }
 
 void rerun_trace(struct rerun *rerun, const struct diagnosis *diagnosis)
@@ -399,9 +403,9 @@ void rerun_trace(struct rerun *rerun, const struct diagnosis *diagnosis)
     size_t at = rerun->result.launches_tried ? rerun->number : 0;
     if (rerun->fenced)
         take_barriers_off(rerun);
-    if (!input->image || at >= input->launch_count || !cause_access(diagnosis, &input->traced) ||
-        cause_find((struct span){input->image, input->image_bytes}, input->symbol, &input->launches[at], &input->traced, NULL,
-                   &rerun->result.cause) ||
+    if (!input->image || at >= input->bundle.launch_count || !cause_access(diagnosis, &input->traced) ||
+        cause_find((struct span){input->image, input->image_bytes}, input->bundle.symbol, &input->bundle.launches[at],
+                   &input->traced, NULL, &rerun->result.cause) ||
         !ms_left(rerun))
         return;
     look_again(rerun, RERUN_TRACED, &found);

@@ -120,8 +120,8 @@ cufence_status rerun_begin(struct rerun *rerun);
 void rerun_finish(struct rerun *rerun);
 
 /* After rerun_finish(), for those who learn only from the second launch what faults, and whose code is not always a cubin:
- * finds the warp if that launch's dump does not have it. `evidence` may be another one then. */
-void rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis);
+ * finds the warp if that launch's dump does not have it. Returns 1 if it has launched again: `evidence` may be another one. */
+int rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis);
 
 /* After rerun_finish(), or without any launch: finds what the diagnosed address is made of, with the memory if need be. */
 void rerun_trace(struct rerun *rerun, const struct diagnosis *diagnosis);

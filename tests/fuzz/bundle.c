@@ -25,15 +25,13 @@ static void check(const struct bundle *bundle)
         end = buffer->mapping_end;
     }
     require(end <= bundle->arena_end);
-    struct rerun_range ranges[RERUN_PINNED];
     require(bundle->pinned_count <= RERUN_PINNED);
     for (size_t i = 0; i < bundle->pinned_count; i++) {
         const struct bundle_buffer *pinned = &bundle->pinned[i];
-        ranges[i] = (struct rerun_range){pinned->address, pinned->size};
         require(!strchr(pinned->file, '/') && pinned->file[0] != '.' && !strchr(pinned->after, '/') && pinned->after[0] != '.');
         require(bundle_find(bundle, pinned->address) == pinned);
     }
-    require(rerun_pinned_is_sound(ranges, bundle->pinned_count, bundle->arena_start, bundle->arena_end));
+    require(bundle_has_sound_pinned(bundle));
 }
 
 static void read_bundle(const uint8_t *data, size_t size)

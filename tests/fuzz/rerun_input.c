@@ -9,22 +9,20 @@
 FUZZ(rerun_input)
 {
     struct rerun_input input;
-    struct json_memory memory = {NULL};
     struct problem problem;
-    if (rerun_input_read(data, size, &input, &memory, &problem) != CUFENCE_OK)
+    if (rerun_input_read(data, size, &input, &problem) != CUFENCE_OK)
         return 0;
-    require(input.launch_count >= 1 && input.launch_count <= RERUN_LAUNCHES);
+    require(input.bundle.launch_count >= 1 && input.bundle.launch_count <= RERUN_LAUNCHES);
     require(input.image >= data && input.image_bytes <= (size_t)(data + size - input.image));
-
-    require(rerun_pinned_is_sound(input.pinned, input.pinned_count, input.arena_start, input.arena_end));
+    require(bundle_has_sound_pinned(&input.bundle));
 
     int fd = rerun_input_write(&input);
     off_t bytes = lseek(fd, 0, SEEK_END);
     uint8_t *again = bytes > 0 ? malloc((size_t)bytes) : NULL;
-    json_memory_free(&memory);
+    json_memory_free(&input.bundle.memory);
     require(again && pread(fd, again, (size_t)bytes, 0) == bytes);
-    require(rerun_input_read(again, (size_t)bytes, &input, &memory, &problem) == CUFENCE_OK);
-    json_memory_free(&memory);
+    require(rerun_input_read(again, (size_t)bytes, &input, &problem) == CUFENCE_OK);
+    json_memory_free(&input.bundle.memory);
     free(again);
     close(fd);
     return 0;

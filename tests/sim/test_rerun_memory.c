@@ -107,7 +107,8 @@ TELLS(unmapped, "an argument points to pinned host memory that")
 TEST(test_taken)
 {
     static char own[3 * 4096] = "mine";
-    struct rerun_input input = {.pinned = {{(uint64_t)(uintptr_t)own + 4096, 8}}, .pinned_count = 1};
+    const struct bundle_buffer block = bundle_pinned_of((uint64_t)(uintptr_t)own + 4096, 8);
+    struct rerun_input input = {.bundle = {.pinned = &block, .pinned_count = 1}};
     assert_int_equal(host_reserve(&input), CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
     assert_non_null(strstr(cufence_error_detail(), "its address is taken"));
     assert_string_equal(own, "mine");
@@ -147,7 +148,7 @@ static void tell_occupied(void)
     CHECK_CU(cuMemAddressFree(start, 128 * MIB));
     CHECK_CU(cuMemAddressReserve(&taken, 2 * MIB, 0, start + 64 * MIB, 0));
     CHECK(taken == start + 64 * MIB);
-    struct rerun_input input = {.arena_start = start, .arena_end = start + 128 * MIB};
+    struct rerun_input input = {.bundle = {.arena_start = start, .arena_end = start + 128 * MIB}};
     CHECK(memory_open(-1, 0, &input) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
     CHECK(strstr(cufence_error_detail(), "addresses are taken in the new process"));
 }
@@ -240,17 +241,14 @@ TEST(a_process_that_ends_early_is_a_failure)
 {
     static const uint8_t image[] = "no cubin";
     static const struct rerun_launch launch = {.grid = {1, 1, 1}, .block = {1, 1, 1}};
-    struct rerun rerun = {.input = {.arena_start = 1,
-                                    .arena_end = 2,
-                                    .symbol = "k",
-                                    .image = image,
-                                    .image_bytes = sizeof image,
-                                    .launches = &launch,
-                                    .launch_count = 1},
-                          .program = "/bin/true",
-                          .limit_ms = 60000,
-                          .limit = "a minute",
-                          .begin_ns = monotonic_ns()};
+    struct rerun rerun = {
+        .input = {.bundle = {.arena_start = 1, .arena_end = 2, .symbol = "k", .launches = &launch, .launch_count = 1},
+                  .image = image,
+                  .image_bytes = sizeof image},
+        .program = "/bin/true",
+        .limit_ms = 60000,
+        .limit = "a minute",
+        .begin_ns = monotonic_ns()};
     assert_int_equal(rerun_begin(&rerun), CUFENCE_OK);
     rerun_finish(&rerun);
     assert_int_equal(rerun.result.outcome, RERUN_FAILED);

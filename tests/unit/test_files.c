@@ -1,4 +1,5 @@
-/* Files: which links their names may be, which names could be written (base/options_path.c), and lines of sources (base/files.c).
+/* Files: which links their names may be, which names could be written (base/options_path.c), and lines of sources
+ * (base/files.c).
  */
 #include "support/folder.h"
 

@@ -25,23 +25,28 @@ static const struct rerun_launch two[] = {
      .arguments = arguments + 4},
 };
 static const struct rerun_variable variables[] = {{"limit", arguments + 2, 8}, {"none", arguments, 0}};
-static const struct rerun_input input = {.device = {1, 2},
-                                         .arena_start = 0x10000,
-                                         .arena_end = 0x20000,
+static const struct bundle_buffer pinned[] = {
+    {.address = 0x1000, .size = 16, .mapping_start = 0x1000, .mapping_end = 0x1010},
+    {.address = 0x1010, .size = 0x40, .mapping_start = 0x1010, .mapping_end = 0x1050},
+    {.address = 0x20000, .size = 5, .mapping_start = 0x20000, .mapping_end = 0x20005},
+};
+static const struct rerun_input input = {.bundle = {.symbol = "_Z5storePfi",
+                                                    .arena_start = 0x10000,
+                                                    .arena_end = 0x20000,
+                                                    .launches = two,
+                                                    .launch_count = 2,
+                                                    .has_outputs = 1,
+                                                    .pinned = pinned,
+                                                    .pinned_count = 3,
+                                                    .variables = variables,
+                                                    .variable_count = 2},
+                                         .device = {1, 2},
                                          .mode = RERUN_TRACED,
                                          .is_saved = 1,
-                                         .is_compared = 1,
                                          .dump = "/tmp/x/core",
-                                         .symbol = "_Z5storePfi",
                                          .traced = {0x40, 0x7e0000000010, {1, 2, 3}, {4, 5, 6}},
                                          .image = arguments,
-                                         .image_bytes = 5,
-                                         .launches = two,
-                                         .launch_count = 2,
-                                         .variables = variables,
-                                         .variable_count = 2,
-                                         .pinned = {{0x1000, 16}, {0x1010, 0x40}, {0x20000, 5}},
-                                         .pinned_count = 3};
+                                         .image_bytes = 5};
 
 /* Returns the input as bytes; free() them. */
 static uint8_t *written(const struct rerun_input *what, size_t *size)
@@ -57,7 +62,6 @@ static uint8_t *written(const struct rerun_input *what, size_t *size)
 }
 
 static struct rerun_input found; /* as it was read again last */
-static struct json_memory held;
 static struct problem problem;
 static uint8_t *last_bytes;
 
@@ -65,10 +69,10 @@ static uint8_t *last_bytes;
 static cufence_status read_again(const struct rerun_input *what)
 {
     size_t size;
-    json_memory_free(&held);
+    json_memory_free(&found.bundle.memory);
     free(last_bytes);
     last_bytes = written(what, &size);
-    return rerun_input_read(last_bytes, size, &found, &held, &problem);
+    return rerun_input_read(last_bytes, size, &found, &problem);
 }
 
 TEST(what_is_written_is_read)
@@ -87,12 +91,12 @@ TEST(a_damaged_one_is_refused)
 {
     size_t size;
     uint8_t *bytes = written(&input, &size);
-    json_memory_free(&held);
+    json_memory_free(&found.bundle.memory);
     for (size_t cut = 0; cut < size; cut++)
-        assert_int_equal(rerun_input_read(bytes, cut, &found, &held, &problem), CUFENCE_ERROR_CORRUPT);
+        assert_int_equal(rerun_input_read(bytes, cut, &found, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
-    assert_int_equal(rerun_input_read(bytes, size, &found, &held, &problem), CUFENCE_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(problem.text, "of version 13"));
+    assert_int_equal(rerun_input_read(bytes, size, &found, &problem), CUFENCE_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(problem.text, "of version 14"));
     free(bytes);
 }
 
@@ -112,10 +116,10 @@ TEST(unsound_moves_are_refused)
                  {UINT64_MAX, 4, 0},
                  {0, 0, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct rerun_input made = {.dump = "", .symbol = "k", .arena_end = UINT64_C(1) << 40, .launch_count = 1};
+        struct rerun_input made = {
+            .bundle = {.symbol = "k", .arena_end = UINT64_C(1) << 40, .launches = two, .launch_count = 1}, .dump = ""};
         made.image = (const uint8_t *)"image";
         made.image_bytes = 5;
-        made.launches = two;
         made.moved_from = 0x1000;
         made.moved_bytes = cases[i].bytes;
         made.moved_to = cases[i].to;
@@ -140,17 +144,21 @@ TEST(unsound_pinned_memory_is_refused)
         {{UINT64_C(1) << 32, RERUN_PINNED_BYTES + 1}},
         {{UINT64_C(1) << 32, RERUN_PINNED_BYTES}, {UINT64_C(1) << 33, 1}},
     };
+    struct bundle_buffer blocks[2];
     struct rerun_input bad = input;
+    bad.bundle.pinned = blocks;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        memcpy(bad.pinned, cases[i], sizeof cases[i]);
-        bad.pinned_count = cases[i][1].address ? 2 : 1;
-        assert_false(rerun_pinned_is_sound(bad.pinned, bad.pinned_count, 0x10000, 0x20000));
+        for (size_t k = 0; k < 2; k++)
+            blocks[k] = bundle_pinned_of(cases[i][k].address, cases[i][k].bytes);
+        bad.bundle.pinned_count = cases[i][1].address ? 2 : 1;
+        assert_false(bundle_has_sound_pinned(&bad.bundle));
         assert_int_equal(read_again(&bad), CUFENCE_ERROR_CORRUPT);
     }
-    bad.pinned[0] = (struct rerun_range){UINT64_C(1) << 32, RERUN_PINNED_BYTES};
-    bad.pinned_count = 1;
-    assert_true(rerun_pinned_is_sound(bad.pinned, 1, 0x10000, 0x20000));
-    assert_false(rerun_pinned_is_sound(bad.pinned, RERUN_PINNED + 1, 0x10000, 0x20000));
+    blocks[0] = bundle_pinned_of(UINT64_C(1) << 32, RERUN_PINNED_BYTES);
+    bad.bundle.pinned_count = 1;
+    assert_true(bundle_has_sound_pinned(&bad.bundle));
+    bad.bundle.pinned_count = RERUN_PINNED + 1;
+    assert_false(bundle_has_sound_pinned(&bad.bundle));
 }
 
 /* ---- the ranges of memory that the process is asked to describe ---- */
@@ -165,7 +173,7 @@ TEST(ranges_arrive)
         assert_int_equal(read_again(&with), CUFENCE_OK);
         assert_int_equal(found.range_count, count);
         assert_memory_equal(found.ranges, with.ranges, count * sizeof *with.ranges);
-        assert_memory_equal(found.launches[0].arguments, arguments, 12);
+        assert_memory_equal(found.bundle.launches[0].arguments, arguments, 12);
         assert_memory_equal(found.image, arguments, 5);
     }
 }
@@ -189,8 +197,8 @@ TEST(too_many_ranges_are_refused)
         memmove(first + added, first, (size_t)(bytes + size - first));
         memcpy(first, more, added);
         ((struct rerun_head *)bytes)->json_bytes += (uint32_t)added;
-        json_memory_free(&held);
-        assert_int_equal(rerun_input_read(bytes, size + added, &found, &held, &problem),
+        json_memory_free(&found.bundle.memory);
+        assert_int_equal(rerun_input_read(bytes, size + added, &found, &problem),
                          count < RERUN_RANGES ? CUFENCE_OK : CUFENCE_ERROR_CORRUPT);
         free(bytes);
     }

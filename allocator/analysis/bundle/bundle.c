@@ -1,7 +1,7 @@
 #include "bundle.h"
 
 #include "base/text.h"
-#include "snapshot_table.h"
+#include "json/json_table.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -26,14 +26,14 @@ static const struct field of_launch[] = {
     LAUNCH(BOOL, is_cooperative),
     LAUNCH(BYTES, arguments, .flags = BEHIND | REQUIRED, .most = RERUN_ARGUMENTS, COUNT(struct rerun_launch, argument_bytes)),
 };
-const struct json_table kept_rerun_launch = TABLE_OF(struct rerun_launch, of_launch);
+static const struct json_table rerun_launch_record = TABLE_OF(struct rerun_launch, of_launch);
 
 static const struct field of_variable[] = {
     FIELD(TEXT, struct rerun_variable, name, "name", .flags = REQUIRED | EVEN_EMPTY),
     FIELD(BYTES, struct rerun_variable, value, "value", .flags = BEHIND | REQUIRED, .most = RERUN_VARIABLE_BYTES,
           COUNT(struct rerun_variable, bytes)),
 };
-const struct json_table kept_rerun_variable = TABLE_OF(struct rerun_variable, of_variable);
+static const struct json_table rerun_variable_record = TABLE_OF(struct rerun_variable, of_variable);
 
 static const struct field of_argument[] = {
     FIELD(NUMBER, struct launch_argument, offset, "offset", .most = RERUN_ARGUMENTS),
@@ -64,11 +64,12 @@ static const struct field of_bundle[] = {
     BUNDLE(HEX, arena_start, "arena_start", ADDRESS),
     BUNDLE(HEX, arena_end, "arena_end", ADDRESS),
     BUNDLE(LIST, layout, "arguments", .flags = BEHIND, .table = &argument_record, COUNT(struct bundle, argument_count)),
-    BUNDLE(LIST, launches, "launches", .flags = REQUIRED, .table = &kept_rerun_launch, COUNT(struct bundle, launch_count)),
+    BUNDLE(LIST, launches, "launches", .flags = BEHIND | REQUIRED, .most = RERUN_LAUNCHES, .table = &rerun_launch_record,
+           COUNT(struct bundle, launch_count)),
     BUNDLE(LIST, buffers, "buffers", .flags = BEHIND | REQUIRED, .table = &buffer_record, COUNT(struct bundle, buffer_count)),
     BUNDLE(LIST, pinned, "pinned", .flags = BEHIND | NOT_ZERO, .most = RERUN_PINNED, .table = &buffer_record,
            COUNT(struct bundle, pinned_count)),
-    BUNDLE(LIST, variables, "variables", .flags = BEHIND | NOT_ZERO, .most = RERUN_VARIABLES, .table = &kept_rerun_variable,
+    BUNDLE(LIST, variables, "variables", .flags = BEHIND | NOT_ZERO, .most = RERUN_VARIABLES, .table = &rerun_variable_record,
            COUNT(struct bundle, variable_count)),
     BUNDLE(TRUE, has_outputs, "outputs"),
 };
@@ -85,12 +86,12 @@ struct bundle_buffer bundle_buffer_of(const cufence_buffer *from)
     return buffer;
 }
 
-struct bundle_buffer bundle_pinned_of(const struct rerun_range *from)
+struct bundle_buffer bundle_pinned_of(uint64_t address, uint64_t bytes)
 {
-    return (struct bundle_buffer){.address = from->address,
-                                  .size = from->bytes,
-                                  .mapping_start = from->address,
-                                  .mapping_end = from->address + from->bytes,
+    return (struct bundle_buffer){.address = address,
+                                  .size = bytes,
+                                  .mapping_start = address,
+                                  .mapping_end = address + bytes,
                                   .label = "pinned host memory"};
 }
 

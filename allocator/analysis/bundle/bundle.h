@@ -44,28 +44,32 @@ struct bundle_buffer {
     char type[16];  /* "float32": what its elements are taken for; "" if unknown */
 };
 
+/* A launch with all that it takes to do it again. The rerun process takes this too (rerun/input.h), in memory of ours instead
+ * of files: it asks for the bytes of buffers, and needs no list of them. */
 struct bundle {
-    const char *symbol;    /* the kernel's mangled name */
-    char device_name[128]; /* of the GPU that it ran on, "" if unknown */
-    uint32_t compute;      /* its compute capability, 90 for 9.0 */
-    uint64_t arena_start, arena_end;
-    struct rerun_launch launches[BUNDLE_LAUNCHES]; /* at least one; the launch that faulted, or those that may have */
-    size_t launch_count;
+    const char *symbol;                   /* the kernel's mangled name */
+    char device_name[128];                /* of the GPU that it ran on, "" if unknown */
+    uint32_t compute;                     /* its compute capability, 90 for 9.0 */
+    uint64_t arena_start, arena_end;      /* cufence's address space in the process that made the launch */
+    const struct rerun_launch *launches;  /* at least one; the launch that faulted, or those that may have, the best first */
+    size_t launch_count;                  /* at most BUNDLE_LAUNCHES on disk, RERUN_LAUNCHES for the rerun process */
     int has_outputs;                      /* the launch ended well, and what the buffers held after it is kept */
     const struct launch_argument *layout; /* of the arguments, in order; NULL if unknown */
     size_t argument_count;
     const struct bundle_buffer *buffers; /* by mapping_start if it was read */
     size_t buffer_count;
-    const struct bundle_buffer *pinned; /* host memory, at most RERUN_PINNED blocks; the same order */
+    const struct bundle_buffer *pinned; /* host memory, at most RERUN_PINNED blocks, by address */
     size_t pinned_count;
     const struct rerun_variable *variables; /* of the module */
     size_t variable_count;
     struct json_memory memory; /* of one that was read, with the JSON: the kernel's name is in it */
 };
 
+extern const struct json_table kept_bundle; /* of launch.json */
+
 /* The buffer, of which no file is named yet. */
 struct bundle_buffer bundle_buffer_of(const cufence_buffer *from);
-struct bundle_buffer bundle_pinned_of(const struct rerun_range *from); /* the same for pinned host memory */
+struct bundle_buffer bundle_pinned_of(uint64_t address, uint64_t bytes); /* the same for pinned host memory */
 
 /* Names the file with the buffer's bytes, before the launch or after it. */
 void bundle_name_file(struct bundle_buffer *buffer, int is_after);
@@ -78,6 +82,10 @@ char *bundle_readme(const struct bundle *bundle);
 /* Reads the output of bundle_write(). Errors: CORRUPT, UNSUPPORTED (another version), OUT_OF_MEMORY; *out is then NULL. */
 cufence_status bundle_read(const char *text, size_t size, struct bundle **out, struct problem *problem);
 void bundle_free(struct bundle *bundle); /* NULL is allowed */
+
+/* Whether the pinned memory can be mapped: whole blocks in order, apart from each other and from cufence's address space,
+ * within the host's, and not too much of it. */
+int bundle_has_sound_pinned(const struct bundle *bundle);
 
 /* Returns the buffer whose mapping contains the address, or the pinned host memory; NULL if there is none. For bundles that
  * were read. */

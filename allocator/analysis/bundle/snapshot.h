@@ -168,11 +168,3 @@ struct rerun_variable {
 
 #define RERUN_PINNED 64                         /* blocks */
 #define RERUN_PINNED_BYTES ((uint64_t)64 << 20) /* of all blocks together */
-
-struct rerun_range {
-    uint64_t address, bytes;
-};
-
-/* Whether the memory can be mapped: in order, apart from each other and from cufence's address space, within the host's, and
- * not too much of it. */
-int rerun_pinned_is_sound(const struct rerun_range *ranges, size_t count, uint64_t arena_start, uint64_t arena_end);

@@ -17,6 +17,8 @@ enum rerun_outcome {
     RERUN_FAILED     /* could not be launched again: `reason` says why */
 };
 
+#define RERUN_PLACES 8 /* of writes that are listed */
+
 /* Bytes next to each other that the second launch wrote out of bounds. */
 struct rerun_write {
     const cufence_buffer *buffer; /* whose guard this is; borrowed; NULL if unknown */
@@ -31,14 +33,14 @@ struct rerun_write {
 struct rerun_result {
     enum rerun_outcome outcome;
     char reason[256];
-    char note[256];                    /* what limits the result, "" if nothing does */
-    const struct evidence *evidence;   /* from the second launch's dump; borrowed; NULL if none */
-    const struct fault_launch *launch; /* the recorded launch that was launched again; borrowed; NULL if unknown */
-    struct rerun_write writes[8];      /* those in guards before those in slack */
-    size_t write_count;                /* in writes[] */
-    uint64_t written_bytes;            /* in all, into slack too */
-    uint64_t rest_start, rest_end;     /* those in guards that are not in writes[] lie in between; equal: there are none */
-    struct figures figures[16];        /* of what arguments point to, as the fault left it, up to the end of each buffer */
+    char note[256];                          /* what limits the result, "" if nothing does */
+    const struct evidence *evidence;         /* from the second launch's dump; borrowed; NULL if none */
+    const struct fault_launch *launch;       /* the recorded launch that was launched again; borrowed; NULL if unknown */
+    struct rerun_write writes[RERUN_PLACES]; /* those in guards before those in slack */
+    size_t write_count;                      /* in writes[] */
+    uint64_t written_bytes;                  /* in all, into slack too */
+    uint64_t rest_start, rest_end; /* those in guards that are not in writes[] lie in between; equal: there are none */
+    struct figures figures[16];    /* of what arguments point to, as the fault left it, up to the end of each buffer */
     size_t figure_count;
     struct origin cause; /* what the address that faulted is made of */
     char unset[160];     /* variables of the module that the kernel uses and whose values are not known, so that they began with

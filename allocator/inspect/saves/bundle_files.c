@@ -21,7 +21,7 @@ struct writing {
 
 static struct bundle_buffer *add_buffer(struct writing *writing, const cufence_buffer *from)
 {
-    size_t number = writing->writer->bundle.buffer_count;
+    size_t number = writing->writer->buffer_count;
     struct bundle_buffer *buffer = writer_add(writing->writer, from);
     if (buffer) {
         buffer->is_bounded = 1;
@@ -59,41 +59,41 @@ static void put_bytes(struct writing *writing, struct bundle_buffer *buffer, con
         writer_put_bytes(writing->writer, buffer, 1, after);
 }
 
-static void take_found(struct writing *writing, const cufence_buffer *from, uint64_t at, const uint8_t *area)
+static void take_found(struct writing *writing, const cufence_buffer *from, uint64_t at, const uint8_t *memory)
 {
     struct bundling_area offsets = bundling_area(writing->bundling);
     struct bundle_buffer *buffer = add_buffer(writing, from);
     if (!buffer)
         return;
     if (at != REACH_NONE) {
-        put_bytes(writing, buffer, area + offsets.before + at, area + offsets.after + at);
+        put_bytes(writing, buffer, memory + offsets.before + at, memory + offsets.after + at);
         return;
     }
     writer_leave_out(buffer, "no room for what is reached through memory");
     bundling_lacks_room(writing->visit->function);
 }
 
-static void take_buffers(struct writing *writing, const struct saved_buffer *saved, size_t count, const uint8_t *area)
+static void take_buffers(struct writing *writing, const struct saved_buffer *saved, size_t count, const uint8_t *memory)
 {
     const struct bundling *bundling = writing->bundling;
     struct bundling_area offsets = bundling_area(bundling);
-    const struct reach_buffer *table = (const struct reach_buffer *)(const void *)(area + offsets.table);
-    const struct reach_queue *queue = (const struct reach_queue *)(const void *)(area + offsets.queue);
+    const struct reach_buffer *table = (const struct reach_buffer *)(const void *)(memory + offsets.table);
+    const struct reach_queue *queue = (const struct reach_queue *)(const void *)(memory + offsets.queue);
     for (uint32_t i = 0; i < bundling->first; i++)
         take_direct(writing, &bundling->buffers[bundling->direct[i]], saved, count);
     for (uint32_t i = bundling->first; i < queue->count; i++)
-        take_found(writing, &bundling->buffers[queue->at[i]], table[queue->at[i]].at, area);
+        take_found(writing, &bundling->buffers[queue->at[i]], table[queue->at[i]].at, memory);
 }
 
-static void take_pinned(struct writing *writing, const uint8_t *area)
+static void take_pinned(struct writing *writing, const uint8_t *memory)
 {
     const struct bundling *bundling = writing->bundling;
     struct bundling_area offsets = bundling_area(bundling);
-    const uint8_t *before = area + offsets.pinned_before, *after = area + offsets.pinned_after;
+    const uint8_t *before = memory + offsets.pinned_before, *after = memory + offsets.pinned_after;
     for (size_t i = 0; i < bundling->pinned_count; i++) {
         put_bytes(writing, writer_add_pinned(writing->writer, &bundling->pinned[i]), before, after);
-        before += bundling->pinned[i].bytes;
-        after += bundling->pinned[i].bytes;
+        before += bundling->pinned[i].size;
+        after += bundling->pinned[i].size;
     }
 }
 
@@ -127,18 +127,19 @@ static void put_image(struct writing *writing)
 
 /* ---- the rest ---- */
 
-static void take_head(struct writing *writing)
+static struct bundle bundle_of(const struct visit *visit, const struct rerun_launch *launch)
 {
-    const struct visit *visit = writing->visit;
-    struct bundle *bundle = &writing->writer->bundle;
-    bundle->compute = driver_describe(visit->device, bundle->device_name, sizeof bundle->device_name);
-    bundle->symbol = visit->function->name;
-    bundle->arena_start = arena_start();
-    bundle->arena_end = arena_end();
-    bundle->has_outputs = 1;
-    bundle->layout = visit->function->has_layout ? visit->function->arguments : NULL;
-    bundle->argument_count = visit->function->has_layout ? visit->function->argument_count : 0;
-    bundle->launches[bundle->launch_count++] = rerun_launch_of(&writing->entry, visit->arguments);
+    const struct launch_function *function = visit->function;
+    struct bundle bundle = {.symbol = function->name,
+                            .arena_start = arena_start(),
+                            .arena_end = arena_end(),
+                            .launches = launch,
+                            .launch_count = 1,
+                            .has_outputs = 1,
+                            .layout = function->has_layout ? function->arguments : NULL,
+                            .argument_count = function->has_layout ? function->argument_count : 0};
+    bundle.compute = driver_describe(visit->device, bundle.device_name, sizeof bundle.device_name);
+    return bundle;
 }
 
 /* What a report of a replay says of the buffers and of the launch, if it faults there. */
@@ -149,11 +150,11 @@ static void put_facts(struct writing *writing)
     const struct fault_launch launch = {
         .entry = &writing->entry, .frames = frames, .frame_count = stack_frames(&visit->stack, frames, STACK_READ), .place = 1};
     const struct fault_memory memory = {.near = writing->near,
-                                        .near_count = writing->writer->bundle.buffer_count,
-                                        .live_total = writing->writer->bundle.buffer_count,
+                                        .near_count = writing->writer->buffer_count,
+                                        .live_total = writing->writer->buffer_count,
                                         .device = visit->device,
-                                        .arena_start = writing->writer->bundle.arena_start,
-                                        .arena_end = writing->writer->bundle.arena_end,
+                                        .arena_start = arena_start(),
+                                        .arena_end = arena_end(),
                                         .now_ns = visit->time_ns,
                                         .launches = &launch,
                                         .launch_count = 1,
@@ -181,16 +182,21 @@ static struct launch_entry entry_of(const struct visit *visit)
 }
 
 void bundling_write(const struct bundling *bundling, const struct visit *visit, struct bundle_writer *writer,
-                    const struct saved_buffer *saved, size_t count, const uint8_t *area)
+                    const struct saved_buffer *saved, size_t count, const uint8_t *memory)
 {
-    struct writing writing = {bundling, visit, writer, entry_of(visit), calloc(BUNDLE_BUFFERS, sizeof *writing.near)};
+    struct writing writing = {.bundling = bundling,
+                              .visit = visit,
+                              .writer = writer,
+                              .entry = entry_of(visit),
+                              .near = calloc(BUNDLE_BUFFERS, sizeof *writing.near)};
     if (!writing.near)
         return;
-    take_head(&writing);
-    take_buffers(&writing, saved, count, area);
-    take_pinned(&writing, area);
+    take_buffers(&writing, saved, count, memory);
+    take_pinned(&writing, memory);
     put_image(&writing);
     put_facts(&writing);
-    writer_finish_launch(writer);
+    const struct rerun_launch launch = rerun_launch_of(&writing.entry, visit->arguments);
+    struct bundle bundle = bundle_of(visit, &launch);
+    writer_finish_launch(writer, &bundle);
     free(writing.near);
 }

@@ -104,7 +104,7 @@ static void insert(struct bundling *bundling, const struct pinned *memory)
     size_t at = bundling->pinned_count++;
     for (; at && bundling->pinned[at - 1].address > memory->address; at--)
         bundling->pinned[at] = bundling->pinned[at - 1];
-    bundling->pinned[at] = (struct rerun_range){memory->address, memory->bytes};
+    bundling->pinned[at] = bundle_pinned_of(memory->address, memory->bytes);
     bundling->pinned_bytes += memory->bytes;
 }
 
@@ -258,7 +258,8 @@ static const char *prepare(struct bundling *bundling, const struct visit *visit)
 struct bundling_area bundling_area(const struct bundling *bundling)
 {
     struct bundling_area area = {0};
-    area.queue = visit_rounded(bundling->count * sizeof(struct reach_buffer));
+    area.table = bundling->at;
+    area.queue = area.table + visit_rounded(bundling->count * sizeof(struct reach_buffer));
     area.before = area.queue + visit_rounded(sizeof(struct reach_queue) + bundling->count * sizeof(uint32_t));
     area.after = area.before + visit_rounded(bundling->room);
     area.pinned_before = area.after + visit_rounded(bundling->room);
@@ -270,7 +271,7 @@ struct bundling_area bundling_area(const struct bundling *bundling)
 /* Makes it fit, with less room for what is found if need be. */
 static const char *limit(struct bundling *bundling, uint64_t most)
 {
-    uint64_t bytes = bundling_area(bundling).end, over = bytes > most ? bytes - most : 0;
+    uint64_t bytes = bundling_area(bundling).end - bundling->at, over = bytes > most ? bytes - most : 0;
     if (over > 2 * bundling->room)
         return "save_values= has no more BYTES";
     bundling->room -= (over + 1) / 2;
@@ -278,12 +279,14 @@ static const char *limit(struct bundling *bundling, uint64_t most)
     return NULL;
 }
 
-void bundles_begin(const struct visit *visit, uint64_t most)
+void bundles_begin(const struct visit *visit, uint64_t at, uint64_t most)
 {
     if (!visit->function || !bundles.most || !count(visit->function))
         return;
     struct bundling *bundling = calloc(1, sizeof *bundling);
     const char *why = bundling ? prepare(bundling, visit) : "the host has no memory";
+    if (bundling)
+        bundling->at = at;
     if (!why)
         why = limit(bundling, most);
     if (why) {
@@ -313,13 +316,14 @@ static struct bundling *find_begun(const struct visit *visit, int is_taken)
 size_t bundles_size(const struct visit *visit)
 {
     const struct bundling *bundling = find_begun(visit, 0);
-    return bundling ? bundling_area(bundling).end : 0;
+    return bundling ? bundling_area(bundling).end - bundling->at : 0;
 }
 
-static void fill(const struct bundling *bundling, uint8_t *memory, const struct bundling_area *area)
+static void fill(const struct bundling *bundling, uint8_t *memory)
 {
-    struct reach_buffer *table = (struct reach_buffer *)(void *)(memory + area->table);
-    struct reach_queue *queue = (struct reach_queue *)(void *)(memory + area->queue);
+    const struct bundling_area area = bundling_area(bundling);
+    struct reach_buffer *table = (struct reach_buffer *)(void *)(memory + area.table);
+    struct reach_queue *queue = (struct reach_queue *)(void *)(memory + area.queue);
     for (uint32_t i = 0; i < bundling->count; i++) {
         const cufence_buffer *buffer = &bundling->buffers[i];
         table[i] = (struct reach_buffer){.start = buffer->mapping_start,
@@ -335,8 +339,9 @@ static void fill(const struct bundling *bundling, uint8_t *memory, const struct 
     }
 }
 
-static void submit(struct visit_part *part, const struct bundling *bundling, uint8_t *memory, int is_after)
+static void submit(struct visit_part *part, const struct bundling *bundling, int is_after)
 {
+    uint8_t *memory = part->memory;
     struct bundling_area area = bundling_area(bundling);
     uint8_t *pinned = memory + (is_after ? area.pinned_after : area.pinned_before);
     struct reach reach = {.table = (uint64_t)(uintptr_t)(memory + area.table),
@@ -351,42 +356,41 @@ static void submit(struct visit_part *part, const struct bundling *bundling, uin
     if (bundling->first && bundling->first < bundling->count)
         visit_launch(part, 0, 1, REACH_THREADS, (void *[]){&reach});
     for (size_t i = 0; i < bundling->pinned_count; i++) {
-        visit_copy(part, pinned, bundling->pinned[i].address, bundling->pinned[i].bytes);
-        pinned += bundling->pinned[i].bytes;
+        visit_copy(part, pinned, bundling->pinned[i].address, bundling->pinned[i].size);
+        pinned += bundling->pinned[i].size;
     }
 }
 
-void bundles_before(struct visit_part *part, uint8_t *area)
+void bundles_before(struct visit_part *part)
 {
     const struct bundling *bundling = find_begun(part->visit, 0);
     if (!bundling)
         return;
-    struct bundling_area offsets = bundling_area(bundling);
-    fill(bundling, area, &offsets);
-    submit(part, bundling, area, 0);
+    fill(bundling, part->memory);
+    submit(part, bundling, 0);
 }
 
-void bundles_after(struct visit_part *part, uint8_t *area)
+void bundles_after(struct visit_part *part)
 {
     const struct bundling *bundling = find_begun(part->visit, 0);
     if (bundling)
-        submit(part, bundling, area, 1);
+        submit(part, bundling, 1);
 }
 
 /* Whether all that was found through memory has pages of its own. */
-static int can_be_written(const struct bundling *bundling, const uint8_t *area)
+static int can_be_written(const struct bundling *bundling, const uint8_t *memory)
 {
-    const struct reach_queue *queue = (const struct reach_queue *)(const void *)(area + bundling_area(bundling).queue);
+    const struct reach_queue *queue = (const struct reach_queue *)(const void *)(memory + bundling_area(bundling).queue);
     for (uint32_t i = 0; i < queue->count; i++)
         if (!has_own_pages(&bundling->buffers[queue->at[i]]))
             return 0;
     return 1;
 }
 
-struct bundling *bundles_take(const struct visit *visit, const uint8_t *area)
+struct bundling *bundles_take(const struct visit *visit, const uint8_t *memory)
 {
     struct bundling *bundling = find_begun(visit, 1);
-    if (!bundling || !area || can_be_written(bundling, area))
+    if (!bundling || !memory || can_be_written(bundling, memory))
         return bundling;
     refuse(visit->function, shared_page);
     bundling_free(bundling);

@@ -24,32 +24,33 @@ void bundles_open(const struct options *options);
 
 /* Begins the launch's bundle, unless its kernel has as many as it may have, or it cannot be made, which is said once a kernel.
  * In wants(), for a launch that is wanted then. most: bytes that bundles_size() may be. */
-void bundles_begin(const struct visit *visit, uint64_t most);
+void bundles_begin(const struct visit *visit, uint64_t at, uint64_t most);
 
 /* Bytes of memory that it needs for the launch, a multiple of 64; 0: no bundle is made of it. */
 size_t bundles_size(const struct visit *visit);
 
-/* Submit its work. `area`: that memory. */
-void bundles_before(struct visit_part *part, uint8_t *area);
-void bundles_after(struct visit_part *part, uint8_t *area);
+/* Submit its work. */
+void bundles_before(struct visit_part *part);
+void bundles_after(struct visit_part *part);
 
 /* What is known of the launch when it is launched. */
 struct bundling {
     struct bundling *next;
     uint64_t number; /* of the launch */
+    uint64_t at;     /* where its memory begins in that of the launch */
     const struct code *code;
     cufence_buffer *buffers; /* the live ones of the device, by mapping */
     uint32_t count;
-    uint32_t first;                          /* of `direct` */
-    uint32_t *direct;                        /* indices of the buffers that the arguments point to, each once */
-    uint64_t room;                           /* for the buffers that are found */
-    struct rerun_range pinned[RERUN_PINNED]; /* host memory that the arguments name, by address */
+    uint32_t first;                            /* of `direct` */
+    uint32_t *direct;                          /* indices of the buffers that the arguments point to, each once */
+    uint64_t room;                             /* for the buffers that are found */
+    struct bundle_buffer pinned[RERUN_PINNED]; /* host memory that the arguments name, by address */
     size_t pinned_count;
     uint64_t pinned_bytes;
 };
 
-/* The memory of a bundle, as offsets: the table, the queue, what was found before the launch and after it, the pinned host
- * memory before and after. */
+/* The memory of a bundle, as offsets in that of the launch: the table, the queue, what was found before the launch and after
+ * it, the pinned host memory before and after. */
 struct bundling_area {
     uint64_t table, queue, before, after, pinned_before, pinned_after, end;
 };
@@ -58,7 +59,7 @@ struct bundling_area bundling_area(const struct bundling *bundling);
 
 /* Takes what was begun. Returns NULL if there is none, or it cannot be written, as the memory shows; that is not
  * looked at if it is NULL. The caller frees the result. */
-struct bundling *bundles_take(const struct visit *visit, const uint8_t *area);
+struct bundling *bundles_take(const struct visit *visit, const uint8_t *memory);
 void bundling_free(struct bundling *bundling); /* NULL is allowed */
 
 /* Some of what a launch of the kernel reaches had no room: the next one gets more. */
@@ -78,4 +79,4 @@ struct saved_buffer {
 
 /* Completes the bundle. */
 void bundling_write(const struct bundling *bundling, const struct visit *visit, struct bundle_writer *writer,
-                    const struct saved_buffer *saved, size_t count, const uint8_t *area);
+                    const struct saved_buffer *saved, size_t count, const uint8_t *memory);

@@ -2,7 +2,6 @@
 
 #include "base/output.h"
 #include "bundles.h"
-#include "inspect/values/types.h"
 #include "inspect/values/tell_values.h"
 #include "inspect/values/types.h"
 
@@ -84,11 +83,12 @@ static int take_room(uint64_t bytes)
 
 static int wants(const struct visit *visit)
 {
-    if (!take_room(size_of_buffers(visit))) {
+    size_t buffers = size_of_buffers(visit);
+    if (!take_room(buffers)) {
         __atomic_add_fetch(&saves.refused, 1, __ATOMIC_RELAXED);
         return 0;
     }
-    bundles_begin(visit, saves.most - __atomic_load_n(&saves.taken, __ATOMIC_RELAXED));
+    bundles_begin(visit, buffers, saves.most - __atomic_load_n(&saves.taken, __ATOMIC_RELAXED));
     take_room(bundles_size(visit)); /* it asked for no more than there is */
     return 1;
 }
@@ -105,13 +105,13 @@ static void copy(struct visit_part *part, int is_after)
 static void before(struct visit_part *part)
 {
     copy(part, 0);
-    bundles_before(part, part->memory + size_of_buffers(part->visit));
+    bundles_before(part);
 }
 
 static void after(struct visit_part *part)
 {
     copy(part, 1);
-    bundles_after(part, part->memory + size_of_buffers(part->visit));
+    bundles_after(part);
 }
 
 /* ---- the files ---- */
@@ -234,16 +234,15 @@ static void save(const struct visit *visit, const uint8_t *results)
 {
     char name[80];
     struct bundle_writer writer;
-    const uint8_t *area = results + size_of_buffers(visit);
     uint64_t room = bundles_size(visit);
-    struct bundling *bundling = bundles_take(visit, area);
+    struct bundling *bundling = bundles_take(visit, results);
     struct saved_buffer *saved = calloc(visit->reached_count + 1, sizeof *saved);
     name_folder(visit, name);
     if (saved && writer_begin(&writer, "save_values", saves.folder, name)) {
         size_t count = put_buffers(visit, &writer, results, saved);
         uint64_t own = writer.bytes;
         if (bundling)
-            bundling_write(bundling, visit, &writer, saved, count, area);
+            bundling_write(bundling, visit, &writer, saved, count, results);
         put_launch(visit, &writer); /* last: a folder that has it is whole */
         saves.bytes += writer.bytes;
         saves.bundled += bundling && !writer.has_failed;

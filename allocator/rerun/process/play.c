@@ -22,7 +22,6 @@ enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_FAULTED = 2 };
 static struct {
     int socket, device;
     struct rerun_input input;
-    struct json_memory memory; /* of the input */
     CUmodule module;
     CUfunction function;
     int is_refused; /* the driver does not load the image */
@@ -59,31 +58,33 @@ static cufence_status watch_socket(void)
 
 static int has_sound_move(const struct rerun_input *input)
 {
-    return !input->moved_bytes ||
-           (input->moved_to >= input->arena_start + MOVED_ROOM && input->moved_to < input->arena_end - MOVED_ROOM &&
-            input->moved_bytes < input->arena_end - MOVED_ROOM - input->moved_to);
+    return !input->moved_bytes || (input->moved_to >= input->bundle.arena_start + MOVED_ROOM &&
+                                   input->moved_to < input->bundle.arena_end - MOVED_ROOM &&
+                                   input->moved_bytes < input->bundle.arena_end - MOVED_ROOM - input->moved_to);
 }
 
-cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct json_memory *memory,
-                                struct problem *problem)
+cufence_status rerun_input_read(const void *bytes, size_t size, struct rerun_input *input, struct problem *problem)
 {
+    struct json_memory memory = {NULL};
     struct reader reader = reader_of((struct span){bytes, size}, 0);
     struct rerun_head got;
     json_error_t ignored;
+    *input = (struct rerun_input){0};
     if (!reader_copy(&reader, &got, sizeof got) || memcmp(got.magic, RERUN_MAGIC, sizeof got.magic) != 0)
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "this is not an input of cufence");
     if (got.version != RERUN_VERSION)
         return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "an input of version %u, but this cufence reads version %u",
                            got.version, RERUN_VERSION);
     struct reader json = reader_cut(&reader, got.json_bytes);
-    memory->json = json_loadb((const char *)json.at, reader_left(&json), 0, &ignored);
-    cufence_status status = json_table_read(&rerun_input_record, memory->json, input, memory, problem);
+    memory.json = json_loadb((const char *)json.at, reader_left(&json), 0, &ignored);
+    cufence_status status = json_table_read(&rerun_input_record, memory.json, input, &memory, problem);
     input->image = reader.at;
-    if (status == CUFENCE_OK && input->launch_count && input->arena_start < input->arena_end && has_sound_move(input) &&
-        rerun_pinned_is_sound(input->pinned, input->pinned_count, input->arena_start, input->arena_end) && input->image_bytes &&
+    input->bundle.memory = memory;
+    if (status == CUFENCE_OK && input->bundle.launch_count && input->bundle.arena_start < input->bundle.arena_end &&
+        has_sound_move(input) && bundle_has_sound_pinned(&input->bundle) && input->image_bytes &&
         reader_left(&reader) == input->image_bytes)
         return CUFENCE_OK;
-    json_memory_free(memory);
+    json_memory_free(&input->bundle.memory);
     return status == CUFENCE_ERROR_OUT_OF_MEMORY ? status : problem_set(problem, CUFENCE_ERROR_CORRUPT, "the input is damaged");
 }
 
@@ -101,7 +102,7 @@ static cufence_status receive_input(void)
     close(fd);
     if (bytes == MAP_FAILED)
         return error_set(CUFENCE_ERROR_SYSTEM, "the input cannot be mapped");
-    cufence_status status = rerun_input_read(bytes, (size_t)file.st_size, &self.input, &self.memory, &problem);
+    cufence_status status = rerun_input_read(bytes, (size_t)file.st_size, &self.input, &problem);
     return status == CUFENCE_OK ? CUFENCE_OK : error_set(status, "%s", problem.text);
 }
 
@@ -149,8 +150,8 @@ static cufence_status load_kernel(void)
 {
     cufence_status status = driver_check(driver->cuModuleLoadData(&self.module, self.input.image), "cuModuleLoadData");
     if (status == CUFENCE_OK)
-        status =
-            driver_check(driver->cuModuleGetFunction(&self.function, self.module, self.input.symbol), "cuModuleGetFunction");
+        status = driver_check(driver->cuModuleGetFunction(&self.function, self.module, self.input.bundle.symbol),
+                              "cuModuleGetFunction");
     self.is_refused = status != CUFENCE_OK;
     return status;
 }
@@ -203,11 +204,11 @@ static int set_variable(const struct rerun_variable *variable)
 /* Gives the module's variables the values that they had when the kernel faulted. is_first: tells which cannot be set. */
 static void set_variables(int is_first)
 {
-    for (size_t i = 0; i < self.input.variable_count; i++) {
+    for (size_t i = 0; i < self.input.bundle.variable_count; i++) {
         struct rerun_message message = {.type = MESSAGE_UNSET};
-        if (set_variable(&self.input.variables[i]) || !is_first)
+        if (set_variable(&self.input.bundle.variables[i]) || !is_first)
             continue;
-        snprintf(message.text, sizeof message.text, "%s", self.input.variables[i].name);
+        snprintf(message.text, sizeof message.text, "%s", self.input.bundle.variables[i].name);
         rerun_send(self.socket, &message, -1);
     }
 }
@@ -225,13 +226,13 @@ static cufence_status refresh(void)
 static cufence_status look_for_writes(size_t *wrote)
 {
     cufence_status status = CUFENCE_OK;
-    for (*wrote = 0; *wrote < self.input.launch_count; ++*wrote) {
+    for (*wrote = 0; *wrote < self.input.bundle.launch_count; ++*wrote) {
         if (*wrote)
             status = refresh();
         status = status ?: memory_put_patterns();
         tell_launch(*wrote, 1);
-        status = status ?: launch_and_wait(&self.input.launches[*wrote]);
-        if (status != CUFENCE_OK || memory_tell_writes(self.input.launch_count == 1))
+        status = status ?: launch_and_wait(&self.input.bundle.launches[*wrote]);
+        if (status != CUFENCE_OK || memory_tell_writes(self.input.bundle.launch_count == 1))
             break;
     }
     cufence_status removed = memory_remove_patterns();
@@ -241,17 +242,18 @@ static cufence_status look_for_writes(size_t *wrote)
 /* Launches with the guards unmapped: the one that wrote out of bounds, or all. Returns OK if none has faulted. */
 static cufence_status look_for_fault(size_t wrote)
 {
-    int has_one = wrote < self.input.launch_count;
-    size_t end = has_one ? wrote + 1 : self.input.launch_count;
+    int has_one = wrote < self.input.bundle.launch_count;
+    size_t end = has_one ? wrote + 1 : self.input.bundle.launch_count;
     cufence_status status = CUFENCE_OK;
     for (size_t i = has_one ? wrote : 0; i < end && status == CUFENCE_OK; i++) {
         if (i && !has_one && memory_is_full()) /* the host's memory is no place for what many launches reach */
             return error_set(
                 CUFENCE_ERROR_OUT_OF_MEMORY,
                 "of launches that it may have been %zu did not fault, and the GPU has no room for what the others reach", i);
-        status = memory_reach(self.input.launches[i].arguments, self.input.launches[i].argument_bytes) ?: refresh();
+        status =
+            memory_reach(self.input.bundle.launches[i].arguments, self.input.bundle.launches[i].argument_bytes) ?: refresh();
         tell_launch(i, 0);
-        status = status ?: launch_and_wait(&self.input.launches[i]);
+        status = status ?: launch_and_wait(&self.input.bundle.launches[i]);
     }
     return status;
 }
@@ -271,20 +273,20 @@ static cufence_status set_up(void)
 static cufence_status fill(void)
 {
     const struct rerun_input *input = &self.input;
-    size_t count = input->mode == RERUN_BARE ? 1 : input->launch_count;
+    size_t count = input->mode == RERUN_BARE ? 1 : input->bundle.launch_count;
     cufence_status status = host_open(self.socket, input);
-    for (size_t i = 0; status == CUFENCE_OK && i < input->variable_count; i++)
-        status = memory_reach(input->variables[i].value, input->variables[i].bytes);
+    for (size_t i = 0; status == CUFENCE_OK && i < input->bundle.variable_count; i++)
+        status = memory_reach(input->bundle.variables[i].value, input->bundle.variables[i].bytes);
     status = status ?: memory_move(input);
     for (size_t i = 0; status == CUFENCE_OK && i < count; i++)
-        status = memory_reach(input->launches[i].arguments, input->launches[i].argument_bytes);
+        status = memory_reach(input->bundle.launches[i].arguments, input->bundle.launches[i].argument_bytes);
     return status;
 }
 
 static cufence_status play(void)
 {
     const struct rerun_input *input = &self.input;
-    size_t wrote = input->launch_count;
+    size_t wrote = input->bundle.launch_count;
     cufence_status status = load_kernel() ?: fill();
     if (status == CUFENCE_OK)
         set_variables(1);
@@ -294,9 +296,9 @@ static cufence_status play(void)
         status = look_for_writes(&wrote);
     if (status == CUFENCE_OK)
         status = look_for_fault(wrote);
-    if (status == CUFENCE_OK && input->is_compared)
+    if (status == CUFENCE_OK && input->bundle.has_outputs)
         status = memory_tell_results();
-    return status == CUFENCE_OK && input->is_compared ? host_tell_results(self.socket) : status;
+    return status == CUFENCE_OK && input->bundle.has_outputs ? host_tell_results(self.socket) : status;
 }
 
 /* What is read is mapped as it is needed. */

@@ -89,6 +89,7 @@ void trace_thread(int socket, const struct rerun_input *input)
     const struct emulate_memory memory = {read_memory, NULL};
     struct rerun_message message = {.type = MESSAGE_CAUSE};
     cache.bytes = malloc(PARTS * PART);
-    if (cache.bytes && cause_find(cubin, input->symbol, &input->launches[0], &input->traced, &memory, &message.cause))
+    if (cache.bytes &&
+        cause_find(cubin, input->bundle.symbol, &input->bundle.launches[0], &input->traced, &memory, &message.cause))
         rerun_send(socket, &message, -1);
 }

@@ -69,8 +69,8 @@ cufence_status memory_open(int socket, int device, const struct rerun_input *inp
     memory.socket = socket;
     memory.device = device;
     memory.is_saved = input->is_saved != 0;
-    memory.start = input->arena_start;
-    memory.end = input->arena_end;
+    memory.start = input->bundle.arena_start;
+    memory.end = input->bundle.arena_end;
     memory.found = malloc(PAGE);
     if (!memory.found)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");

@@ -20,7 +20,7 @@ static struct {
 } host;
 
 /* Maps the pages of a piece. The first one may be there: two pieces may share it. */
-static cufence_status reserve(uint64_t from, uint64_t end, const struct rerun_range *range)
+static cufence_status reserve(uint64_t from, uint64_t end, const struct bundle_buffer *block)
 {
     void *wanted = (void *)(uintptr_t)from; /* NOLINT(performance-no-int-to-ptr): an address of another process */
     if (from >= end)
@@ -32,17 +32,17 @@ static cufence_status reserve(uint64_t from, uint64_t end, const struct rerun_ra
     if (got != MAP_FAILED) /* a kernel before Linux 4.17 */
         munmap(got, end - from);
     return error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE, "pinned host memory at 0x%llx cannot be mapped in the new process: %s",
-                     (unsigned long long)range->address, why);
+                     (unsigned long long)block->address, why);
 }
 
 cufence_status host_reserve(const struct rerun_input *input)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), mapped = 0;
     cufence_status status = CUFENCE_OK;
-    for (size_t i = 0; i < input->pinned_count && status == CUFENCE_OK; i++) {
-        const struct rerun_range *range = &input->pinned[i];
-        uint64_t from = range->address / page * page, end = (range->address + range->bytes + page - 1) / page * page;
-        status = reserve(from < mapped ? mapped : from, end, range);
+    for (size_t i = 0; i < input->bundle.pinned_count && status == CUFENCE_OK; i++) {
+        const struct bundle_buffer *block = &input->bundle.pinned[i];
+        uint64_t from = block->address / page * page, end = (block->address + block->size + page - 1) / page * page;
+        status = reserve(from < mapped ? mapped : from, end, block);
         mapped = end;
     }
     return status;
@@ -79,9 +79,10 @@ static cufence_status pin(const struct piece *piece)
 cufence_status host_open(int socket, const struct rerun_input *input)
 {
     cufence_status status = CUFENCE_OK;
-    for (size_t i = 0; i < input->pinned_count && status == CUFENCE_OK; i++) {
+    for (size_t i = 0; i < input->bundle.pinned_count && status == CUFENCE_OK; i++) {
         struct piece *piece = &host.pieces[i];
-        *piece = (struct piece){(uint8_t *)(uintptr_t)input->pinned[i].address, input->pinned[i].bytes, NULL}; /* NOLINT */
+        *piece = (struct piece){(uint8_t *)(uintptr_t)input->bundle.pinned[i].address, input->bundle.pinned[i].size,
+                                NULL}; /* NOLINT */
         status = ask(socket, piece) ?: pin(piece);
         if (status == CUFENCE_OK && piece->content)
             status = memory_reach(piece->content, piece->bytes);
