@@ -23,10 +23,11 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 
 # what: (limit, ceiling)
 LIMITS = {
-    "allocator": (66000, 80697),
+    "allocator": (72000, 78974),
     "allocator/inspect": (5725, 5725),
-    "allocator/sim": (7500, 8499),
-    "tests": (55000, 67159),
+    "allocator/sim": (7500, 7500),
+    "tests": (55000, 62820),
+    "files in the tree": (1050, 1055),
     "options": (26, 26),
     f"files over {FILE_LINES} lines": (0, 0),
     f"functions over {FUNCTION_LINES} lines": (0, 0),
@@ -87,7 +88,8 @@ def measure(files):
     too_long, long_functions = long_ones(files)
     figures = {folder: sum(count for room, count in rooms.items() if (room + "/").startswith(folder + "/"))
                for folder in LIMITS if folder.split("/")[0] in ("allocator", "tests")}
-    return figures | {"options": options(), f"files over {FILE_LINES} lines": len(too_long),
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.count("\n")
+    return figures | {"files in the tree": tracked, "options": options(), f"files over {FILE_LINES} lines": len(too_long),
                       f"functions over {FUNCTION_LINES} lines": len(long_functions)}, rooms
 
 
