@@ -137,7 +137,7 @@ static void *take_name(void *unused)
 static void save_without_facts(void)
 {
     pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, take_name, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, take_name, NULL) == 0 && pthread_detach(thread) == 0);
     save_last();
 }
 
