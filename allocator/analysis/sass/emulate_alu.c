@@ -12,7 +12,7 @@ static struct step begin(struct machine *machine, struct sass_instruction instru
     step.a = machine_get(machine, file, register_at(&step, SASS_A_AT, file));
     step.b = step.c = machine_get(machine, file, rc);
     step.c_high = next_of(machine, file, rc);
-    switch (field(&step, 9, 3)) {
+    switch (field(&step, SASS_FORM_AT, 3)) {
     case 1:
         step.b = machine_get(machine, file, register_at(&step, SASS_B_AT, file));
         break;
@@ -101,12 +101,12 @@ static struct wide wide_b(const struct step *step)
     return join(step->b, high);
 }
 
-/* MOV, and MOV.64 (bit 80, or a 64-bit immediate in [87:24]) of sm_120. */
+/* MOV, and MOV.64 of sm_120, also with an immediate of 64 bits. */
 static void run_move(struct step *step)
 {
     if (field(step, SASS_FORM_AT, 3) == 2)
-        set_wide(step, (struct wide){sass_bits(step->instruction, 24, 40) | (uint64_t)field(step, 64, 24) << 40, 1});
-    else if (flag(step, 80))
+        set_wide(step, join(known(field(step, SASS_A_AT, 32)), known(sass_bits(step->instruction, SASS_A_AT + 32, 32))));
+    else if (flag(step, SASS_WIDE_AT))
         set_wide(step, wide_b(step));
     else
         set_result(step, step->b);
@@ -117,7 +117,7 @@ static struct wide select_b(const struct step *step)
 {
     unsigned number = register_at(step, SASS_B_AT, step->file);
     if (field(step, SASS_FORM_AT, 3) == 2)
-        return (struct wide){(uint64_t)sass_signed_bits(step->instruction, 32, 33), 1};
+        return (struct wide){(uint64_t)sass_signed_bits(step->instruction, SASS_B_AT, 33), 1};
     return join(machine_get(step->machine, step->file, number), next_of(step->machine, step->file, number));
 }
 
@@ -147,19 +147,19 @@ static uint64_t extended(struct cell cell, int is_signed)
 
 static void run_compare(struct step *step)
 {
-    int is_signed = flag(step, 73), is_wide = flag(step, 80); /* .U64 and .S64 of sm_120 */
+    int is_signed = flag(step, SASS_SIGNED_AT), is_wide = flag(step, SASS_WIDE_AT); /* .U64 and .S64 of sm_120 */
     struct wide a = is_wide ? wide_a(step) : (struct wide){extended(step->a, is_signed), step->a.is_known};
     struct wide b = is_wide ? wide_b(step) : (struct wide){extended(step->b, is_signed), step->b.is_known};
     /* Bit 0: less, bit 1: equal, bit 2: greater. */
     unsigned relation = is_less(a.value, b.value, is_signed) ? 0 : a.value == b.value ? 1 : 2;
     enum truth truth = TRUTH_UNKNOWN;
     if (a.is_known && b.is_known)
-        truth = field(step, 76, 3) >> relation & 1 ? TRUTH_TRUE : TRUTH_FALSE;
+        truth = field(step, SASS_RELATION_AT, 3) >> relation & 1 ? TRUTH_TRUE : TRUTH_FALSE;
     /* .EX: compares the upper halves; if they are equal, the result for the lower ones decides. */
     if (flag(step, SASS_CHAINED_AT) && truth != TRUTH_UNKNOWN && relation == 1)
         truth = predicate(step, SASS_PREDICATE_3_AT);
     enum truth other = predicate(step, SASS_PREDICATE_AT);
-    unsigned combination = field(step, 74, 2);
+    unsigned combination = field(step, SASS_COMBINATION_AT, 2);
     enum truth results[2] = {truth, truth == TRUTH_UNKNOWN ? truth : (enum truth) !truth};
     for (unsigned i = 0; i < 2; i++) {
         enum truth result = results[i];
@@ -171,28 +171,28 @@ static void run_compare(struct step *step)
             result = TRUTH_UNKNOWN;
         else if (combination == 2)
             result = (enum truth)(result != other);
-        set_predicate(step, i == 0 ? 81 : 84, result);
+        set_predicate(step, i == 0 ? SASS_WRITTEN_AT : SASS_WRITTEN_2_AT, result);
     }
 }
 
 /* PLOP3: two functions of three predicates, as 8-bit tables. An unknown predicate may have either value. */
 static void run_predicate_logic(struct step *step)
 {
-    /* In the vector form, bit 67 makes the last predicate a uniform one. */
-    int file = step->file == VECTOR && flag(step, 67) ? UNIFORM : step->file;
+    int file = step->file == VECTOR && flag(step, SASS_UNIFORM_PREDICATE_AT) ? UNIFORM : step->file;
     const enum truth inputs[3] = {machine_predicate(step->machine, step->instruction, SASS_PREDICATE_3_AT, file),
                                   predicate(step, SASS_PREDICATE_2_AT), predicate(step, SASS_PREDICATE_AT)};
-    const uint64_t tables[2] = {field(step, 72, 5) << 3 | field(step, 64, 3), field(step, SASS_TARGET_AT, 8)};
+    const uint64_t tables[2] = {field(step, SASS_TABLE_AT, 5) << 3 | field(step, SASS_TABLE_LOW_AT, 3),
+                                field(step, SASS_TARGET_AT, 8)};
     for (unsigned i = 0; i < 2; i++) {
         int can_be[2] = {0, 0};
         for (unsigned row = 0; row < 8; row++) {
             int is_possible = 1;
             for (unsigned k = 0; k < 3; k++)
                 is_possible &= inputs[k] == TRUTH_UNKNOWN || (row >> k & 1) == (inputs[k] == TRUTH_TRUE);
-            if (is_possible)
-                can_be[tables[i] >> row & 1] = 1;
+            can_be[tables[i] >> row & 1] |= is_possible;
         }
-        set_predicate(step, i == 0 ? 81 : 84, can_be[0] && can_be[1] ? TRUTH_UNKNOWN : can_be[1] ? TRUTH_TRUE : TRUTH_FALSE);
+        enum truth truth = can_be[0] && can_be[1] ? TRUTH_UNKNOWN : can_be[1] ? TRUTH_TRUE : TRUTH_FALSE;
+        set_predicate(step, i == 0 ? SASS_WRITTEN_AT : SASS_WRITTEN_2_AT, truth);
     }
 }
 
@@ -213,7 +213,7 @@ static void run_add3(struct step *step)
 /* VIADD; its modifiers, if any, are unknown. */
 static void run_add(struct step *step)
 {
-    int is_known = step->a.is_known && step->b.is_known && field(step, 72, 8) == 0 && !is_b_negated(step);
+    int is_known = step->a.is_known && step->b.is_known && field(step, SASS_TABLE_AT, 8) == 0 && !is_b_negated(step);
     set_result(step, is_known ? known((uint64_t)step->a.value + step->b.value) : unknown);
 }
 
@@ -227,7 +227,7 @@ static struct wide wide_sum(const struct step *step)
 static void run_add_pairs(struct step *step)
 {
     struct sum sum = {0, step->machine->launch->sm >= 100, flag(step, SASS_EXTENDED_AT)};
-    if (flag(step, 73)) {
+    if (flag(step, SASS_PAIRS_AT)) {
         struct wide wide = wide_sum(step);
         wide.is_known &= !sum.is_extended;
         set_wide(step, wide);
@@ -264,10 +264,10 @@ static void run_lea(struct step *step)
     unsigned shift = field(step, SASS_SHIFT_AT, 5);
     int is_high = flag(step, SASS_HIGH_AT);
     int is_negated = flag(step, SASS_NEGATE_A_AT); /* in divisions by warpSize; with more than a shift it has not been seen */
-    int is_seen = !is_negated || (!is_high && !field(step, 73, 2) && field(step, SASS_WRITTEN_AT, 3) == 7);
+    int is_seen = !is_negated || (!is_high && !field(step, SASS_SIGNED_AT, 2) && field(step, SASS_WRITTEN_AT, 3) == 7);
     struct sum sum = {0, step->a.is_known && is_seen, flag(step, SASS_EXTENDED_AT)};
     uint64_t low = is_negated ? 0 - (uint64_t)step->a.value : step->a.value;
-    if (flag(step, 73)) {
+    if (flag(step, SASS_SIGNED_AT)) {
         low = (uint64_t)(int64_t)(int32_t)step->a.value;
     } else if (is_high) {
         sum.is_known &= step->c.is_known;
@@ -282,7 +282,7 @@ static void run_lea(struct step *step)
 
 static void run_logic(struct step *step)
 {
-    unsigned table = field(step, 72, 8);
+    unsigned table = field(step, SASS_TABLE_AT, 8);
     int is_known = step->a.is_known && step->b.is_known && step->c.is_known;
     uint32_t a = step->a.value, b = step->b.value, c = step->c.value, value = 0;
     for (unsigned i = 0; i < 8; i++)
@@ -297,12 +297,12 @@ static void run_logic(struct step *step)
 
 static void run_shift(struct step *step)
 {
-    unsigned type = field(step, 73, 2), shift = step->b.value;
+    unsigned type = field(step, SASS_TYPE_AT, 2), shift = step->b.value;
     int is_right = flag(step, SASS_RIGHT_AT), is_high = flag(step, SASS_HIGH_AT), is_signed = type == 0 || type == 2;
     int is_narrow_high = is_right && is_high && type >= 2;
     unsigned width = type < 2 ? 64 : 32;
     int is_known = step->b.is_known && (is_narrow_high || step->a.is_known) && ((!is_right && !is_high) || step->c.is_known);
-    shift = flag(step, 75) ? shift % width : shift < width ? shift : width; /* .W, or PTX's clamp */
+    shift = flag(step, SASS_WRAPS_AT) ? shift % width : shift < width ? shift : width; /* .W, or PTX's clamp */
     uint64_t value = (uint64_t)step->c.value << 32 | step->a.value;
     if (!is_known)
         value = 0;
@@ -317,12 +317,11 @@ static void run_shift(struct step *step)
 
 static void run_multiply_add(struct step *step)
 {
-    struct sum sum = {0, 1, flag(step, SASS_EXTENDED_AT)};
-    sum.is_known = step->a.is_known && step->b.is_known && !flag(step, SASS_NEGATE_A_AT);
+    int is_known = step->a.is_known && step->b.is_known && !flag(step, SASS_NEGATE_A_AT);
+    struct sum sum = {(uint32_t)(step->a.value * step->b.value), is_known, flag(step, SASS_EXTENDED_AT)};
     /* ptxas encodes moves with a factor of 0: the other factor need not be known. */
     if ((step->a.is_known && step->a.value == 0) || (step->b.is_known && step->b.value == 0))
         sum.is_known = !flag(step, SASS_NEGATE_A_AT);
-    sum.value = (uint32_t)(step->a.value * step->b.value);
     add(&sum, step->c, flag(step, SASS_NEGATE_C_AT));
     if (sum.is_extended)
         add_carry(&sum, predicate(step, SASS_PREDICATE_AT));
@@ -332,7 +331,7 @@ static void run_multiply_add(struct step *step)
 static struct wide wide_product(const struct step *step)
 {
     struct wide product = {(uint64_t)step->a.value * step->b.value, step->a.is_known && step->b.is_known};
-    if (flag(step, 73))
+    if (flag(step, SASS_SIGNED_AT))
         product.value = (uint64_t)((int64_t)(int32_t)step->a.value * (int32_t)step->b.value);
     product.is_known &= !flag(step, SASS_NEGATE_A_AT) && !flag(step, SASS_EXTENDED_AT) && !flag(step, SASS_NEGATE_C_AT);
     return sum_of(product, join(step->c, step->c_high), 0);
@@ -361,7 +360,7 @@ static void run_absolute(struct step *step)
 static void run_permute(struct step *step)
 {
     uint64_t bytes = (uint64_t)step->c.value << 32 | step->a.value;
-    int is_known = step->a.is_known && step->b.is_known && step->c.is_known && field(step, 72, 3) == 0;
+    int is_known = step->a.is_known && step->b.is_known && step->c.is_known && field(step, SASS_MODE_AT, 3) == 0;
     uint32_t value = 0;
     for (unsigned i = 0; i < 4; i++) {
         unsigned selector = step->b.value >> 4 * i & 15, byte = bytes >> 8 * (selector & 7) & 0xff;
@@ -375,9 +374,10 @@ static void run_count(struct step *step)
 {
     unsigned opcode = sass_opcode(step->instruction);
     uint32_t value = step->b.value, count = 0, highest = value ? 31u - (unsigned)__builtin_clz(value) : UINT32_MAX;
-    int is_known = step->b.is_known && !flag(step, SASS_NEGATE_B_AT) && !flag(step, 73) && !field(step, 75, 3);
+    int is_plain = !flag(step, SASS_NEGATE_B_AT) && !flag(step, SASS_SIGNED_AT) && !field(step, SASS_NEGATE_C_AT, 3);
+    int is_known = step->b.is_known && is_plain;
     if (opcode == 0x100)
-        count = flag(step, 74) && value ? 31 - highest : highest;
+        count = flag(step, SASS_FROM_LEFT_AT) && value ? 31 - highest : highest;
     else if (opcode == 0x109)
         for (; value; value &= value - 1)
             count++;
@@ -395,19 +395,21 @@ static void run_extend(struct step *step)
     unsigned shift = 32 - (step->b.value & 31);
     int is_known = step->a.is_known && step->b.is_known && step->b.value < 32 && step->b.value > 0;
     uint32_t high = is_known ? step->a.value << shift : 0;
-    set_result(step, !is_known ? unknown : known(flag(step, 73) ? (uint32_t)((int32_t)high >> shift) : high >> shift));
+    high = flag(step, SASS_SIGNED_AT) ? (uint32_t)((int32_t)high >> shift) : high >> shift;
+    set_result(step, is_known ? known(high) : unknown);
 }
 
 /* IMNMX, and VIMNMX of whole registers: the lesser one, or the greater if the predicate is false. */
 static void run_lesser(struct step *step)
 {
-    int is_vector = sass_opcode(step->instruction) == 0x048, is_signed = flag(step, is_vector ? 72 : 73);
-    int is_wide = !is_vector && flag(step, 74); /* IMNMX.U64 and .S64 of sm_120 */
+    int is_vector = sass_opcode(step->instruction) == 0x048,
+        is_signed = flag(step, is_vector ? SASS_SIGNED_VECTOR_AT : SASS_SIGNED_AT);
+    int is_wide = !is_vector && flag(step, SASS_WIDE_LESSER_AT); /* IMNMX.U64 and .S64 of sm_120 */
     struct wide a = is_wide ? wide_a(step) : (struct wide){extended(step->a, is_signed), step->a.is_known};
     struct wide b = is_wide ? wide_b(step) : (struct wide){extended(step->b, is_signed), step->b.is_known};
     enum truth truth = predicate(step, SASS_PREDICATE_AT);
     struct wide chosen = is_less(a.value, b.value, is_signed) == (truth == TRUTH_TRUE) ? a : b;
-    chosen.is_known = a.is_known && b.is_known && truth != TRUTH_UNKNOWN && !(is_vector && field(step, 73, 4));
+    chosen.is_known = a.is_known && b.is_known && truth != TRUTH_UNKNOWN && !(is_vector && field(step, SASS_TYPE_AT, 4));
     if (is_wide)
         set_wide(step, chosen);
     else
@@ -422,7 +424,7 @@ static void run_load_constant(struct step *step)
 {
     unsigned opcode = sass_opcode(step->instruction), type = field(step, SASS_TYPE_AT, 3);
     int is_indexed = opcode != 0xb9 && field(step, SASS_A_AT, 8) != SASS_RZ;
-    uint64_t offset = sass_bits(step->instruction, opcode == 0x1ac ? 37 : 38, opcode == 0x1ac ? 17 : 16);
+    uint64_t offset = opcode == 0x1ac ? field(step, SASS_OFFSET_LDCU_AT, 17) : field(step, SASS_OFFSET_AT, 16);
     uint64_t bank = field(step, SASS_BANK_AT, 5);
     step->file = opcode == 0x182 ? VECTOR : UNIFORM;
     unsigned number = register_at(step, SASS_TARGET_AT, step->file), words = type == 6 ? 4 : type == 5 ? 2 : 1;
@@ -437,8 +439,7 @@ static void run_load_constant(struct step *step)
 static void run_special(struct step *step)
 {
     const struct emulate_lane *lane = step->machine->lane;
-    unsigned opcode = sass_opcode(step->instruction);
-    unsigned special = field(step, 72, 8);
+    unsigned opcode = sass_opcode(step->instruction), special = field(step, SASS_SPECIAL_AT, 8);
     struct cell cell = unknown;
     step->file = opcode == 0x1c3 ? UNIFORM : VECTOR;
     if (special >= 0x21 && special <= 0x23)
@@ -450,7 +451,7 @@ static void run_special(struct step *step)
     else if (special == 0xff)
         cell = known(0);
     set_result(step, cell);
-    if (opcode == 0x005 && flag(step, 80)) /* not .32 */
+    if (opcode == 0x005 && flag(step, SASS_WIDE_AT)) /* not .32 */
         set_wide(step, (struct wide){0, special == 0xff});
 }
 

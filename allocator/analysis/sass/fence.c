@@ -35,8 +35,9 @@ static const uint8_t architectures[] = {80, 86, 87, 88, 89, 90, 100, 103, 110, 1
 #define CODE_LIMIT ((uint64_t)1 << 30)
 /* There: the scoreboards that it sets when its result is there, and when it has read its registers (7: none); those that it
  * waits for, a bit each. */
-#define RESULT_AT (64 + 46)
-#define READ_AT (64 + 49)
+#define HIGH_WORD 64u
+#define RESULT_AT (HIGH_WORD + 46)
+#define READ_AT (HIGH_WORD + 49)
 #define WAITS_AT (SASS_SCHEDULE_AT + 11)
 /* BRA, always. */
 #define BRANCH ((struct sass_instruction){0x0000000000007947, 0x000fea0003800000})
@@ -127,7 +128,7 @@ static cufence_status find_code(uint8_t *bytes, size_t size, const char *symbol,
 /* Without operands and modifiers, but for the predicate. */
 static int is_plain_exit(struct sass_instruction instruction)
 {
-    return (instruction.low & ~(uint64_t)0xf000) == 0x94d && sass_bits(instruction, 64, SASS_SCHEDULE_AT) == 0x3800000;
+    return (instruction.low & ~(uint64_t)0xf000) == 0x94d && sass_bits(instruction, HIGH_WORD, SASS_SCHEDULE_AT) == 0x3800000;
 }
 
 static void count_exits(const struct code *code, struct fence *fence)

@@ -118,15 +118,17 @@ static struct data_width width_of(const struct encoding *encoding, struct sass_i
     switch (encoding->type) {
     case TYPE_INTEGER:
     case TYPE_COMPARE:
-        return (sm >= 90 ? integer_widths_90 : integer_widths_70)[sass_bits(instruction, 73, 3)];
+        return (sm >= 90 ? integer_widths_90 : integer_widths_70)[sass_bits(instruction, SASS_TYPE_AT, 3)];
     case TYPE_FLOAT:
-        return float_widths[sass_bits(instruction, 73, 4)];
+        return float_widths[sass_bits(instruction, SASS_TYPE_AT, 4)];
     case TYPE_COPY:
-        return sm >= 100 ? copy_widths[sass_bits(instruction, 74, 2)] : memory_widths[sass_bits(instruction, 73, 3)];
+        return sm >= 100 ? copy_widths[sass_bits(instruction, SASS_COPY_TYPE_AT, 2)]
+                         : memory_widths[sass_bits(instruction, SASS_TYPE_AT, 3)];
     case TYPE_256:
         return (struct data_width){"", 32};
     default:
-        return sm < 80 && sass_bits(instruction, 73, 3) == 7 ? unsigned_128 : memory_widths[sass_bits(instruction, 73, 3)];
+        return sm < 80 && sass_bits(instruction, SASS_TYPE_AT, 3) == 7 ? unsigned_128
+                                                                       : memory_widths[sass_bits(instruction, SASS_TYPE_AT, 3)];
     }
 }
 
@@ -137,8 +139,8 @@ struct sass_instruction sass_load(const uint8_t *bytes)
 
 static const struct encoding *find_encoding(struct sass_instruction instruction, unsigned sm)
 {
-    uint64_t opcode = sass_bits(instruction, 0, 12);
-    int is_extended = bit(instruction, 91);
+    uint64_t opcode = sass_bits(instruction, SASS_OPCODE_AT, 12);
+    int is_extended = bit(instruction, SASS_UNIFORM_AT);
     enum era era = sm >= 100 ? ERA_100 : sm >= 80 ? ERA_80 : ERA_70;
     for (size_t i = 0; i < sizeof(encodings) / sizeof(encodings[0]); i++) {
         const struct encoding *encoding = &encodings[i];
@@ -174,13 +176,14 @@ static void write_text(const struct encoding *encoding, struct sass_instruction 
     const char *operation = "", *data = register_name((unsigned)sass_bits(instruction, encoding->data_at, 8), name);
     int is_reduction = encoding->kind == ACCESS_ATOMIC && strncmp(encoding->name, "RED", 3) == 0;
     if (encoding->operation_bits)
-        operation = operations[sass_bits(instruction, 87, encoding->operation_bits)];
+        operation = operations[sass_bits(instruction, SASS_OPERATION_AT, encoding->operation_bits)];
     else if (encoding->type == TYPE_FLOAT)
-        operation = float_operations[sass_bits(instruction, 88, 2)];
+        operation = float_operations[sass_bits(instruction, SASS_FLOAT_OPERATION_AT, 2)];
     if (access->predicate != 7)
         snprintf(guard, sizeof(guard), "@%sP%u ", access->is_negated ? "!" : "", access->predicate & 7);
     if (encoding->type == TYPE_COPY) /* to shared memory */
-        snprintf(to, sizeof(to), "[%s%s], ", data, offset_text(sass_signed_bits(instruction, 44, 20), offset));
+        snprintf(to, sizeof(to), "[%s%s], ", data,
+                 offset_text(sass_signed_bits(instruction, SASS_SHARED_OFFSET_AT, 20), offset));
     else if (encoding->kind == ACCESS_READ || (encoding->kind == ACCESS_ATOMIC && !is_reduction))
         snprintf(to, sizeof(to), "%s, ", register_name((unsigned)sass_bits(instruction, SASS_TARGET_AT, 8), other));
     if (access->base != SASS_RZ || access->uniform < 0)
@@ -215,11 +218,11 @@ int sass_decode(struct sass_instruction instruction, unsigned sm, struct sass_ac
     access->kind = (enum access_kind)encoding->kind;
     access->bytes = width.bytes;
     access->predicate = (unsigned)sass_bits(instruction, SASS_GUARD_AT, 3);
-    access->is_negated = bit(instruction, 15);
-    if (encoding->type == TYPE_COPY && sass_bits(instruction, 87, 4) != 7) {
+    access->is_negated = bit(instruction, SASS_GUARD_NEGATED_AT);
+    if (encoding->type == TYPE_COPY && sass_bits(instruction, SASS_PREDICATE_AT, 4) != 7) {
         access->has_source = 1;
-        access->source = (unsigned)sass_bits(instruction, 87, 3);
-        access->is_source_negated = bit(instruction, 90);
+        access->source = (unsigned)sass_bits(instruction, SASS_PREDICATE_AT, 3);
+        access->is_source_negated = bit(instruction, SASS_PREDICATE_NEGATED_AT);
     }
     access->base = (unsigned)sass_bits(instruction, SASS_A_AT, 8);
     access->is_base_wide = bit(instruction, encoding->wide_bit);
@@ -285,7 +288,7 @@ const char *sass_thrower(struct sass_instruction instruction)
                     {0x148, "WARPSYNC"}, {0x15c, "BPT"},  {0x189, "SHFL"},  {0x1a1, "MATCH"}, {0x1c4, "REDUX"},
                     {0x03b, "LDSM"},     {0x044, "STSM"}, {0x18c, "ATOMS"}, {0x18d, "ATOMS"}};
     for (size_t i = 0; i < sizeof(throwers) / sizeof(throwers[0]); i++)
-        if (throwers[i].opcode == sass_bits(instruction, 0, 9))
+        if (throwers[i].opcode == sass_bits(instruction, SASS_OPCODE_AT, 9))
             return throwers[i].name;
     return NULL;
 }
@@ -307,7 +310,7 @@ const char *sass_class(struct sass_instruction instruction, enum access_kind *ki
         {0x1b6, ACCESS_ATOMIC, "UTMAREDG"}, {UBLKCP, ACCESS_UNKNOWN, "UBLKCP"}, {0x1bb, ACCESS_ATOMIC, "UBLKRED"},
     };
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
-        if (classes[i].opcode != sass_bits(instruction, 0, 9))
+        if (classes[i].opcode != sass_bits(instruction, SASS_OPCODE_AT, 9))
             continue;
         *kind = (enum access_kind)classes[i].kind;
         return classes[i].name;
@@ -327,17 +330,17 @@ int sass_bulk(struct sass_instruction instruction, struct sass_bulk *bulk)
     const char *name = sass_class(instruction, &kind);
     if (!name || sass_opcode(instruction) < UTMALDG)
         return 0;
-    int is_from_shared = (int)sass_bits(instruction, 74, 1); /* bit 73: to shared memory */
+    int is_from_shared = (int)sass_bits(instruction, SASS_FROM_SHARED_AT, 1);
     *bulk = (struct sass_bulk){.kind = kind, .at = second};
     if (sass_opcode(instruction) < UBLKCP) {
-        bulk->dimensions = 1 + (unsigned)sass_bits(instruction, 79, 3);
+        bulk->dimensions = 1 + (unsigned)sass_bits(instruction, SASS_DIMENSIONS_AT, 3);
         /* behind the addresses in shared memory of the box and of the barrier */
         bulk->coordinates = first + (kind == ACCESS_READ ? 2 : 1);
         snprintf(bulk->text, sizeof bulk->text, "%s.%uD%s [UR%u], [UR%u]", name, bulk->dimensions,
-                 modes[kind == ACCESS_READ][sass_bits(instruction, 82, 3)], first, second);
+                 modes[kind == ACCESS_READ][sass_bits(instruction, SASS_COPY_MODE_AT, 3)], first, second);
         return bulk->dimensions <= 5;
     }
-    if (is_from_shared && sass_bits(instruction, 73, 1)) /* to the shared memory of another block */
+    if (is_from_shared && sass_bits(instruction, SASS_TO_SHARED_AT, 1)) /* to the shared memory of another block */
         return 0;
     bulk->size = (unsigned)sass_bits(instruction, SASS_C_AT, 8);
     if (kind == ACCESS_UNKNOWN)

@@ -62,32 +62,59 @@ int sass_is_select_wide(struct sass_instruction instruction);
 /*
  * Where the fields of an instruction begin, as bit numbers in its 128 bits. NVIDIA does not document them; they were found by
  * flipping single bits of what ptxas 13.0 has made, and reading nvdisasm 13.5. Two names for one bit are those of different
- * instructions. What one function reads for one instruction only is a number there, with the modifier's name.
+ * instructions. The tables of sass.c have those of its rows.
  */
 enum sass_field {
-    SASS_OPCODE_AT = 0,  /* 9 bits, or 12 with the form */
-    SASS_FORM_AT = 9,    /* 3 bits: whether b and c are registers, an immediate or a constant */
-    SASS_GUARD_AT = 12,  /* a predicate: 3 bits, and 1 that negates it */
+    SASS_OPCODE_AT = 0, /* 9 bits, or 12 with the form */
+    SASS_FORM_AT = 9,   /* 3 bits: whether b and c are registers, an immediate or a constant */
+    SASS_GUARD_AT = 12, /* a predicate: 3 bits, and 1 that negates it */
+    SASS_GUARD_NEGATED_AT = 15,
     SASS_TARGET_AT = 16, /* a register, 8 bits, like a, b and c */
     SASS_A_AT = 24,
-    SASS_B_AT = 32,        /* also an immediate of 32 bits */
-    SASS_OFFSET_AT = 38,   /* 16 bits: of b in a constant bank */
-    SASS_BANK_AT = 54,     /* 5 bits */
-    SASS_NEGATE_B_AT = 63, /* of LEA: c */
+    SASS_B_AT = 32,             /* also an immediate of 32 bits */
+    SASS_BRANCH_AT = 34,        /* 48 bits */
+    SASS_OFFSET_LDCU_AT = 37,   /* 17 bits, as: */
+    SASS_OFFSET_AT = 38,        /* 16 bits: of b in a constant bank */
+    SASS_SHARED_OFFSET_AT = 44, /* LDGSTS: 20 bits */
+    SASS_BANK_AT = 54,          /* 5 bits */
+    SASS_NEGATE_B_AT = 63,      /* of LEA: c */
     SASS_C_AT = 64,
-    SASS_PREDICATE_3_AT = 68, /* predicates that it reads, like the guard */
-    SASS_NEGATE_A_AT = 72,    /* of IMAD: the product */
-    SASS_CHAINED_AT = 72,     /* ISETP.EX: goes on with the lower half */
-    SASS_TYPE_AT = 73,        /* 3 bits: what a load or store moves */
+    SASS_TABLE_LOW_AT = 64,         /* PLOP3: 3 bits of the first table */
+    SASS_UNIFORM_PREDICATE_AT = 67, /* PLOP3: the last predicate is a uniform one */
+    SASS_PREDICATE_3_AT = 68,       /* predicates that it reads, like the guard */
+    SASS_NEGATE_A_AT = 72,          /* of IMAD: the product */
+    SASS_TABLE_AT = 72,             /* LOP3: 8 bits; PLOP3: the other 5 */
+    SASS_MODE_AT = 72,              /* PRMT: 3 bits */
+    SASS_SPECIAL_AT = 72,           /* S2R: 8 bits */
+    SASS_SIGNED_VECTOR_AT = 72,     /* VIMNMX */
+    SASS_CHAINED_AT = 72,           /* ISETP.EX: goes on with the lower half */
+    SASS_TYPE_AT = 73,              /* 3 bits: what a load or store moves */
+    SASS_SIGNED_AT = 73,
+    SASS_PAIRS_AT = 73,     /* IADD.64 */
+    SASS_TO_SHARED_AT = 73, /* UBLKCP; from there: */
+    SASS_FROM_SHARED_AT = 74,
+    SASS_COPY_TYPE_AT = 74,   /* LDGSTS of sm_100: 2 bits */
+    SASS_COMBINATION_AT = 74, /* ISETP: 2 bits: and, or, exclusive or, with another predicate */
+    SASS_FROM_LEFT_AT = 74,   /* FLO.SH */
+    SASS_WIDE_LESSER_AT = 74, /* IMNMX.64 */
     SASS_EXTENDED_AT = 74,    /* .X: with a carry */
     SASS_NEGATE_C_AT = 75,
-    SASS_SHIFT_AT = 75, /* LEA: 5 bits */
-    SASS_RIGHT_AT = 76, /* SHF */
+    SASS_SHIFT_AT = 75,    /* LEA: 5 bits */
+    SASS_WRAPS_AT = 75,    /* SHF.W */
+    SASS_RIGHT_AT = 76,    /* SHF */
+    SASS_RELATION_AT = 76, /* ISETP: 3 bits: less, equal, greater */
     SASS_PREDICATE_2_AT = 77,
-    SASS_HIGH_AT = 80,    /* .HI: the upper half */
-    SASS_WRITTEN_AT = 81, /* predicates that it writes, 3 bits each; 7: none */
+    SASS_DIMENSIONS_AT = 79, /* of a tensor map, less one: 3 bits */
+    SASS_WIDE_AT = 80,       /* .64 of MOV, ISETP and CS2R */
+    SASS_HIGH_AT = 80,       /* .HI: the upper half */
+    SASS_WRITTEN_AT = 81,    /* predicates that it writes, 3 bits each; 7: none */
+    SASS_COPY_MODE_AT = 82,  /* UTMALDG, UTMASTG: 3 bits */
     SASS_WRITTEN_2_AT = 84,
-    SASS_PREDICATE_AT = 87
+    SASS_PREDICATE_AT = 87,
+    SASS_OPERATION_AT = 87,       /* of an atomic: 3 or 4 bits */
+    SASS_FLOAT_OPERATION_AT = 88, /* 2 bits */
+    SASS_PREDICATE_NEGATED_AT = 90,
+    SASS_UNIFORM_AT = 91 /* it has a uniform register */
 };
 
 /* Returns `count` bits of the instruction from bit `at`; count < 64. */

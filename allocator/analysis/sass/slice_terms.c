@@ -48,7 +48,7 @@ static term_set read_operand(struct reading *reading, int is_c, enum which which
     uint64_t bank = sass_bits(reading->instruction, SASS_BANK_AT, 5),
              offset = sass_bits(reading->instruction, SASS_OFFSET_AT, 16);
     int is_elsewhere = is_c ? form == 2 || form == 3 || form == 7 : form == 1 || form == 4 || form == 5 || form == 6;
-    int is_indexed = sass_bits(reading->instruction, 91, 1) != 0 && reading->file == VECTOR;
+    int is_indexed = sass_bits(reading->instruction, SASS_UNIFORM_AT, 1) != 0 && reading->file == VECTOR;
     if (!is_elsewhere)
         return read_field(reading, SASS_C_AT, reading->file, which);
     switch (form) {

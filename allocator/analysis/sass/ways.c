@@ -13,8 +13,10 @@ int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned 
 {
     /* In units of 4: [33:32] is the kind. From sm_90 on, the low byte is in [23:16]. */
     if (sm < 90)
-        return sass_signed_bits(instruction, 34, 48) * 4;
-    return (int64_t)((uint64_t)sass_signed_bits(instruction, 34, 48) << 8 | sass_bits(instruction, SASS_TARGET_AT, 8)) * 4;
+        return sass_signed_bits(instruction, SASS_BRANCH_AT, 48) * 4;
+    return (int64_t)((uint64_t)sass_signed_bits(instruction, SASS_BRANCH_AT, 48) << 8 |
+                     sass_bits(instruction, SASS_TARGET_AT, 8)) *
+           4;
 }
 
 enum way way_of(struct sass_instruction instruction)
