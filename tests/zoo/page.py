@@ -1,10 +1,12 @@
-"""Writes docs/detection.md from a result of `./dev matrix`: python3 tests/zoo/page.py [F] [--check]
+"""Writes docs/detection.md and docs/detection.csv from a result of `./dev matrix`: python3 tests/zoo/page.py [F]
 
-Without F it is tests/gpu/results/matrix.json. --check: status 1 if the page is another one.
+Without F it is tests/gpu/results/matrix.json.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sys
 from pathlib import Path
@@ -15,27 +17,26 @@ from matrix import COLUMNS, CORPORA, NO_BUG, corpus_facts
 from tools import ROOT, TOOLS
 from zoo import BUGS
 
-RESULTS, PAGE = ROOT / "tests" / "gpu" / "results" / "matrix.json", ROOT / "docs" / "detection.md"
+RESULTS = ROOT / "tests" / "gpu" / "results" / "matrix.json"
+PAGE, ROWS = ROOT / "docs" / "detection.md", ROOT / "docs" / "detection.csv"
 TITLES = {tool: TOOLS[tool].title for tool in COLUMNS if tool in TOOLS} | {
     "run": "cufence run", "strict": "cufence run, uaf=strict", "own": "cufence, the option for it", "own_tool": "initcheck or racecheck"}  # fmt: skip
 WHERE = ("kernel", "line", "thread", "buffer")
 INTRO = """# What it finds
 
-Planted bugs, a row each, and each tool that people use: a command away, `./dev matrix` ([tests/zoo](../tests/zoo/zoo.py) lists the bugs; this page
-is written by `python3 tests/zoo/page.py`, which judges what the tools have said anew each time). A twin is the same program where it is right: its
-buffers have room for what it does, or it waits. Whatever a tool says about a twin is a false alarm.
+`./dev matrix` runs planted bugs under the tools that people use. Each bug has a twin: the same program without the bug. A report about a twin is a
+false alarm. [zoo.py](../tests/zoo/zoo.py) lists the bugs, [detection.csv](detection.csv) has every cell. `python3 tests/zoo/page.py` writes both.
 
-One rule for every tool ([judge.py](../tests/zoo/judge.py)): a report is at the bug if its kind is one that the bug can have and it names the kernel,
-the line, the buffer or the call of the [list](../tests/zoo/zoo.py). An error of CUDA is a report, too: of the program that prints its own traceback
-with the line of the launch, or whose assertion is printed with its place, the bug is found.
+One rule judges all tools ([judge.py](../tests/zoo/judge.py)). A bug is found if the report has a kind that fits and names the kernel, the line, the
+buffer or the call. It is found in full if kernel, source line, thread and buffer are all right, as far as the bug has them. An error of CUDA counts
+as a report if the program prints it with the line of the launch.
 
 """
 LEGEND = """
-full: found, and of kernel, source line, thread and buffer all are right that the list has. found: without some of these. elsewhere: something was
-said, but not at the bug: an error of CUDA at a later call, or another place. crashed: the program ended otherwise than it should, and nothing was
-said. slow: no end within 30 s, a Python program 60 s, nor alone, and nothing said until then. -: silent. An empty cell was not run: for want of time, or because a tool for
-PyTorch's allocator has no use there, or the bug needs no option. Letters say on which machine, where not on the first; \\*: of a run that kept no output,
-so that only kernel and line were compared; ?: there neither.
+kernel to call: in how many cells each is named rightly. elsewhere: the tool reported something, but not the bug. crashed: the program failed, and
+the tool said nothing. slow: no end within 30 s (Python 60 s).
+
+In detection.csv, `-` is silent, and an empty cell was not run. A letter names the machine, if it is not a; `*`: only kernel and line were compared.
 
 """
 NAMES = ("kernel", "line", "thread", "buffer", "distance", "stacks", "call")
@@ -64,7 +65,7 @@ def word(facts: Facts, cell: Data | None) -> str:
 
 
 def shown(facts: Facts, cell: Data | None) -> str:
-    mark = "" if not cell else (chr(ord("a") + cell["machine"]) if cell.get("machine") else "") + ("\\*" if "was" in cell else "")
+    mark = "" if not cell else (chr(ord("a") + cell["machine"]) if cell.get("machine") else "") + ("*" if "was" in cell else "")
     return word(facts, cell) + (f" {mark}" if mark else "")
 
 
@@ -94,33 +95,60 @@ def machines(data: Data) -> str:
     return "".join(lines)
 
 
-def page(data: Data) -> str:
-    tools = [tool for tool in COLUMNS if any(tool in row for row in data["bugs"].values())]
-    body, misses = [], []
+def by_name(data: Data) -> list[tuple[str, Data]]:
     unmeasured: Data = {bug.name: {} for bug in BUGS}
-    for name, row in sorted((unmeasured | data["bugs"]).items(), key=lambda one: (row_of(one[0])[1], row_of(one[0])[0].kind, one[0])):
-        facts, framework, reason = row_of(name)
-        body.append([name, facts.kind, framework, *(shown(facts, row.get(tool)) for tool in tools)])
+    return sorted((unmeasured | data["bugs"]).items(), key=lambda one: (row_of(one[0])[1], row_of(one[0])[0].kind, one[0]))
+
+
+def rows(data: Data) -> str:
+    """Every cell, as CSV."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["bug", "kind", "of", *COLUMNS])
+    for name, row in by_name(data):
+        facts, framework, _ = row_of(name)
+        writer.writerow([name, facts.kind, framework, *(shown(facts, row.get(tool)) for tool in COLUMNS)])
+    return out.getvalue()
+
+
+def kinds(data: Data) -> str:
+    """By kind: how many of the bugs that a tool was run on it finds."""
+    tools = ("native", "memcheck", "run", "strict")
+    count: dict[str, dict[str, list[bool]]] = {}
+    for name, row in by_name(data):
+        facts = row_of(name)[0]
+        for tool in tools:
+            if word(facts, row.get(tool)) not in ("", "?"):
+                count.setdefault(facts.kind, {}).setdefault(tool, []).append(word(facts, row[tool]) in ("full", "found"))
+    return table(["kind", *(TITLES[tool] for tool in tools)],
+                 [[kind, *(f"{sum(of[tool])} of {len(of[tool])}" if tool in of else "" for tool in tools)] for kind, of in sorted(count.items())])
+
+
+def missed(data: Data) -> str:
+    """What the default options miss, by reason."""
+    why: dict[str, list[str]] = {}
+    for name, row in by_name(data):
+        facts, _, reason = row_of(name)
         if "run" in row and word(facts, row["run"]) not in ("full", "found", "?"):
             if row["run"].get("slow") and "said" not in row["run"]:
-                reason = "the program looks at no error and never ends; what was said until then was not kept"
-            misses.append([name, word(facts, row["run"]), word(facts, row.get("own")), reason or "not understood yet"])
+                reason = "the program looks at no error and never ends"
+            why.setdefault(reason or "not understood yet", []).append(name)
+    return table(["why", "bugs"], [[reason, ", ".join(names)] for reason, names in why.items()])
+
+
+def page(data: Data) -> str:
     alarms = [[name, TITLES[tool], judge(NO_BUG, cell)[0]] for name, row in sorted(data["twins"].items()) for tool, cell in sorted(row.items())
               if judge(NO_BUG, cell)[0] != "silent"]  # fmt: skip
     return "".join((
-        INTRO, machines(data), "\n", scores(data), "\nkernel to call: by how many of its cells each is named rightly.\n",
-        LEGEND, "## Bugs\n\n", table(["bug", "kind", "of", *(TITLES[tool] for tool in tools)], body),
-        "\n## What default options miss\n\n", table(["bug", "default options", "the option for it", "why"], misses),
+        INTRO, machines(data), "\n", scores(data), LEGEND, "## By kind\n\n", kinds(data), "\n## What default options miss\n\n", missed(data),
         "\n## Twins that are not silent\n\n", table(["twin", "tool", "says"], alarms) if alarms else "None.\n",
     ))  # fmt: skip
 
 
 def main() -> int:
-    files = [Path(word) for word in sys.argv[1:] if word != "--check"]
-    text = page(json.loads((files[0] if files else RESULTS).read_text()))
-    if "--check" in sys.argv:
-        return int(PAGE.read_text() != text)
-    PAGE.write_text(text)
+    data = json.loads(Path(sys.argv[1] if len(sys.argv) > 1 else RESULTS).read_text())
+    PAGE.write_text(page(data))
+    ROWS.write_text(rows(data))
     return 0
 
 
