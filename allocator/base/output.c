@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "files.h"
 #include "lock.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -272,8 +273,9 @@ static void say(void *argument)
 {
     struct saying *saying = argument;
     char text[MESSAGE_BYTES];
-    if (vsnprintf(text, sizeof text, saying->format, saying->arguments) > 0)
-        output_print(text, 0);
+    text_vformat(text, sizeof text, saying->format, saying->arguments);
+    text_make_lines_plain(text);
+    output_print(text, 0);
 }
 
 void output_say(const char *format, ...)

@@ -97,10 +97,10 @@ void finding_tensor(const struct collected_finding *finding, char *out, size_t s
     const char *name = member_of(found, "name"), *what = member_of(found, "what"), *where = member_of(found, "where");
     out[0] = '\0';
     if (name && what && where && !strcmp(what, "local"))
-        snprintf(out, size, "%s in %s", name, where);
+        text_format(out, size, "%s in %s", name, where);
     else if (name && what)
-        snprintf(out, size, "%s (%s%s%s)", name, what, where ? !strcmp(what, "optimizer state") ? " of " : " in " : "",
-                 where ? where : "");
+        text_format(out, size, "%s (%s%s%s)", name, what, where ? !strcmp(what, "optimizer state") ? " of " : " in " : "",
+                    where ? where : "");
 }
 
 void finding_who(json_t *process, char *out, size_t size)
@@ -261,11 +261,8 @@ static int complain(const char *command, const char *path, size_t line, const ch
 {
     if (!command)
         return 0;
-    if (line)
-        fprintf(stderr, "cufence %s: %s:%zu: %s\n", command, path, line, why);
-    else
-        fprintf(stderr, "cufence %s: %s: %s\n", command, path, why);
-    return 0;
+    return line ? arguments_complain(command, 0, "%s:%zu: %s", path, line, why)
+                : arguments_complain(command, 0, "%s: %s", path, why);
 }
 
 /* Fills in what is well formed. Returns 0 if the host is out of memory. */
@@ -284,6 +281,8 @@ static int take_line(struct collected *collected, struct line *line)
     int is_of_another = json_is_object(of) && json_is_object(names);
     if (!take_facts(line, is_of_another ? of : line->json))
         return 0;
+    if (!line->facts->kind && json_object_get(line->json, "kind")) /* a number, say: it is a finding all the same */
+        line->facts->kind = "finding of unknown kind";
     const char *kind = line->facts->kind ? line->facts->kind : "";
     if (is_of_another)
         return add_names(collected, line->facts, names);
