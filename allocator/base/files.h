@@ -47,3 +47,7 @@ struct source_line {
 /* Reads line `line` and its neighbours. Returns how many there are; 0 if the file is no regular one, cannot be read, or has no
  * such line. `path` may be NULL; a relative one is also looked for in the folder that CUFENCE_SOURCES names. */
 size_t source_read(const char *path, int line, struct source_line out[SOURCE_LINES]);
+
+/* The same for a path that a stranger may have chosen: of files below the current folder or that of CUFENCE_SOURCES, links
+ * resolved. Sets errno: EXDEV for a file that is elsewhere, else anything. */
+size_t source_read_below(const char *path, int line, struct source_line out[SOURCE_LINES]);
