@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define MOST_TEXT ((size_t)16 << 20)
+
 int files_write(int fd, const void *from, size_t size)
 {
     const char *bytes = from;
@@ -109,6 +111,41 @@ int installation_library(const char *file, const char *name, char path[PATH_MAX]
     static const char *const folders[] = {
         "", "../lib/", "../lib64/", "../lib/x86_64-linux-gnu/", "../lib/aarch64-linux-gnu/", "../cufence/lib/"};
     return installation_find(file, folders, sizeof folders / sizeof *folders, name, path);
+}
+
+FILE *files_open_text(const char *name)
+{
+    int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, 0);
+    return fd >= 0 ? fdopen(fd, "r") : NULL;
+}
+
+ssize_t files_read_until(FILE *file, char **text, size_t *room, int end)
+{
+    size_t length = 0;
+    int letter;
+    while ((letter = getc_unlocked(file)) != EOF) {
+        if (length + 1 >= *room) {
+            size_t more = *room ? 2 * *room : 4096;
+            char *grown = more <= MOST_TEXT ? realloc(*text, more) : NULL;
+            if (!grown) {
+                errno = more <= MOST_TEXT ? ENOMEM : EFBIG;
+                return -1;
+            }
+            *text = grown;
+            *room = more;
+        }
+        (*text)[length++] = (char)letter;
+        if (letter == end)
+            break;
+    }
+    if (letter == EOF && (!length || ferror(file))) {
+        errno = ferror(file) ? errno : 0;
+        return -1;
+    }
+    (*text)[length] = '\0';
+    return (ssize_t)length;
 }
 
 /* ---- source files ---- */

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#define MOST_JSON ((size_t)256 << 20)
+#define MOST_JSON ((size_t)64 << 20)
 #define MIN_IMAGE 64 /* bytes of a header */
 #define MOST_DUMP ((size_t)2 << 30)
 #define MOST_UNPACKED ((size_t)1 << 30)

@@ -169,11 +169,12 @@ static int explain_bundle(const char *path, const struct wishes *wishes)
     struct problem problem;
     struct bundle_reader reader;
     cufence_status status = bundle_open(path, &reader, &problem);
-    if (status == CUFENCE_OK && reader.unread.text[0])
-        complain("%s: %s", path, reader.unread.text);
     if (status == CUFENCE_OK && !reader.dump.at)
-        status = problem_set(&problem, CUFENCE_ERROR_SYSTEM,
-                             "it has no core dump that can be read; a launch that did not fault has none");
+        status = problem_set(&problem, CUFENCE_ERROR_SYSTEM, "%s",
+                             reader.unread.text[0] ? reader.unread.text
+                                                   : "it has no core dump; a launch that did not fault has none");
+    else if (status == CUFENCE_OK && reader.unread.text[0])
+        complain("%s: %s", path, reader.unread.text);
     char *dump = NULL;
     if (status == CUFENCE_OK && asprintf(&dump, "%s/%s", path, reader.dump_name) >= 0)
         status = explain_bytes(dump, &reader.dump, &reader, wishes, &problem);

@@ -315,27 +315,33 @@ static int read_line(struct collected *collected, const char *command, const cha
 
 int collected_read(struct collected *collected, const char *command, const char *path)
 {
-    FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
+    FILE *file = strcmp(path, "-") ? files_open_text(path) : stdin;
     char *line = NULL;
     size_t capacity = 0, number = 0, lines = 0;
     ssize_t size;
     int is_ok = 1;
     if (!file)
         return complain(command, path, 0, strerror(errno));
-    errno = 0;
-    while ((size = getline(&line, &capacity, file)) >= 0) {
+    while ((size = files_read_until(file, &line, &capacity, '\n')) >= 0) {
         number++;
-        int is_blank = strspn(line, " \t\r\n") == (size_t)size;
+        size_t blanks = strspn(line, " \t\r\n");
+        int is_blank = blanks == (size_t)size;
+        if (!lines && !is_blank && !strchr("{[", line[blanks])) { /* nor will what follows be */
+            is_ok =
+                complain(command, path, 0, "it is not JSON; `cufence run --json FILE` and `cufence explain --json` write that");
+            collected->unreadable++;
+            break;
+        }
         lines += !is_blank;
         if (!is_blank && !read_line(collected, command, path, number, line, (size_t)size)) {
             collected->unreadable++;
             is_ok = 0;
         }
-        errno = 0;
     }
-    if (ferror(file))
-        is_ok = complain(command, path, 0, strerror(errno ? errno : EIO));
-    else if (!lines && !json_array_size(collected->runs))
+    if (size < 0 && errno)
+        is_ok = complain(command, path, errno == EFBIG ? number + 1 : 0,
+                         errno == EFBIG ? "it has more than 16 MiB" : strerror(errno));
+    else if (is_ok && !lines && !json_array_size(collected->runs))
         is_ok = complain(command, path, 0, "it is empty; a run under cufence would have written a line at its start");
     free(line);
     if (file != stdin)

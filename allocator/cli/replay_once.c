@@ -1,5 +1,6 @@
 /* One run of `cufence replay`, and its report. */
 #include "replay.h"
+#include "command_line.h"
 
 #include "analysis/verdict/cause.h"
 #include "base/clock.h"
