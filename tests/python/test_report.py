@@ -90,6 +90,41 @@ class Report(standin.InFolder):
         place = json.loads(done.stdout)["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
         self.assertEqual(place["artifactLocation"]["uri"], "src/oob.py")
 
+    def test_sarif_has_all_that_github_asks_for(self) -> None:
+        """No package on PyPI was found that brings the schema: these are the members that GitHub's page on SARIF calls required. It
+        refuses a whole document for one result without a file."""
+        bare = {"kernel": None, "buffer": None, "launch": None}
+        begun = {"process": PROCESS}
+        long = f"/home/x{'é' * 400}/k.cu"
+        cases: dict[str, tuple[str, int, dict[str, Any]]] = {
+            "the kernel's file": ("/repo/oob.py", 9, {}),
+            "its launch": ("train%20me.py", 41, {"kernel": {"name": "k"}}),
+            "the allocation": ("/repo/model.py", 120, {"kernel": {"name": "k"}, "launch": None}),
+            "the call": ("a.py", 7, {"called": {"frames": [{"function": "libc"}, {"file": "a.py", "line": 7}]}}),
+            "the program": ("python", 1, bare | begun),
+            "nothing": ("unknown-program", 1, bare),
+            "a long path": (long.replace("é", "%C3%A9"), 1, {"kernel": {"name": "k", "file": long}}),
+            "no text": ("/repo/oob.py", 9, {"kind": 7}),
+            "hidden letters": ("%E2%80%AE%C2%9B", 1, {"kernel": {"file": "\u202e\x9b"}, "headline": "\u202e" * 600}),
+        }
+        for what, (uri, line, changes) in cases.items():
+            with self.subTest(what):
+                made = {name: value for name, value in finding(0, **changes).items() if value is not None}
+                text = self.report("--sarif", "-", "--exit-code", self.write("one.json", made), status=86).stdout
+                self.assertEqual([letter for letter in text if not letter.isprintable() and letter != "\n"], [])
+                log = json.loads(text)
+                self.assertEqual((log["version"], "schema" in log["$schema"]), ("2.1.0", True))
+                (run,) = log["runs"]
+                self.assertTrue(run["tool"]["driver"]["name"])
+                for rule in run["tool"]["driver"]["rules"]:
+                    self.assertTrue(rule["id"] and all(rule[name]["text"] for name in ("shortDescription", "fullDescription", "help")))
+                (result,) = run["results"]
+                self.assertTrue(result["ruleId"] and result["message"]["text"] and result["partialFingerprints"])
+                (place,) = result["locations"]
+                physical = place["physicalLocation"]
+                where = physical["artifactLocation"]["uri"].removeprefix("file://"), physical["region"]["startLine"]
+                self.assertEqual(where, (uri, line))
+
     def test_sarif_of_nothing_is_a_run_without_results(self) -> None:
         (run,) = json.loads(self.report("--sarif", "-", self.write("none.json", BEGUN, GUARDED)).stdout)["runs"]
         self.assertEqual(run["results"], [])
