@@ -4,6 +4,7 @@
 #include "page_html.h"
 
 #include "base/text.h"
+#include "finding/report_common.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +34,25 @@ static int put_run(const struct collected *collected, FILE *out)
     return 1;
 }
 
+/* As the report does. */
+static void add_values(json_t *to, const struct finding *finding)
+{
+    json_t *written = json_deep_copy(json_object_get(to, "written")); /* the other documents have what was read */
+    if (written)
+        json_object_set_new(to, "written", written);
+    for (size_t i = 0; finding->rerun && i < finding->rerun->write_count; i++) {
+        char *values = written_values(finding, i);
+        if (values && *values)
+            json_object_set_new(json_array_get(written, i), "shown", text_to_json(values + strlen(": ")));
+        free(values);
+    }
+}
+
 static int put_findings(const struct collected *collected, FILE *out)
 {
     for (size_t i = 0; i < collected->count; i++) {
         json_t *copy = collected_json(&collected->findings[i]);
+        add_values(copy, collected->findings[i].facts);
         if (!copy)
             return 0;
         fputs(i ? ",\n" : "", out);

@@ -172,20 +172,25 @@ class Report(standin.InFolder):
             {"address": "0x1000", "bytes": 1},
         ]
         buffer = {**finding(0)["buffer"], "mapping": {"start": "0x7e0004000000", "end": "0x7e0004200000"}}
+        buffer["guard"] = {"start": "0x7e0003e00000", "end": "0x7e0008200000"}
         figures = {"type": "float32", "count": 1000, "of_bytes": 4000, "min": -4.0, "max": 3.0}
         figures.update({"mean": -0.49599198396793587, "zeros": 125, "nan": 1, "inf": 0, "first": [-4.0, "NaN", 0.5]})
         given = {"size": 8, "value": "0x7e00041ff060", "buffer": 1, "offset": 0, "figures": figures}
         arguments = {"certainty": "exact", "list": [given, {"size": 4, "value": "0x3e8"}]}
         changes = {"thread": thread, "address": address, "written": written, "buffer": buffer, "arguments": arguments}
         changes["kernel"] = {**finding(0)["kernel"], "grid": [8, 1, 1], "block": [128, 1, 1], "grid_rerun": True}
+        changes |= {"access": {"kind": "write", "bytes": 4}, "headline": "out\x9bof\u202ebounds"}
         shown = self.shown(self.write("one.json", finding(0, **changes)))
+        legend = "blue: buffer #1, 4000 bytes; hatched: unmapped guard, which goes on: 2 MiB before, 64 MiB after; red: the access at 0x7e0004200000"
         for line in (
+            "out?of?bounds",
+            legend,
             "0x7e0004200000  (re-run)",
             "block (7,0,0) thread (104,0,0)  (re-run)",
             "void k_oob<4>(float*) <<<(8,1,1), (128,1,1)>>>  (dimensions of the re-run)",
             "Written out of bounds",
             "8 bytes past the end",
-            "00 00 00 40 00 00 00 40",
+            "2.0 2.0",
             "9 bytes, ending 64 bytes before the start of buffer #2",
             "ca ...",
             "1 byte at 0x1000",
