@@ -138,8 +138,8 @@ void text_put_line(FILE *out, const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     if (vasprintf(&line, format, arguments) >= 0) {
-        text_put(out, line);
-        fputc('\n', out);
+        text_make_plain(line);
+        fprintf(out, "%s\n", line);
         free(line);
     }
     va_end(arguments);

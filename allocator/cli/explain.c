@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "finding/json.h"
 #include "finding/report.h"
-#include "finding/standing_report.h"
 
 #include <dirent.h>
 #include <errno.h>
