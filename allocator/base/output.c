@@ -273,9 +273,10 @@ static void say(void *argument)
 {
     struct saying *saying = argument;
     char text[MESSAGE_BYTES];
-    text_vformat(text, sizeof text, saying->format, saying->arguments);
-    text_make_lines_plain(text);
-    output_print(text, 0);
+    size_t length = text_vformat(text, sizeof text - 1, saying->format, saying->arguments);
+    text[length - (length && text[length - 1] == '\n')] = '\0';
+    text_make_plain(text);
+    output_print(strcat(text, "\n"), 0);
 }
 
 void output_say(const char *format, ...)

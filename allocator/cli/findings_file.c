@@ -281,9 +281,9 @@ static int take_line(struct collected *collected, struct line *line)
     int is_of_another = json_is_object(of) && json_is_object(names);
     if (!take_facts(line, is_of_another ? of : line->json))
         return 0;
-    if (!line->facts->kind && json_object_get(line->json, "kind")) /* a number, say: it is a finding all the same */
-        line->facts->kind = "finding of unknown kind";
     const char *kind = line->facts->kind ? line->facts->kind : "";
+    if (!*kind && json_object_get(line->json, "kind")) /* a number, say: it is a finding all the same */
+        line->facts->kind = kind = "finding of unknown kind";
     if (is_of_another)
         return add_names(collected, line->facts, names);
     if (!strcmp(kind, KIND_RUN))

@@ -105,6 +105,7 @@ class Report(standin.InFolder):
             "nothing": ("unknown-program", 1, bare),
             "a long path": (long.replace("é", "%C3%A9"), 1, {"kernel": {"name": "k", "file": long}}),
             "no text": ("/repo/oob.py", 9, {"kind": 7}),
+            "no letter": ("/repo/oob.py", 9, {"kind": ""}),
             "hidden letters": ("%E2%80%AE%C2%9B", 1, {"kernel": {"file": "\u202e\x9b"}, "headline": "\u202e" * 600}),
         }
         for what, (uri, line, changes) in cases.items():
