@@ -276,7 +276,8 @@ static void say(void *argument)
     size_t length = text_vformat(text, sizeof text - 1, saying->format, saying->arguments);
     text[length - (length && text[length - 1] == '\n')] = '\0';
     text_make_plain(text);
-    output_print(strcat(text, "\n"), 0);
+    memcpy(text + strlen(text), "\n", 2);
+    output_print(text, 0);
 }
 
 void output_say(const char *format, ...)

@@ -58,7 +58,7 @@ static int unpack(int fd, size_t most, struct file_bytes *bytes, struct problem 
         bytes->at = mremap(text, room, bytes->size, 0);
     else if (text != MAP_FAILED)
         munmap(text, room);
-    return !why;
+    return bytes->at != NULL;
 }
 
 int file_load(int fd, size_t most, struct file_bytes *bytes, struct problem *problem)
