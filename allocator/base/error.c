@@ -1,5 +1,6 @@
 #include "error.h"
 
+#include "text.h"
 #include "thread.h"
 
 #include <stdarg.h>
@@ -16,8 +17,9 @@ cufence_status error_set(cufence_status status, const char *format, ...)
     if (!detail)
         return status;
     va_start(arguments, format);
-    vsnprintf(detail, DETAIL_BYTES, format, arguments);
+    text_vformat(detail, DETAIL_BYTES, format, arguments);
     va_end(arguments);
+    text_make_plain(detail);
     return status;
 }
 

@@ -1,5 +1,6 @@
 #include "files.h"
 #include "env.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define MOST_TEXT ((size_t)16 << 20)
 
 int files_write(int fd, const void *from, size_t size)
 {
@@ -110,6 +113,41 @@ int installation_library(const char *file, const char *name, char path[PATH_MAX]
     return installation_find(file, folders, sizeof folders / sizeof *folders, name, path);
 }
 
+FILE *files_open_text(const char *name)
+{
+    int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, 0);
+    return fd >= 0 ? fdopen(fd, "r") : NULL;
+}
+
+ssize_t files_read_until(FILE *file, char **text, size_t *room, int end)
+{
+    size_t length = 0;
+    int letter;
+    while ((letter = getc_unlocked(file)) != EOF) {
+        if (length + 1 >= *room) {
+            size_t more = *room ? 2 * *room : 4096;
+            char *grown = more <= MOST_TEXT ? realloc(*text, more) : NULL;
+            if (!grown) {
+                errno = more <= MOST_TEXT ? ENOMEM : EFBIG;
+                return -1;
+            }
+            *text = grown;
+            *room = more;
+        }
+        (*text)[length++] = (char)letter;
+        if (letter == end)
+            break;
+    }
+    if (letter == EOF && (!length || ferror(file))) {
+        errno = ferror(file) ? errno : 0;
+        return -1;
+    }
+    (*text)[length] = '\0';
+    return (ssize_t)length;
+}
+
 /* ---- source files ---- */
 
 #define LAST_LINE 1000000
@@ -138,6 +176,17 @@ static FILE *open_source(const char *path)
     return file;
 }
 
+/* Whether an open file lies below a folder, links resolved. Everything lies below /: that is none. */
+static int is_below(FILE *file, const char *folder)
+{
+    char link[32], path[PATH_MAX], top[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fileno(file));
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    size_t size = length > 0 && folder && *folder && realpath(folder, top) ? strlen(top) : 0;
+    path[length > 0 ? length : 0] = '\0';
+    return size > 1 && !strncmp(path, top, size) && path[size] == '/';
+}
+
 /* Reads the rest of a line, of which `text` gets what fits. Returns 0 at the end of the file. */
 static int read_line(FILE *file, char *text, size_t size)
 {
@@ -149,27 +198,38 @@ static int read_line(FILE *file, char *text, size_t size)
     }
     while (length && (text[length - 1] == ' ' || text[length - 1] == '\r'))
         length--;
-    if (length + 1 == size) { /* cut: not within a letter */
-        while (length && ((unsigned char)text[length - 1] & 0xc0) == 0x80)
-            length--;
-        length -= length && (unsigned char)text[length - 1] >= 0xc0;
-    }
     text[length] = '\0';
     return letter != EOF || length;
 }
 
-size_t source_read(const char *path, int line, struct source_line out[SOURCE_LINES])
+static size_t read_lines(FILE *file, int line, struct source_line out[SOURCE_LINES])
 {
     const int first = line - SOURCE_LINES / 2, last = line + SOURCE_LINES / 2;
     struct source_line found = {0};
+    char whole[sizeof found.text + 4];
     size_t count = 0;
-    FILE *file = path && line > 0 && line <= LAST_LINE ? open_source(path) : NULL;
-    if (!file)
-        return 0;
-    while (found.number < last && read_line(file, found.text, sizeof found.text)) {
+    while (found.number < last && read_line(file, whole, sizeof whole)) {
+        text_format(found.text, sizeof found.text, "%s", whole);
         if (++found.number >= first)
             out[count++] = found;
     }
     fclose(file);
     return found.number < line ? 0 : count; /* too short: another file, or another version of it */
+}
+
+size_t source_read(const char *path, int line, struct source_line out[SOURCE_LINES])
+{
+    FILE *file = path && line > 0 && line <= LAST_LINE ? open_source(path) : NULL;
+    return file ? read_lines(file, line, out) : 0;
+}
+
+size_t source_read_below(const char *path, int line, struct source_line out[SOURCE_LINES])
+{
+    FILE *file = path && line > 0 && line <= LAST_LINE ? open_source(path) : NULL;
+    int is_mine = file && (is_below(file, ".") || is_below(file, env_get("CUFENCE_SOURCES")));
+    size_t count = is_mine ? read_lines(file, line, out) : 0;
+    if (file && !is_mine)
+        fclose(file);
+    errno = file && !is_mine ? EXDEV : 0;
+    return count;
 }

@@ -8,6 +8,8 @@
 
 #include <limits.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <sys/types.h>
 
 /* Makes the folder and its parents. Returns 0 on failure and sets errno. */
 int files_make_folder(const char *folder);
@@ -35,6 +37,14 @@ int installation_find(const char *file, const char *const *folders, size_t count
 /* The same for a library of the installation that `file`, a program or a library, belongs to. */
 int installation_library(const char *file, const char *name, char path[PATH_MAX]);
 
+/* Opens a file of text that the user has named. Never waits for a FIFO's writer, but reads what a pipe has. Returns NULL and
+ * sets errno. */
+FILE *files_open_text(const char *name);
+
+/* Like getdelim(), but takes at most 16 MiB: no text of cufence's has more between two ends. Returns -1 at the end,
+ * with errno 0, and on errors: EFBIG if there is more. */
+ssize_t files_read_until(FILE *file, char **text, size_t *room, int end);
+
 /* ---- the lines of a source file around one of them, for people to read ---- */
 
 #define SOURCE_LINES 3
@@ -47,3 +57,7 @@ struct source_line {
 /* Reads line `line` and its neighbours. Returns how many there are; 0 if the file is no regular one, cannot be read, or has no
  * such line. `path` may be NULL; a relative one is also looked for in the folder that CUFENCE_SOURCES names. */
 size_t source_read(const char *path, int line, struct source_line out[SOURCE_LINES]);
+
+/* The same for a path that a stranger may have chosen: of files below the current folder or that of CUFENCE_SOURCES, links
+ * resolved. Sets errno: EXDEV for a file that is elsewhere, else anything. */
+size_t source_read_below(const char *path, int line, struct source_line out[SOURCE_LINES]);

@@ -1,6 +1,7 @@
 #include "known_findings.h"
 
 #include "error.h"
+#include "files.h"
 #include "list.h"
 #include "options.h"
 
@@ -85,16 +86,18 @@ static cufence_status read_lines(struct known_names *names, char *text, const ch
 
 cufence_status known_read(struct known_names *names, const char *path)
 {
-    FILE *file = fopen(path, "re");
+    FILE *file = files_open_text(path);
     char *text = NULL;
     size_t capacity = 0;
     if (!file)
         return error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, strerror(errno));
-    errno = 0;
-    ssize_t length = getdelim(&text, &capacity, '\0', file);
-    cufence_status status = length > 0 ? read_lines(names, text, path) : CUFENCE_OK;
-    if (ferror(file))
-        status = error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, strerror(errno ? errno : EIO));
+    ssize_t length = files_read_until(file, &text, &capacity, '\0');
+    const char *why = length < 0 && errno               ? strerror(errno)
+                      : length > 0 && !text[length - 1] ? "it has a NUL byte: it is no text"
+                                                        : NULL;
+    cufence_status status = why          ? error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, why)
+                            : length > 0 ? read_lines(names, text, path)
+                                         : CUFENCE_OK;
     free(text);
     fclose(file);
     return status;

@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "files.h"
 #include "lock.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -272,8 +273,11 @@ static void say(void *argument)
 {
     struct saying *saying = argument;
     char text[MESSAGE_BYTES];
-    if (vsnprintf(text, sizeof text, saying->format, saying->arguments) > 0)
-        output_print(text, 0);
+    size_t length = text_vformat(text, sizeof text - 1, saying->format, saying->arguments);
+    text[length - (length && text[length - 1] == '\n')] = '\0';
+    text_make_plain(text);
+    memcpy(text + strlen(text), "\n", 2);
+    output_print(text, 0);
 }
 
 void output_say(const char *format, ...)

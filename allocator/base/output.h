@@ -29,7 +29,7 @@
  */
 int output_print(const char *text, int may_wait);
 
-/* Formats a message and prints it without waiting. Messages are cut at 4 KiB. */
+/* Formats a message of one line, whatever its arguments hold, and prints it without waiting. It is cut at 4 KiB. */
 void output_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same for one line that says whose it is. */

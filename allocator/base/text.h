@@ -1,10 +1,13 @@
 /*
- * Text of the program's and of the user's. Pure.
+ * Text of the program's and of the user's: whatever leaves cufence goes through here. A person at a terminal gets valid UTF-8
+ * without letters that are not seen (controls, also those above ASCII, and letters that change the direction or have no width);
+ * JSON has those as escapes, and means the same. Nothing depends on the locale. Pure.
  */
 #pragma once
 
 #include <cufence.h>
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -12,11 +15,19 @@
  * labels are truncated. NULL if out of host memory. */
 json_t *text_to_json(const char *text);
 
-/* Puts '?' for control characters, which would end a line, or reach a terminal as an order. text_put() prints the text so.
- * Neither depends on the locale. */
+/* Put one '?' for each letter that is not seen, which would end a line, or reach a terminal as an order, and for each byte that
+ * is not UTF-8. The second keeps ends of lines. */
 void text_make_plain(char *text);
+void text_make_lines_plain(char *text);
 void text_put(FILE *out, const char *text);
 void text_put_part(FILE *out, const char *text, size_t bytes); /* so many of it */
+
+/* Prints one line, whatever its arguments hold, and ends it. */
+void text_put_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Like snprintf(), but what does not fit is cut between two letters. Return the length of what is there. */
+size_t text_format(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+size_t text_vformat(char *out, size_t size, const char *format, va_list arguments) __attribute__((format(printf, 3, 0)));
 
 /* Returns "s", or "" for one. */
 static inline const char *plural(uint64_t count)

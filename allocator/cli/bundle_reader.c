@@ -1,6 +1,8 @@
 #include "bundle_reader.h"
 
 #include "analysis/verdict/launches.h"
+#include "base/files.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,18 +15,17 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#define MOST_JSON ((size_t)256 << 20)
+#define MOST_JSON ((size_t)64 << 20)
 #define MIN_IMAGE 64 /* bytes of a header */
 #define MOST_DUMP ((size_t)2 << 30)
+#define MOST_UNPACKED ((size_t)1 << 30)
 
 /* ---- the bytes of a file ---- */
 
 void file_forget(struct file_bytes *bytes)
 {
-    if (bytes->is_mapped)
+    if (bytes->at)
         munmap(bytes->at, bytes->size);
-    else
-        free(bytes->at);
 }
 
 static int is_gzip(int fd)
@@ -36,23 +37,28 @@ static int is_gzip(int fd)
 /* Takes ownership of the descriptor. */
 static int unpack(int fd, size_t most, struct file_bytes *bytes, struct problem *problem)
 {
-    gzFile file = gzdopen(fd, "rb");
-    char *text = NULL, block[1 << 16];
-    FILE *out = file ? open_memstream(&text, &bytes->size) : NULL;
-    const char *why = out ? NULL : "the host has no memory for it";
+    enum { BLOCK = 1 << 20 };
+    size_t room = (most < MOST_UNPACKED ? most : MOST_UNPACKED) + BLOCK; /* what is not used costs nothing */
+    char *text = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    gzFile file = text != MAP_FAILED ? gzdopen(fd, "rb") : NULL;
+    const char *why = file ? NULL : "the host has no memory for it";
     int got = 0, code;
-    while (!why && (got = gzread(file, block, sizeof block)) > 0)
-        if ((size_t)ftello(out) + (size_t)got > most || fwrite(block, 1, (size_t)got, out) != (size_t)got)
-            why = ferror(out) ? "the host has no memory for it" : "it is too large";
+    while (file && bytes->size <= room - BLOCK && (got = gzread(file, text + bytes->size, BLOCK)) > 0)
+        bytes->size += (size_t)got;
     if (got < 0)
         why = gzerror(file, &code);
-    if (out && fclose(out) != 0 && !why)
-        why = "the host has no memory for it";
+    else if (bytes->size > room - BLOCK)
+        why = most < MOST_UNPACKED ? "it is too large" : "it has more than 1 GiB; if you trust it, unpack it with gunzip";
+    else if (!bytes->size && !why)
+        why = "it is empty";
     if (why)
         problem_set(problem, CUFENCE_ERROR_CORRUPT, "cannot be unpacked: %s", why);
     (void)(file ? gzclose(file) : close(fd));
-    bytes->at = text;
-    return !why;
+    if (!why)
+        bytes->at = mremap(text, room, bytes->size, 0);
+    else if (text != MAP_FAILED)
+        munmap(text, room);
+    return bytes->at != NULL;
 }
 
 int file_load(int fd, size_t most, struct file_bytes *bytes, struct problem *problem)
@@ -74,14 +80,24 @@ int file_load(int fd, size_t most, struct file_bytes *bytes, struct problem *pro
         return unpack(fd, most, bytes, problem);
     bytes->size = S_ISREG(status.st_mode) ? (size_t)status.st_size : 0;
     bytes->at = bytes->size ? mmap(NULL, bytes->size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-    bytes->is_mapped = bytes->at != MAP_FAILED;
-    if (!bytes->is_mapped) {
+    if (bytes->at == MAP_FAILED) {
         const char *why = bytes->size ? strerror(errno) : S_ISREG(status.st_mode) ? "it is empty" : "it is not a regular file";
         problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", why);
         bytes->at = NULL;
     }
     close(fd);
-    return bytes->is_mapped;
+    return bytes->at != NULL;
+}
+
+void file_source(const char *command, struct finding *finding)
+{
+    const struct evidence_site *site = &finding->where.site;
+    finding->where.source_count = source_read_below(site->file, site->line, finding->where.source);
+    if (errno == EXDEV)
+        text_put_line(stderr,
+                      "cufence %s: %s is not below the current folder: its lines are not shown; CUFENCE_SOURCES may name its "
+                      "folder",
+                      command, site->file);
 }
 
 /* Opens a file in a folder of the bundle. Returns -1 with errno set: ELOOP for a link. */

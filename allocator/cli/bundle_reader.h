@@ -15,14 +15,16 @@
 struct file_bytes {
     void *at;
     size_t size;
-    int is_mapped;
 };
 
-/* Closes the descriptor, which may be -1 with errno set. Takes at most `most` bytes, unpacked ones too. Returns 0 on failure,
- * with the reason in *problem; file_forget() is allowed then too. */
+/* Closes the descriptor, which may be -1 with errno set. Takes at most `most` bytes, and of a compressed file at most 1 GiB.
+ * Returns 0 on failure, with the reason in *problem; file_forget() is allowed then too. */
 int file_load(int fd, size_t most, struct file_bytes *bytes, struct problem *problem);
 
 void file_forget(struct file_bytes *bytes);
+
+/* Reads the finding's source lines. It comes from a dump, which may name any file: complains of one that is not the user's. */
+void file_source(const char *command, struct finding *finding);
 
 /* ---- bundles ---- */
 

@@ -16,12 +16,13 @@ enum { MOST = 128 };        /* options of a sub-command and of the library, both
 
 int arguments_complain(const char *command, int status, const char *format, ...)
 {
+    char *text = NULL;
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "cufence %s: ", command);
-    vfprintf(stderr, format, arguments);
+    if (vasprintf(&text, format, arguments) >= 0)
+        text_put_line(stderr, "cufence %s: %s", command, text);
     va_end(arguments);
-    fputc('\n', stderr);
+    free(text);
     return status;
 }
 
@@ -101,7 +102,9 @@ static int unknown(const struct command *command, const char *argument)
     if (edits != SIZE_MAX)
         return complain("unknown option \"%s\", did you mean --%s? `cufence %s --help` lists all", argument,
                         command->arguments[own].name, command->name);
-    fprintf(stderr, "cufence %s: unknown option \"%s\"; the options are", command->name, argument);
+    fprintf(stderr, "cufence %s: unknown option \"", command->name);
+    text_put(stderr, argument);
+    fputs("\"; the options are", stderr);
     for (size_t i = 0; i < command->count; i++)
         fprintf(stderr, " --%s,", command->arguments[i].name);
     fprintf(stderr, " --help%s%s\n", command->take_row ? ", --KEY VALUE for each that `cufence options` lists" : "",

@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "finding/json.h"
 #include "finding/report.h"
-#include "finding/standing_report.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -31,6 +30,7 @@ struct wishes {
 
 /* ---- what is said ---- */
 
+#define complain(...) arguments_complain("explain", 0, __VA_ARGS__)
 #define NO_MEMORY "cufence: the host has no memory for the report\n"
 
 /* `known`: what the program knew, NULL if there is nothing of that. */
@@ -66,19 +66,21 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     const char *summary = "";
     char *report = NULL;
     static int has_said; /* the command has one thread */
-    printf("%s%s\n", has_said++ ? "\n" : "", path);
+    fputs(has_said++ ? "\n" : "", stdout);
+    text_put_line(stdout, "%s", path);
     if (evidence->site_count) {
         diagnose(dump, evidence, known, &diagnosis, &cause);
         whole.site = fault_site(&diagnosis);
         finding_of_fault(&finding, &diagnosis, rerun_of(known), &origin);
-        finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
+        file_source("explain", &finding);
         report = finding_text(&finding);
         finding_free(&finding);
         summary = report ? last_line(report) : NULL;
         if (report)
             fwrite(report, 1, (size_t)(summary - report), stdout);
     } else {
-        printf("cufence: no exception is in the dump of GPU %d (%s)\n\n", origin.device, evidence->device_name);
+        text_put_line(stdout, "cufence: no exception is in the dump of GPU %d (%s)", origin.device, evidence->device_name);
+        putchar('\n');
     }
     char *text = standing_text(standing, &whole);
     fputs(text ? text : NO_MEMORY, stdout);
@@ -114,7 +116,7 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     json_object_set_new(finding, "dump", text_to_json(path));
     json_object_set_new(finding, "standing", standing_json(standing, &whole));
     if (!text_put_json(stdout, finding, JSON_COMPACT) && !ferror(stdout))
-        fprintf(stderr, "cufence explain: %s: the host has no memory for the report\n", path);
+        complain("%s: the host has no memory for the report", path);
 }
 
 /* reader: the bundle that the dump is of; NULL: none. */
@@ -128,7 +130,7 @@ static cufence_status explain_bytes(const char *path, const struct file_bytes *b
     struct problem why;
     if (known && known->rerun.outcome == RERUN_FAULTED && reader->second.at &&
         evidence_from_coredump(reader->second.at, reader->second.size, &again, &why) != CUFENCE_OK)
-        fprintf(stderr, "cufence explain: %s: of the second launch: %s\n", path, why.text);
+        complain("%s: of the second launch: %s", path, why.text);
     if (known)
         known->rerun.evidence = again;
     cufence_status status = coredump_open(bytes->at, bytes->size, &dump, problem);
@@ -156,7 +158,7 @@ static int explain_file(const char *path, const struct wishes *wishes, int is_si
     int is_ok = file_load(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), SIZE_MAX, &bytes, &problem) && /* it may be a pipe */
                 explain_bytes(path, &bytes, NULL, wishes, &problem) == CUFENCE_OK;
     if (!is_ok && !is_silent)
-        fprintf(stderr, "cufence explain: %s: %s\n", path, problem.text);
+        complain("%s: %s", path, problem.text);
     file_forget(&bytes);
     return is_ok;
 }
@@ -166,17 +168,18 @@ static int explain_bundle(const char *path, const struct wishes *wishes)
     struct problem problem;
     struct bundle_reader reader;
     cufence_status status = bundle_open(path, &reader, &problem);
-    if (status == CUFENCE_OK && reader.unread.text[0])
-        fprintf(stderr, "cufence explain: %s: %s\n", path, reader.unread.text);
     if (status == CUFENCE_OK && !reader.dump.at)
-        status = problem_set(&problem, CUFENCE_ERROR_SYSTEM,
-                             "it has no core dump that can be read; a launch that did not fault has none");
+        status = problem_set(&problem, CUFENCE_ERROR_SYSTEM, "%s",
+                             reader.unread.text[0] ? reader.unread.text
+                                                   : "it has no core dump; a launch that did not fault has none");
+    else if (status == CUFENCE_OK && reader.unread.text[0])
+        complain("%s: %s", path, reader.unread.text);
     char *dump = NULL;
     if (status == CUFENCE_OK && asprintf(&dump, "%s/%s", path, reader.dump_name) >= 0)
         status = explain_bytes(dump, &reader.dump, &reader, wishes, &problem);
     free(dump);
     if (status != CUFENCE_OK)
-        fprintf(stderr, "cufence explain: %s: %s\n", path, problem.text);
+        complain("%s: %s", path, problem.text);
     bundle_close(&reader);
     return status == CUFENCE_OK;
 }
@@ -191,10 +194,8 @@ static int explain_folder(const char *path, const struct wishes *wishes)
 {
     struct dirent **entries;
     int explained = 0, count = scandir(path, &entries, is_visible, alphasort);
-    if (count < 0) {
-        fprintf(stderr, "cufence explain: %s: %s\n", path, strerror(errno));
-        return 0;
-    }
+    if (count < 0)
+        return complain("%s: %s", path, strerror(errno));
     for (int i = 0; i < count; i++) {
         char *file = NULL;
         if (asprintf(&file, "%s/%s", path, entries[i]->d_name) >= 0) {
@@ -205,7 +206,7 @@ static int explain_folder(const char *path, const struct wishes *wishes)
     }
     free(entries);
     if (!explained)
-        fprintf(stderr, "cufence explain: %s: it has no GPU core dump, plain or gzipped\n", path);
+        complain("%s: it has no GPU core dump, plain or gzipped", path);
     return explained > 0;
 }
 

@@ -97,10 +97,10 @@ void finding_tensor(const struct collected_finding *finding, char *out, size_t s
     const char *name = member_of(found, "name"), *what = member_of(found, "what"), *where = member_of(found, "where");
     out[0] = '\0';
     if (name && what && where && !strcmp(what, "local"))
-        snprintf(out, size, "%s in %s", name, where);
+        text_format(out, size, "%s in %s", name, where);
     else if (name && what)
-        snprintf(out, size, "%s (%s%s%s)", name, what, where ? !strcmp(what, "optimizer state") ? " of " : " in " : "",
-                 where ? where : "");
+        text_format(out, size, "%s (%s%s%s)", name, what, where ? !strcmp(what, "optimizer state") ? " of " : " in " : "",
+                    where ? where : "");
 }
 
 void finding_who(json_t *process, char *out, size_t size)
@@ -261,11 +261,8 @@ static int complain(const char *command, const char *path, size_t line, const ch
 {
     if (!command)
         return 0;
-    if (line)
-        fprintf(stderr, "cufence %s: %s:%zu: %s\n", command, path, line, why);
-    else
-        fprintf(stderr, "cufence %s: %s: %s\n", command, path, why);
-    return 0;
+    return line ? arguments_complain(command, 0, "%s:%zu: %s", path, line, why)
+                : arguments_complain(command, 0, "%s: %s", path, why);
 }
 
 /* Fills in what is well formed. Returns 0 if the host is out of memory. */
@@ -285,6 +282,8 @@ static int take_line(struct collected *collected, struct line *line)
     if (!take_facts(line, is_of_another ? of : line->json))
         return 0;
     const char *kind = line->facts->kind ? line->facts->kind : "";
+    if (!*kind && json_object_get(line->json, "kind")) /* a number, say: it is a finding all the same */
+        line->facts->kind = kind = "finding of unknown kind";
     if (is_of_another)
         return add_names(collected, line->facts, names);
     if (!strcmp(kind, KIND_RUN))
@@ -316,27 +315,33 @@ static int read_line(struct collected *collected, const char *command, const cha
 
 int collected_read(struct collected *collected, const char *command, const char *path)
 {
-    FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
+    FILE *file = strcmp(path, "-") ? files_open_text(path) : stdin;
     char *line = NULL;
     size_t capacity = 0, number = 0, lines = 0;
     ssize_t size;
     int is_ok = 1;
     if (!file)
         return complain(command, path, 0, strerror(errno));
-    errno = 0;
-    while ((size = getline(&line, &capacity, file)) >= 0) {
+    while ((size = files_read_until(file, &line, &capacity, '\n')) >= 0) {
         number++;
-        int is_blank = strspn(line, " \t\r\n") == (size_t)size;
+        size_t blanks = strspn(line, " \t\r\n");
+        int is_blank = blanks == (size_t)size;
+        if (!lines && !is_blank && !strchr("{[", line[blanks])) { /* nor will what follows be */
+            is_ok =
+                complain(command, path, 0, "it is not JSON; `cufence run --json FILE` and `cufence explain --json` write that");
+            collected->unreadable++;
+            break;
+        }
         lines += !is_blank;
         if (!is_blank && !read_line(collected, command, path, number, line, (size_t)size)) {
             collected->unreadable++;
             is_ok = 0;
         }
-        errno = 0;
     }
-    if (ferror(file))
-        is_ok = complain(command, path, 0, strerror(errno ? errno : EIO));
-    else if (!lines && !json_array_size(collected->runs))
+    if (size < 0 && errno)
+        is_ok = complain(command, path, errno == EFBIG ? number + 1 : 0,
+                         errno == EFBIG ? "it has more than 16 MiB" : strerror(errno));
+    else if (is_ok && !lines && !json_array_size(collected->runs))
         is_ok = complain(command, path, 0, "it is empty; a run under cufence would have written a line at its start");
     free(line);
     if (file != stdin)

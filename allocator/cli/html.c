@@ -4,6 +4,7 @@
 #include "page_html.h"
 
 #include "base/text.h"
+#include "finding/report_common.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,8 @@
 /* What would end a script's or an element's text is written in another way. */
 static void put_json(json_t *object, FILE *out)
 {
-    char *text = json_dumps(object, JSON_COMPACT);
-    for (const char *at = text; at && *at; at++) {
+    char *text = text_of_json(json_incref(object), JSON_COMPACT);
+    for (const char *at = text; at && *at != '\n'; at++) {
         if (*at == '<')
             fputs("\\u003c", out);
         else
@@ -33,10 +34,25 @@ static int put_run(const struct collected *collected, FILE *out)
     return 1;
 }
 
+/* As the report does. */
+static void add_values(json_t *to, const struct finding *finding)
+{
+    json_t *written = json_deep_copy(json_object_get(to, "written")); /* the other documents have what was read */
+    if (written)
+        json_object_set_new(to, "written", written);
+    for (size_t i = 0; finding->rerun && i < finding->rerun->write_count; i++) {
+        char *values = written_values(finding, i);
+        if (values && *values)
+            json_object_set_new(json_array_get(written, i), "shown", text_to_json(values + strlen(": ")));
+        free(values);
+    }
+}
+
 static int put_findings(const struct collected *collected, FILE *out)
 {
     for (size_t i = 0; i < collected->count; i++) {
         json_t *copy = collected_json(&collected->findings[i]);
+        add_values(copy, collected->findings[i].facts);
         if (!copy)
             return 0;
         fputs(i ? ",\n" : "", out);
@@ -46,9 +62,10 @@ static int put_findings(const struct collected *collected, FILE *out)
     return 1;
 }
 
-static void put_escaped(const char *text, FILE *out)
+static void put_escaped(char *text, FILE *out)
 {
-    for (; text && *text; text++) {
+    text_make_plain(text);
+    for (; *text; text++) {
         if (strchr("<>&\"", *text))
             fprintf(out, "&#%d;", *text);
         else
@@ -59,14 +76,15 @@ static void put_escaped(const char *text, FILE *out)
 /* For a reader without scripts. */
 static int put_plain(const struct collected *collected, FILE *out)
 {
-    char place[512], tensor[256], guarded[160];
+    char headline[512], place[512], tensor[256], guarded[160];
     collected_say_guarded(collected, guarded, sizeof guarded);
     fprintf(out, "<p>%zu finding%s%s</p>", collected->count, plural(collected->count), guarded);
     for (size_t i = 0; i < collected->count; i++) {
         const struct collected_finding *finding = &collected->findings[i];
         finding_place(finding->facts, place, sizeof place);
         fputs("<article><h2>", out);
-        put_escaped(finding->facts->headline, out);
+        text_format(headline, sizeof headline, "%s", finding->facts->headline);
+        put_escaped(headline, out);
         fputs("</h2><p>", out);
         put_escaped(place, out);
         finding_tensor(finding, tensor, sizeof tensor);

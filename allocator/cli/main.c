@@ -95,7 +95,7 @@ static int unknown_command(char **words)
 {
     const struct command *nearest = command_nearest(words[0]);
     if (*words[0] == '-') {
-        fprintf(stderr, "cufence: unknown option '%s'; use --help (-h) or --version (-V)\n", words[0]);
+        text_put_line(stderr, "cufence: unknown option '%s'; use --help (-h) or --version (-V)", words[0]);
         return STATUS_USAGE;
     }
     const char *instead = gone_instead(GONE_COMMAND, words[0], strlen(words[0]));
@@ -106,11 +106,13 @@ static int unknown_command(char **words)
     if (!nearest && suggest_run(words))
         return STATUS_USAGE;
     if (nearest) {
-        fprintf(stderr, "cufence: unknown command '%s', did you mean '%s'? `cufence help` lists all\n", words[0],
-                nearest->name);
+        text_put_line(stderr, "cufence: unknown command '%s', did you mean '%s'? `cufence help` lists all", words[0],
+                      nearest->name);
         return STATUS_USAGE;
     }
-    fprintf(stderr, "cufence: unknown command '%s'; the commands are", words[0]);
+    fputs("cufence: unknown command '", stderr);
+    text_put(stderr, words[0]);
+    fputs("'; the commands are", stderr);
     for (const struct command *const *command = commands; *command; command++)
         fprintf(stderr, " %s,", (*command)->name);
     fprintf(stderr, " help, --help and --version\n");

@@ -19,6 +19,7 @@
 
 #define AROUND ((uint64_t)64 << 30) /* the largest guard */
 
+#define complain(...) arguments_complain("replay", 0, __VA_ARGS__)
 #define SIMULATED "cufence simulated device" /* its cuDeviceGetName() */
 
 /* ---- the folder ---- */
@@ -37,11 +38,8 @@ static void list_bundle(const char *folder, const char *name)
     char path[PATH_MAX], kernel[128] = "";
     if (is_bundle_in(folder, name, path))
         bundle_kernel(path, kernel, sizeof kernel);
-    fprintf(stderr, "  %s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/");
-    text_put(stderr, name);
-    fputs(kernel[0] ? "  " : "", stderr);
-    text_put(stderr, kernel);
-    fputc('\n', stderr);
+    text_put_line(stderr, "  %s%s%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", name, kernel[0] ? "  " : "",
+                  kernel);
 }
 
 /* Keeps the names of bundles, and returns how many there are. */
@@ -66,7 +64,7 @@ static int choose(const char *given, char path[PATH_MAX])
     int count = found > 0 ? keep_bundles(given, entries, found) : 0;
     snprintf(path, PATH_MAX, "%s", given);
     if (count == 1 && is_bundle_in(given, entries[0]->d_name, path))
-        fprintf(stderr, "cufence replay: using the only saved launch in %s\n", given);
+        complain("using the only saved launch in %s", given);
     if (count > 1) {
         status = arguments_complain("replay", STATUS_USAGE, "%s holds %d saved launches; name one of them:", given, count);
         for (int i = 0; i < count && i < MOST_LISTED; i++)
@@ -87,8 +85,6 @@ static int is_fit(uint32_t compute, uint32_t wanted)
 {
     return compute / 10 == wanted / 10 && compute >= wanted;
 }
-
-#define complain(...) arguments_complain("replay", 0, __VA_ARGS__)
 
 /* Returns 0 after a message. */
 static int use_device(struct replay *replay, int number, CUdevice device)

@@ -90,10 +90,12 @@ int compare_answer(struct replay *replay, const struct rerun_message *question, 
 
 static void print_buffer(const struct bundle_buffer *buffer)
 {
-    if (buffer->id)
+    if (buffer->id) {
         printf("buffer #%" PRIu64, buffer->id);
-    else
-        printf("%s at 0x%" PRIx64, *buffer->label ? buffer->label : "memory", buffer->address);
+    } else {
+        text_put(stdout, *buffer->label ? buffer->label : "memory");
+        printf(" at 0x%" PRIx64, buffer->address);
+    }
 }
 
 static void print_text(const struct comparison *comparison)

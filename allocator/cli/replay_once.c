@@ -1,5 +1,6 @@
 /* One run of `cufence replay`, and its report. */
 #include "replay.h"
+#include "command_line.h"
 
 #include "analysis/verdict/cause.h"
 #include "base/clock.h"
@@ -54,7 +55,7 @@ static void print_fault(const struct replay *replay, struct rerun *rerun, const 
     rerun_trace(rerun, &diagnosis);
     cause_take(&diagnosis, &rerun->result.cause);
     finding_of_fault(&finding, &diagnosis, &rerun->result, &origin);
-    finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
+    file_source("replay", &finding);
     replay_print(replay, &finding);
 }
 
@@ -203,7 +204,7 @@ static enum replay_outcome tell(const struct replay *replay, struct rerun *rerun
     case RERUN_NOT_TRIED:
         break;
     }
-    fprintf(stderr, "cufence replay: %s: cannot be launched: %s\n", replay->folder, result->reason);
+    arguments_complain("replay", 0, "%s: cannot be launched: %s", replay->folder, result->reason);
     return REPLAY_FAILED;
 }
 

@@ -64,16 +64,14 @@ static json_t *uri_of(const char *path)
     return made;
 }
 
-/* A location; NULL for a frame without a file and a name. */
+/* Code hosts want a line: it is the first if none is known. */
 static json_t *location_of(const char *file, long long line, const char *function)
 {
     json_t *location = json_object();
-    if (file) {
-        json_t *physical = json_pack("{s{so}}", "artifactLocation", "uri", uri_of(file));
-        if (line > 0)
-            json_object_set_new(physical, "region", json_pack("{sI}", "startLine", (json_int_t)line));
-        json_object_set_new(location, "physicalLocation", physical);
-    }
+    if (file)
+        json_object_set_new(location, "physicalLocation",
+                            json_pack("{s{so} s{sI}}", "artifactLocation", "uri", uri_of(file), "region", "startLine",
+                                      (json_int_t)(line > 0 ? line : 1)));
     if (function)
         json_object_set_new(location, "logicalLocations", json_pack("[{ss ss}]", "name", function, "kind", "function"));
     return location;
@@ -89,35 +87,64 @@ static json_t *frame_location(const struct stack_frame *frame)
     return location_of(known(frame->file), frame->line, known(frame->function));
 }
 
-static void add_stack(json_t *stacks, const char *what, const struct stack_frame *from, size_t count)
-{
-    json_t *frames = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(frames, json_pack("{so}", "location", frame_location(&from[i])));
-    if (count)
-        json_array_append_new(stacks, json_pack("{s{ss} sO}", "message", "text", what, "frames", frames));
-    json_decref(frames);
-}
+/* Who has done what, in the order in which a place is looked for. */
+enum { STACKS = 4 };
+struct from {
+    const char *what;
+    const struct stack_frame *frames;
+    size_t count;
+};
 
-static json_t *stacks_of(const struct finding *finding)
+static void find_stacks(const struct finding *finding, struct from out[STACKS])
 {
     const struct fault_launch *launch = finding->launch.launch;
     const struct buffer_fact *buffer = &finding->buffer;
+    out[0] = (struct from){"called at", finding->called.frames, finding->called.count};
+    out[1] = (struct from){"launched at", launch ? launch->frames : NULL, launch ? launch->frame_count : 0};
+    out[2] = (struct from){"buffer allocated at", buffer->allocated.frames, buffer->allocated.count};
+    out[3] = (struct from){"buffer freed at", buffer->freed.frames, buffer->freed.count};
+}
+
+static json_t *stacks_of(const struct from from[STACKS])
+{
     json_t *stacks = json_array();
-    add_stack(stacks, "called at", finding->called.frames, finding->called.count);
-    if (launch)
-        add_stack(stacks, "launched at", launch->frames, launch->frame_count);
-    add_stack(stacks, "buffer allocated at", buffer->allocated.frames, buffer->allocated.count);
-    add_stack(stacks, "buffer freed at", buffer->freed.frames, buffer->freed.count);
+    for (const struct from *stack = from; stack < from + STACKS; stack++) {
+        json_t *frames = json_array();
+        for (size_t i = 0; i < stack->count; i++)
+            json_array_append_new(frames, json_pack("{so}", "location", frame_location(&stack->frames[i])));
+        if (stack->count)
+            json_array_append_new(stacks, json_pack("{s{ss} sO}", "message", "text", stack->what, "frames", frames));
+        json_decref(frames);
+    }
     return stacks;
 }
 
-/* In the source: the kernel's line, or the caller's. */
-static json_t *place_of(const struct finding *finding)
+/* The user's own frame, or another one with a file; NULL: none has one. */
+static const struct stack_frame *frame_with_file(const struct from *from)
 {
-    if (finding->called.count)
-        return frame_location(frames_own(finding->called.frames, finding->called.count));
-    return location_of(finding->where.site.file, finding->where.site.line, finding->where.site.kernel);
+    const struct stack_frame *own = from->count ? frames_own(from->frames, from->count) : NULL;
+    for (size_t i = 0; own && !own->file[0] && i < from->count; i++)
+        if (from->frames[i].file[0])
+            own = &from->frames[i];
+    return own && own->file[0] ? own : NULL;
+}
+
+/* The caller's line, the kernel's, its launch's, that of the allocation or the free; else the program. Code hosts refuse a
+ * document with a result that lies in no file. */
+static json_t *place_of(const struct collected_finding *found, const struct from from[STACKS])
+{
+    const struct evidence_site *site = &found->facts->where.site;
+    const json_t *process = json_object_get(found->first, "process");
+    const char *program = json_string_value(json_array_get(json_object_get(process, "command"), 0));
+    for (size_t i = 0; i < STACKS; i++) {
+        const struct stack_frame *frame = frame_with_file(&from[i]);
+        if (i == 1 && known(site->file))
+            return location_of(site->file, site->line, known(site->kernel));
+        if (frame)
+            return frame_location(frame);
+    }
+    program = program ? program : json_string_value(json_object_get(found->first, "dump")); /* of `cufence explain` */
+    return location_of(known(program) ? program : "unknown-program", 0, known(site->kernel));
 }
 
 static json_t *result_of(const struct collected_finding *found, int has_baseline)
@@ -125,15 +152,17 @@ static json_t *result_of(const struct collected_finding *found, int has_baseline
     const struct finding *finding = found->facts;
     const char *kind = finding->kind;
     char print[17], place[512], tensor[256], message[1536];
+    struct from from[STACKS];
+    find_stacks(finding, from);
     finding_place(finding, place, sizeof place);
     finding_tensor(found, tensor, sizeof tensor);
-    snprintf(message, sizeof message, "%s%s%s%s%s", finding->headline[0] ? finding->headline : kind, place[0] ? ", " : "",
-             place, tensor[0] ? "; the buffer is " : "", tensor);
+    text_format(message, sizeof message, "%s%s%s%s%s", finding->headline[0] ? finding->headline : kind, place[0] ? ", " : "",
+                place, tensor[0] ? "; the buffer is " : "", tensor);
     snprintf(print, sizeof print, "%016" PRIx64, finding_hash(found->key)); /* code hosts follow a finding by it */
-    json_t *result =
-        json_pack("{ss ss s{ss} s[o] sI s{ss}}", "ruleId", kind, "level", "error", "message", "text", message, "locations",
-                  place_of(finding), "occurrenceCount", (json_int_t)found->count, "partialFingerprints", "cufence/v1", print);
-    json_t *stacks = stacks_of(finding);
+    json_t *result = json_pack("{ss ss s{ss} s[o] sI s{ss}}", "ruleId", kind, "level", "error", "message", "text", message,
+                               "locations", place_of(found, from), "occurrenceCount", (json_int_t)found->count,
+                               "partialFingerprints", "cufence/v1", print);
+    json_t *stacks = stacks_of(from);
     if (rule_of(kind) >= 0)
         json_object_set_new(result, "ruleIndex", json_integer(rule_of(kind)));
     if (json_array_size(stacks))
@@ -151,7 +180,9 @@ static json_t *rules_of(void)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < RULES; i++)
-        json_array_append_new(array, json_pack("{ss s{ss}}", "id", rules[i].kind, "shortDescription", "text", rules[i].text));
+        json_array_append_new(array, json_pack("{ss s{ss} s{ss} s{ss}}", "id", rules[i].kind, "shortDescription", "text",
+                                               rules[i].text, "fullDescription", "text", rules[i].text, "help", "text",
+                                               "See docs/findings.md of cufence."));
     return array;
 }
 

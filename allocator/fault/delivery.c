@@ -81,6 +81,7 @@ static void complain(const struct report_file *file, int error)
     snprintf(text + length, sizeof text - (size_t)length, "%s%s: %s\n",
              file ? "cannot write the report to " : "standard error has not taken the report above", file ? file->name : "",
              strerror(error));
+    text_make_lines_plain(text);
     if (file)
         output_print(text, 1);
     if (file != &delivery.log)

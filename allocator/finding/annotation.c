@@ -2,6 +2,8 @@
 #include "report.h"
 #include "frames.h"
 
+#include "base/text.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,5 +55,8 @@ char *finding_annotation(const struct finding *finding, const char *folder)
         put_escaped(out, kernel, "");
     }
     putc('\n', out);
-    return fclose(out) ? NULL : text;
+    if (fclose(out))
+        return NULL;
+    text_make_lines_plain(text); /* it has the one line end */
+    return text;
 }

@@ -101,6 +101,16 @@ void written_put_values(struct report *report, const struct rerun_write *write, 
         report_put(report, " ...");
 }
 
+char *written_values(const struct finding *finding, size_t i)
+{
+    struct report report;
+    uint64_t width = width_of(&finding->access);
+    if (!width || !report_open(&report, 0))
+        return NULL;
+    written_put_values(&report, &finding->rerun->writes[i], width);
+    return report_close(&report);
+}
+
 int written_fits(const struct rerun_write *write, uint64_t width)
 {
     enum form form = form_of(write, width);

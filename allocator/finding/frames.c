@@ -2,7 +2,8 @@
 
 #include "short_name.h"
 
-#include <stdio.h>
+#include "base/text.h"
+
 #include <string.h>
 
 #define LONGEST_ARGUMENTS 48 /* of a template */
@@ -71,7 +72,7 @@ int frames_is_plumbing(const struct stack_frame *frame)
 void frames_function(const struct stack_frame *frame, char *out, size_t size)
 {
     if (frame->is_python)
-        snprintf(out, size, "%s", frame->function);
+        text_format(out, size, "%s", frame->function);
     else
         short_name(frame->function, LONGEST_ARGUMENTS, out, size);
 }

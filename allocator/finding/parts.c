@@ -1,8 +1,9 @@
 #include "parts.h"
 
+#include "base/text.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@ void part_append(char *text, size_t size, const char *format, ...)
     size_t length = strlen(text);
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text + length, size - length, format, arguments);
+    text_vformat(text + length, size - length, format, arguments);
     va_end(arguments);
 }
 

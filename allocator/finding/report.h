@@ -6,6 +6,9 @@
 
 #include "finding.h"
 
+#include "analysis/dump/standing.h"
+#include "json/json_table.h"
+
 /* Returns malloc'ed text that ends with a newline, or NULL if out of host memory. The caller frees it. */
 char *finding_text(const struct finding *finding);
 
@@ -17,3 +20,17 @@ char *colour_text(const char *text);
  * "::error file=oob.py,line=9,title=cufence%3A overrun::out-of-bounds WRITE ...\n". `folder`: the checkout, which is removed
  * from paths; may be NULL. Ownership as above. */
 char *finding_annotation(const struct finding *finding, const char *folder);
+
+/* ---- where each thread of a core dump was ---- */
+
+struct standing_wishes {
+    const struct evidence_site *site; /* the site whose lanes are listed with their addresses, NULL for none */
+    size_t places;                    /* number of places to list; the text says how many it omits */
+};
+
+/* Returns malloc'ed text, or NULL if out of host memory. The caller frees it. */
+char *standing_text(const struct standing *standing, const struct standing_wishes *wishes);
+
+/* Returns an object with "threads", "warps", "places", "launches" and, if there are any, "lanes"; NULL if out of
+ * host memory. */
+json_t *standing_json(const struct standing *standing, const struct standing_wishes *wishes);

@@ -60,7 +60,9 @@ void figures_lines(struct report *report, const struct value_fact *value);
 /* A line for each of the first ranges that the second launch wrote out of bounds, with the first values in the width of the
  * access. Requires finding->rerun. */
 void written_lines(struct report *report, const struct finding *finding);
-/* Whether the bytes look like values of that width, and these: ": 1.0 2.0 ...". */
+/* The values of a range, which the caller frees: ": 1.0 2.0 ..."; NULL if they tell nothing, or if out of host memory. */
+char *written_values(const struct finding *finding, size_t i);
+/* Whether the bytes look like values of that width, and these. */
 int written_fits(const struct rerun_write *write, uint64_t width);
 void written_put_values(struct report *report, const struct rerun_write *write, uint64_t width);
 

@@ -231,7 +231,7 @@ void short_name(const char *name, size_t most, char *out, size_t size)
     struct writer writer = {whole, sizeof whole, 0};
     const char *python = function_of_python(name, &end);
     if (python) {
-        snprintf(out, size, "%.*s", (int)end, python);
+        text_format(out, size, "%.*s", (int)end, python);
         return;
     }
     find_name(name, &start, &end);
@@ -244,7 +244,7 @@ void short_name(const char *name, size_t most, char *out, size_t size)
         if (deepest == 1 && keep_first(&writer, list, most))
             break;
     }
-    snprintf(out, size, "%.*s", (int)writer.used, whole);
+    text_format(out, size, "%.*s", (int)writer.used, whole);
 }
 
 int short_name_is_plumbing(const char *function)

@@ -1,4 +1,4 @@
-#include "standing_report.h"
+#include "report.h"
 
 #include "parts.h"
 #include "report_common.h"

@@ -226,5 +226,6 @@ char *report_close(struct report *report)
         free(report->text);
         return NULL;
     }
+    text_make_lines_plain(report->text);
     return report->text;
 }

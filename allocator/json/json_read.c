@@ -1,7 +1,8 @@
 /* Reads a table from JSON. In a file of its own, so that a library that only writes needs no parser. */
 #include "json_table.h"
 
-#include <stdio.h>
+#include "base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +50,7 @@ static int take_text(const struct field *field, const char *text, void *to)
     if (text && field->type == FIELD_TEXT)
         memcpy((char *)to + field->at, &text, sizeof text);
     else if (text)
-        snprintf((char *)to + field->at, field->size, "%s", text);
+        text_format((char *)to + field->at, field->size, "%s", text);
     return text != NULL;
 }
 

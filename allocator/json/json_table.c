@@ -222,11 +222,14 @@ static json_t *pairs_of(const struct json_table *table, const char *from, size_t
     const struct field *key = &table->fields[0], *field = &table->fields[1];
     for (; count && object; count--, from += table->bytes) {
         const void *at = field_at(field, from);
-        if (!is_absent(field, at, from, now_ns) &&
-            json_object_set_new(object, field_text(key, from + key->at), value_of(field, at, from, now_ns)) != 0) {
+        if (is_absent(field, at, from, now_ns))
+            continue;
+        json_t *name = text_to_json(field_text(key, from + key->at));
+        if (json_object_set_new(object, json_string_value(name), value_of(field, at, from, now_ns)) != 0) {
             json_decref(object);
             object = NULL;
         }
+        json_decref(name);
     }
     return object;
 }

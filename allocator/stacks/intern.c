@@ -2,6 +2,7 @@
 
 #include "base/lock.h"
 #include "base/hash.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,8 +215,8 @@ size_t interned_read(uint32_t number, struct stack_frame *out, size_t max)
             continue;
         struct stack_frame *frame = &out[kept++];
         *frame = (struct stack_frame){.is_python = 1, .line = entry->frames[i].line};
-        snprintf(frame->function, sizeof frame->function, "%s", code->function);
-        snprintf(frame->file, sizeof frame->file, "%s", code->file);
+        text_format(frame->function, sizeof frame->function, "%s", code->function);
+        text_format(frame->file, sizeof frame->file, "%s", code->file);
     }
     return kept;
 }

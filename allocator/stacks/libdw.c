@@ -3,6 +3,7 @@
 #include "stack.h"
 #include "base/lock.h"
 #include "base/env.h"
+#include "base/text.h"
 
 #include <dlfcn.h>
 #include <dwarf.h>
@@ -343,5 +344,5 @@ void libdw_line(struct libdw_session *session, uint64_t address, int is_wrapped,
         *line = caller ? called_at : *line;
     }
     if (source)
-        snprintf(file, size, "%s", source);
+        text_format(file, size, "%s", source);
 }

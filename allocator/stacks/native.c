@@ -43,7 +43,7 @@ static void put_demangled(const char *name, char *out, size_t size)
     if (demangled && strlen(demangled) >= size)
         short_name(demangled, LONGEST_ARGUMENTS, out, size);
     else
-        snprintf(out, size, "%.*s", (int)size - 1, demangled ? demangled : name);
+        text_format(out, size, "%s", demangled ? demangled : name);
     free(demangled);
     cut_clone(out);
 }
@@ -134,7 +134,7 @@ static void describe(struct libdw_session *session, const struct located *at, st
 {
     char name[NAME_BYTES];
     *frame = (struct stack_frame){.offset = at->module.offset + 1};
-    snprintf(frame->module, sizeof frame->module, "%.127s", base_name(at->module.path));
+    text_format(frame->module, sizeof frame->module, "%s", base_name(at->module.path));
     if (at->is_gone)
         return;
     find_name(session, at->pc, &at->module, name, sizeof name);

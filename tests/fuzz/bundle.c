@@ -20,7 +20,6 @@ static void check(const struct bundle *bundle)
         require(buffer->mapping_start >= end && buffer->mapping_start < buffer->mapping_end);
         require(buffer->address >= buffer->mapping_start && buffer->address + buffer->size <= buffer->mapping_end);
         require(!strchr(buffer->file, '/') && buffer->file[0] != '.' && !strchr(buffer->after, '/') && buffer->after[0] != '.');
-        require(!strpbrk(buffer->type, "\n\033"));
         require(bundle_find(bundle, buffer->mapping_end - 1) == buffer);
         end = buffer->mapping_end;
     }

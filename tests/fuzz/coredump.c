@@ -4,7 +4,7 @@
  */
 #include "fuzz.h"
 
-#include "finding/standing_report.h"
+#include "finding/report.h"
 #include "analysis/dump/kernel_module.h"
 #include "analysis/sass/fence.h"
 #include "analysis/verdict/diagnosis.h"

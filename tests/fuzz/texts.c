@@ -1,13 +1,16 @@
-/* Targets that read a user's text, and names. */
+/* Targets that read a user's text, and names; and the writer of all text. */
 #include "fuzz.h"
 
 #include "../support/option_text.h"
 #include "analysis/verdict/signature.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "cli/alloc_conf.h"
 
 #include <ctype.h>
+#include <jansson.h>
+#include <stdio.h>
 
 /* ---- alloc_conf ---- */
 
@@ -91,5 +94,56 @@ FUZZ(signature)
         last = signature_is_const(name, count, i);
     require(!last); /* there is no such argument */
     free(name);
+    return 0;
+}
+
+/* ---- text ---- */
+
+/* By another way than the writer's: jansson knows UTF-8, and these sequences are controls, directions and zero widths. */
+static int is_plain(const char *text)
+{
+    static const char *const hidden[] = {"\x7f",         "\xc2\xad",     "\xd8\x9c",     "\xe2\x80\x8b", "\xe2\x80\x8f",
+                                         "\xe2\x80\xa8", "\xe2\x80\xae", "\xe2\x81\xa6", "\xe2\x81\xa9", "\xef\xbb\xbf"};
+    json_t *string = json_string(text);
+    int is_ok = string != NULL;
+    json_decref(string);
+    for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
+        is_ok &= !strstr(text, hidden[i]);
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+        is_ok &= *at >= ' ' && !(at[0] == 0xc2 && at[1] < 0xa0);
+    return is_ok;
+}
+
+/* Whatever a name holds: a terminal gets what is plain, JSON means the same, and is plain. The input: how many bytes there
+ * are for the text, and the text. */
+FUZZ(text)
+{
+    if (size < 1)
+        return 0;
+    char *text = text_of(data + 1, size - 1), *plain = strdup(text), *put = NULL, cut[256] = "";
+    size_t room = data[0] + 1u, length;
+    FILE *out = open_memstream(&put, &length);
+    require(plain && out);
+    text_make_plain(plain);
+    text_put(out, text);
+    require(fclose(out) == 0 && !strcmp(put, plain) && is_plain(plain) && strlen(plain) <= strlen(text));
+    text_make_plain(put);
+    require(!strcmp(put, plain));
+    require(text_format(cut, room, "%s", plain) == strlen(cut) && is_plain(cut));
+    require(!strncmp(cut, plain, strlen(cut)) && (strlen(cut) + 4 > room - 1 || !strcmp(cut, plain)));
+    json_t *string = text_to_json(text), *again;
+    char *json = text_of_json(json_incref(string), JSON_ENCODE_ANY);
+    for (const char *at = json; *at; at++)
+        require(*at != '\n' || !at[1]);
+    again = json_loads(json, JSON_DECODE_ANY, NULL);
+    require(json_equal(string, again));
+    json[strlen(json) - 1] = '\0';
+    require(is_plain(json));
+    json_decref(string);
+    json_decref(again);
+    free(json);
+    free(text);
+    free(plain);
+    free(put);
     return 0;
 }

@@ -3,10 +3,13 @@ says of Python installations."""
 
 from __future__ import annotations
 
+import functools
+import gzip
 import json
 import os
 import pty
 import re
+import resource
 import select
 import shutil
 import signal
@@ -192,6 +195,76 @@ class Terminal(unittest.TestCase):
         self.assertEqual(text.count("interrupted\r"), 1, text)
         self.assertIn("cufence hunt: end: exit status 7 after", text)
         self.assertNotIn("run 2 of 2", text)
+
+
+DUMP = standin.BUILD / "dumps" / "trap_last.core.gz"
+NAME = "two\nlines \x1b[31m\x9b\u202e\udcff"  # the last is a byte that is not UTF-8
+SHOWN = "two?lines ?[31m???"
+
+
+@unittest.skipUnless(COMMAND.is_file() and DUMP.is_file(), "build first")
+class WrongFiles(standin.InOneFolder):
+    """Each command that reads a file, with each kind of wrong file: one sentence, the right status, 3 GiB of memory at most."""
+
+    # Part of the sentence by what is given; 1: that is well. A word in capitals is a folder of the three files of a bundle.
+    TABLE = {
+        ("explain",): {
+            "empty": "it is empty", "cut": "is not an ELF64 file, or it is cut off", "text": "is not an ELF64 file", "json": "is not an ELF64 file",
+            "cubin": "it has no table of GPUs", "folder": "it has no GPU core dump", "pipe": "it is not a regular file",
+            "secret": "Permission denied", "bomb": "it has more than 1 GiB", "missing": "No such file", NAME: "is not an ELF64 file",
+            "EMPTY": "dump.gz: it is empty", "BOMB": "it has more than 1 GiB", "PIPE": "dump.gz: it is not a regular file",
+        },
+        ("replay",): {
+            "empty": "Not a directory", "cut": "Not a directory", "text": "Not a directory", "json": "Not a directory",
+            "folder": "launch.json: No such file", "pipe": "Not a directory", "secret": "Not a directory", "bomb": "Not a directory",
+            "missing": "No such file", NAME: "Not a directory", "EMPTY": "launch.json: it is empty", "BOMB": "launch.json: cannot be unpacked",
+            "CUT": "launch.json is not a JSON object", "PIPE": "launch.json: it is not a regular file",
+        },
+        ("report",): {
+            "empty": "it is empty", "cut": "it is not JSON", "text": "it is not JSON", "json": None, "folder": "Is a directory",
+            "pipe": "it is empty", "secret": "Permission denied", "bomb": "it is not JSON", "zeros": "it has more than 16 MiB",
+            "deep": "maximum parsing depth", "missing": "No such file", NAME: "it is not JSON",
+        },
+        ("report", "json", "--known"): {
+            "empty": None, "cut": "it is no text", "text": None, "folder": "Is a directory", "pipe": None, "secret": "Permission denied",
+            "bomb": "it is no text", "zeros": "it is no text", "missing": "No such file",
+        },
+    }  # fmt: skip
+    STATUS = {"explain": 1, "replay": 1, "report": 87, "--known": 2}
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        dump = gzip.decompress(DUMP.read_bytes())
+        bomb = gzip.compress(bytes(100 << 20), 1) * 100
+        contents = {"empty": b"", "cut": dump[: len(dump) // 2], "text": b"a\nb\n", "secret": b"", "bomb": bomb, "deep": b"[" * 100000}
+        contents |= {"json": b'{"schema":2,"kind":"overrun"}\n', NAME: b"text", "zeros": b"", "cubin": dump[dump.index(b"\x7fELF", 1) :]}
+        for name, content in contents.items():
+            (cls.folder / name).write_bytes(content)
+        os.truncate(cls.folder / "zeros", 10 << 30)
+        (cls.folder / "folder").mkdir()
+        os.mkfifo(cls.folder / "pipe")
+        for bundle in ("EMPTY", "BOMB", "CUT", "PIPE"):
+            (cls.folder / bundle).mkdir()
+            for file in ("dump.gz", "launch.json"):
+                os.link(cls.folder / bundle.lower(), cls.folder / bundle / file)
+        os.chmod(cls.folder / "secret", 0)
+        os.chmod(cls.folder, 0o755)
+
+    def test_each_is_told_in_one_sentence(self) -> None:
+        nobody = {} if os.geteuid() else {"user": 65534}
+        most = resource.RLIM_INFINITY if b"__asan_init" in COMMAND.read_bytes() else 3 << 30
+        limit = functools.partial(resource.setrlimit, resource.RLIMIT_AS, (most, most))
+        for command, files in self.TABLE.items():
+            for file, sentence in files.items():
+                with self.subTest(command=command, file=file):
+                    rights = nobody if file == "secret" else {}
+                    done = standin.run(COMMAND, *command, file, timeout=60, cwd=self.folder, preexec_fn=limit, **rights)
+                    self.assertEqual(done.returncode, self.STATUS[command[-1]] if sentence else 0, done.stderr)
+                    self.assertEqual(done.stderr.count("\n"), 1 if sentence else 0, done.stderr)
+                    self.assertIn(sentence or "", done.stderr)
+                    self.assertIn(SHOWN if file == NAME else file, done.stderr if sentence else file)
+                    self.assertEqual([letter for letter in done.stderr[:-1] if not letter.isprintable()], [])
 
 
 # Importing it fails the test, because it leaves a marker.

@@ -90,6 +90,42 @@ class Report(standin.InFolder):
         place = json.loads(done.stdout)["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
         self.assertEqual(place["artifactLocation"]["uri"], "src/oob.py")
 
+    def test_sarif_has_all_that_github_asks_for(self) -> None:
+        """No package on PyPI was found that brings the schema: these are the members that GitHub's page on SARIF calls required. It
+        refuses a whole document for one result without a file."""
+        bare = {"kernel": None, "buffer": None, "launch": None}
+        begun = {"process": PROCESS}
+        long = f"/home/x{'é' * 400}/k.cu"
+        cases: dict[str, tuple[str, int, dict[str, Any]]] = {
+            "the kernel's file": ("/repo/oob.py", 9, {}),
+            "its launch": ("train%20me.py", 41, {"kernel": {"name": "k"}}),
+            "the allocation": ("/repo/model.py", 120, {"kernel": {"name": "k"}, "launch": None}),
+            "the call": ("a.py", 7, {"called": {"frames": [{"function": "libc"}, {"file": "a.py", "line": 7}]}}),
+            "the program": ("python", 1, bare | begun),
+            "nothing": ("unknown-program", 1, bare),
+            "a long path": (long.replace("é", "%C3%A9"), 1, {"kernel": {"name": "k", "file": long}}),
+            "no text": ("/repo/oob.py", 9, {"kind": 7}),
+            "no letter": ("/repo/oob.py", 9, {"kind": ""}),
+            "hidden letters": ("%E2%80%AE%C2%9B", 1, {"kernel": {"file": "\u202e\x9b"}, "headline": "\u202e" * 600}),
+        }
+        for what, (uri, line, changes) in cases.items():
+            with self.subTest(what):
+                made = {name: value for name, value in finding(0, **changes).items() if value is not None}
+                text = self.report("--sarif", "-", "--exit-code", self.write("one.json", made), status=86).stdout
+                self.assertEqual([letter for letter in text if not letter.isprintable() and letter != "\n"], [])
+                log = json.loads(text)
+                self.assertEqual((log["version"], "schema" in log["$schema"]), ("2.1.0", True))
+                (run,) = log["runs"]
+                self.assertTrue(run["tool"]["driver"]["name"])
+                for rule in run["tool"]["driver"]["rules"]:
+                    self.assertTrue(rule["id"] and all(rule[name]["text"] for name in ("shortDescription", "fullDescription", "help")))
+                (result,) = run["results"]
+                self.assertTrue(result["ruleId"] and result["message"]["text"] and result["partialFingerprints"])
+                (place,) = result["locations"]
+                physical = place["physicalLocation"]
+                where = physical["artifactLocation"]["uri"].removeprefix("file://"), physical["region"]["startLine"]
+                self.assertEqual(where, (uri, line))
+
     def test_sarif_of_nothing_is_a_run_without_results(self) -> None:
         (run,) = json.loads(self.report("--sarif", "-", self.write("none.json", BEGUN, GUARDED)).stdout)["runs"]
         self.assertEqual(run["results"], [])
@@ -137,20 +173,25 @@ class Report(standin.InFolder):
             {"address": "0x1000", "bytes": 1},
         ]
         buffer = {**finding(0)["buffer"], "mapping": {"start": "0x7e0004000000", "end": "0x7e0004200000"}}
+        buffer["guard"] = {"start": "0x7e0003e00000", "end": "0x7e0008200000"}
         figures = {"type": "float32", "count": 1000, "of_bytes": 4000, "min": -4.0, "max": 3.0}
         figures.update({"mean": -0.49599198396793587, "zeros": 125, "nan": 1, "inf": 0, "first": [-4.0, "NaN", 0.5]})
         given = {"size": 8, "value": "0x7e00041ff060", "buffer": 1, "offset": 0, "figures": figures}
         arguments = {"certainty": "exact", "list": [given, {"size": 4, "value": "0x3e8"}]}
         changes = {"thread": thread, "address": address, "written": written, "buffer": buffer, "arguments": arguments}
         changes["kernel"] = {**finding(0)["kernel"], "grid": [8, 1, 1], "block": [128, 1, 1], "grid_rerun": True}
+        changes |= {"access": {"kind": "write", "bytes": 4}, "headline": "out\x9bof\u202ebounds"}
         shown = self.shown(self.write("one.json", finding(0, **changes)))
+        legend = "blue: buffer #1, 4000 bytes; hatched: unmapped guard, which goes on: 2 MiB before, 64 MiB after; red: the access at 0x7e0004200000"
         for line in (
+            "out?of?bounds",
+            legend,
             "0x7e0004200000  (re-run)",
             "block (7,0,0) thread (104,0,0)  (re-run)",
             "void k_oob<4>(float*) <<<(8,1,1), (128,1,1)>>>  (dimensions of the re-run)",
             "Written out of bounds",
             "8 bytes past the end",
-            "00 00 00 40 00 00 00 40",
+            "2.0 2.0",
             "9 bytes, ending 64 bytes before the start of buffer #2",
             "ca ...",
             "1 byte at 0x1000",

@@ -83,7 +83,7 @@ def circles(calls: dict[str, set[str]]) -> list[list[str]]:
 
 # The symbols that the pure rooms may use: the C library's functions on memory, text and text streams, jansson, the demangler.
 ASKED = re.compile(
-    r"mem\w+|str\w+|__\w*(mem|str|printf|isoc)\w*|v?[fs]?n?printf|malloc|calloc|realloc|free|qsort|bsearch|abort|open_memstream|f(close|error|flush|write|printf|puts|putc)"
+    r"mem\w+|str\w+|__\w*(mem|str|printf|isoc)\w*|v?[fs]?n?printf|vasprintf|malloc|calloc|realloc|free|qsort|bsearch|abort|open_memstream|f(close|error|flush|write|printf|puts|putc)"
     r"|put[cs]|_IO_putc|__ctype_\w+|__stack_chk_fail|__errno_location|json_\w+|ZSTD_(decompress|isError)|__cxa_demangle|_GLOBAL_OFFSET_TABLE_"
     r"|__(asan|ubsan|tsan|sanitizer)_\w+|__gcov_\w+"
 )

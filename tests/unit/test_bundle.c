@@ -34,7 +34,16 @@ TEST(arrays_have_the_size_of_their_shape)
     assert_int_equal(bytes_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n"), 24);
     assert_int_equal(bytes_of("{'descr': '|u1', 'fortran_order': False, 'shape': (7,), }\n"), 7);
     assert_int_equal(bytes_of("{'descr': '<c16', 'fortran_order': False, 'shape': (), }\n"), 16);
-    assert_int_equal(bytes_of("{'descr': '>i8', 'fortran_order': True, 'shape': (0, 5), }\n"), 0);
+    assert_int_equal(bytes_of("{'descr': '<i8', 'fortran_order': False, 'shape': (0, 5), }\n"), 0);
+}
+
+/* Nobody swaps the bytes of an array, or its rows and columns. */
+TEST(arrays_in_another_order_are_refused)
+{
+    assert_true(bytes_of("{'descr': '>i8', 'fortran_order': False, 'shape': (5,), }\n") == UINT64_MAX);
+    assert_non_null(strstr(problem.text, "big-endian"));
+    assert_true(bytes_of("{'descr': '<i8', 'fortran_order': True, 'shape': (2, 5), }\n") == UINT64_MAX);
+    assert_non_null(strstr(problem.text, "Fortran"));
 }
 
 TEST(damaged_headers_are_refused)

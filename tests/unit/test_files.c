@@ -144,6 +144,36 @@ TEST(test_what_is_no_file_is_not_read)
         assert_int_equal(source_read("here.cu", none[i], lines), 0);
 }
 
+static size_t below(const char *path)
+{
+    struct source_line lines[SOURCE_LINES];
+    size_t count = source_read_below(path, 1, lines);
+    assert_int_equal(count ? 0 : EXDEV, errno);
+    return count;
+}
+
+/* A dump of a stranger may name any file. */
+TEST(a_strangers_path_leads_nowhere_else)
+{
+    unsetenv("CUFENCE_SOURCES");
+    assert_int_equal(below("here.cu"), 2);
+    assert_int_equal(below("elsewhere/there.cu"), 2);
+    assert_int_equal(below(in_folder("here.cu")), 2);
+    assert_int_equal(below("/etc/passwd"), 0);
+    assert_int_equal(below("../../../../../../../../etc/passwd"), 0);
+    assert_int_equal(symlink("/etc/passwd", "innocent.cu"), 0);
+    assert_int_equal(below("innocent.cu"), 0);
+    assert_int_equal(chdir("elsewhere"), 0);
+    assert_int_equal(below("../here.cu"), 0);
+    setenv("CUFENCE_SOURCES", in_folder("."), 1);
+    assert_int_equal(below("../here.cu"), 2);
+    assert_int_equal(chdir("/"), 0); /* everything is below it */
+    assert_int_equal(below("etc/passwd"), 0);
+    assert_int_equal(below(in_folder("here.cu")), 2);
+    unsetenv("CUFENCE_SOURCES");
+    assert_int_equal(chdir(in_folder(".")), 0);
+}
+
 /* ---- names that could be written ---- */
 
 static char said[4096];

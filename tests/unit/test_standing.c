@@ -8,7 +8,7 @@
 #include "support/golden.h"
 
 #include "analysis/dump/standing.h"
-#include "finding/standing_report.h"
+#include "finding/report.h"
 
 #include "synthetic_dump.h"
 

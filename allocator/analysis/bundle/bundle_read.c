@@ -42,15 +42,6 @@ static int has_sound_launches(const struct bundle *bundle, struct problem *probl
     return 1;
 }
 
-/* Messages print it. */
-static int has_control(const char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 127)
-            return 1;
-    return 0;
-}
-
 /* A plain name, so that it leads nowhere else. */
 static int is_plain(const char *name)
 {
@@ -66,7 +57,7 @@ static int is_cut(const char *text, size_t room)
 
 static int is_sound(const struct bundle_buffer *buffer, struct problem *problem)
 {
-    if (has_control(buffer->type) || is_cut(buffer->type, sizeof buffer->type) || is_cut(buffer->file, sizeof buffer->file) ||
+    if (is_cut(buffer->type, sizeof buffer->type) || is_cut(buffer->file, sizeof buffer->file) ||
         is_cut(buffer->after, sizeof buffer->after))
         return bad(problem, "a buffer is damaged");
     if (!is_plain(buffer->file) || !is_plain(buffer->after))
@@ -122,8 +113,8 @@ int bundle_has_sound_pinned(const struct bundle *bundle)
 
 static int is_whole(struct bundle *bundle, struct problem *problem)
 {
-    if (!*bundle->symbol || has_control(bundle->device_name))
-        return bad(problem, "the kernel or the device is missing");
+    if (!*bundle->symbol)
+        return bad(problem, "the kernel is missing");
     if (bundle->arena_start >= bundle->arena_end || bundle->arena_start % PAGE || bundle->arena_end % PAGE)
         return bad(problem, "the address space is damaged");
     for (size_t i = 0; i < bundle->pinned_count; i++)

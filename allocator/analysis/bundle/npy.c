@@ -98,10 +98,18 @@ cufence_status npy_read(const void *start, size_t size, uint64_t *offset, uint64
     memcpy(text, (const char *)start + begin, length);
     text[length] = '\0';
     *offset = begin + length;
+    const char *descr = value_of(text, "'descr'"), *order = value_of(text, "'fortran_order'");
+    int is_swapped = descr && !strncmp(descr, "'>", 2), is_fortran = !order || strncmp(order, "False", 5) != 0;
     *bytes = element_bytes(text);
     int is_known = *bytes != 0, is_ok = is_known && multiply(text, bytes);
     free(text);
     if (!is_known)
         return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "its elements are not plain numbers");
+    if (is_swapped)
+        return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED,
+                           "its numbers are big-endian; save array.astype(array.dtype.newbyteorder('<')) instead");
+    if (is_fortran)
+        return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED,
+                           "its elements are in Fortran's order; save numpy.ascontiguousarray(array) instead");
     return is_ok ? CUFENCE_OK : problem_set(problem, CUFENCE_ERROR_CORRUPT, "its header is damaged");
 }

@@ -127,7 +127,7 @@ static cufence_status index_sections(struct coredump *dump, struct problem *prob
     if (dump->image.machine != COREDUMP_MACHINE)
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the core dump is for machine 0x%x; a GPU core dump is for 0x%x",
                            dump->image.machine, COREDUMP_MACHINE);
-    uint32_t count = dump->image.section_count;
+    uint32_t count = dump->image.section_count, devices = 0;
     size_t children = 0;
     Elf64_Shdr section;
     for (uint32_t i = 1; i < count; i++) {
@@ -136,10 +136,13 @@ static cufence_status index_sections(struct coredump *dump, struct problem *prob
         if (status != CUFENCE_OK)
             return status;
         children += section.sh_link != 0;
+        devices += section.sh_type == COREDUMP_DEVICES;
         /* The first string table holds the device names; the second one holds the section names. */
         if (section.sh_type == SHT_STRTAB && !dump->strings.bytes)
             dump->strings = image_content(&dump->image, &section);
     }
+    if (!devices)
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "it is no core dump: it has no table of GPUs; a cubin has none");
     if (children == 0)
         return CUFENCE_OK;
     dump->children = malloc(children * sizeof(*dump->children));

@@ -3,6 +3,7 @@
 #include "analysis/dump/kernel_module.h"
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/emulate.h"
+#include "base/text.h"
 #include "launches.h"
 #include "owner.h"
 
@@ -29,7 +30,7 @@ static void find_line(struct span cubin, const char *symbol, struct origin_place
         return;
     const char *slash = strrchr(line.file, '/');
     place->line = line.line;
-    snprintf(place->file, sizeof place->file, "%s", slash ? slash + 1 : line.file);
+    text_format(place->file, sizeof place->file, "%s", slash ? slash + 1 : line.file);
 }
 
 int cause_find(struct span cubin, const char *symbol, const struct rerun_launch *launch, const struct origin_access *access,

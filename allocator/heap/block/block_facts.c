@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "stacks/stack.h"
 
@@ -86,5 +87,5 @@ void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t
         out->redzone_after = redzones.tail;
     }
     if (label)
-        strncpy(out->label, label, sizeof out->label - 1);
+        text_format(out->label, sizeof out->label, "%s", label);
 }
