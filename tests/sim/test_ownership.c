@@ -71,21 +71,6 @@ TEST_WITH(captures_of_other_threads_are_left_alone, NULL, finish)
     expect_well("prepared capture", NULL, wanted);
 }
 
-TEST_WITH(a_capture_goes_on_until_it_ends, NULL, finish)
-{
-    expect_well("uneven_end", NULL,
-                "end by another thread: CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD\n"
-                "end of a stream that is not captured: CUDA_ERROR_ILLEGAL_STATE\n"
-                "end by a stream that was drawn in: CUDA_ERROR_STREAM_CAPTURE_UNMATCHED\n"
-                "the second's end: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED\n"
-                "free: CUDA_SUCCESS\n"
-                "end: CUDA_ERROR_ILLEGAL_STATE\n"
-                "synchronise: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n"
-                "end: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED\n"
-                "waits of a free: 1\n");
-    expect_alike("into_graph", PRELOAD, NULL, 0, "free: CUDA_SUCCESS\nend: CUDA_SUCCESS\nthe same graph\n");
-}
-
 /* What is not reported then is lost. */
 TEST_WITH(the_last_release_of_a_context_waits, NULL, finish)
 {
@@ -100,7 +85,6 @@ TEST_WITH(contexts_by_the_hundred_are_guarded, NULL, finish)
 #ifdef __SANITIZE_THREAD__
     skip(); /* the simulated device has little address space there */
 #endif
-    expect_both("resets 300", NULL, "refused 0\n");
     expect_both("many_contexts 300", NULL, "refused 0, of another context 0\n");
 }
 
@@ -146,24 +130,6 @@ TEST_WITH(the_tail_of_a_very_large_buffer_is_known, NULL, finish)
     expect_err("writes 8 bytes from byte 42949672956 of buffer #2, 4 bytes past its end",
                "beginning 1073741824 bytes past the end of buffer #2",
                "writes 8 bytes from byte 42949672952 of buffer #2, which has been freed");
-}
-
-TEST_WITH(a_capture_survives_a_host_without_memory, NULL, finish)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* they have an allocator of their own */
-#endif
-    expect_run(&by_dlsym, "little_memory", PRELOAD " " FAILING_MALLOC, NULL, NULL, 0, "each has failed once\n");
-}
-
-TEST_WITH(a_pool_reserves_in_steps, NULL, finish)
-{
-    expect_both("pool_steps", NULL,
-                "one: 1024 of 33554432\n"
-                "two: 3073 of 33554432\n"
-                "none: 0 of 33554432\n"
-                "trimmed: 0 of 0\n"
-                "one again: 512 of 33554432\n");
 }
 
 /* As without cufence, down to where nothing fits any more; each means is told once. */

@@ -240,13 +240,6 @@ TEST_WITH(nodes_past_the_end_are_refused_and_reported, NULL, finish)
     expect_err("out of bounds by cuGraphAddMemcpyNode: ", "writes 4001 bytes from byte 0 of buffer #1, 1 byte past its end");
 }
 
-TEST_WITH(what_pools_keep_ends_with_them, NULL, finish)
-{
-    run_guarded(&by_dlsym, "pools_give_back", "guard=2M..2M", 0,
-                "cuMemFree: the device's\na pool that is to keep it: kept\nits end: the device's\n");
-    expect_silence();
-}
-
 TEST_WITH(a_guarded_buffer_is_not_exported, NULL, finish)
 {
     const char *story = "ipc";
@@ -284,26 +277,6 @@ TEST_WITH(the_options_choose, NULL, finish)
     expect_left("skip=lib:program_dlsym", 0, "not guarded: 6 buffers that skip names, ");
     expect_left("skip=lib:libcudnn*;func:elsewhere", 5, "no faults; 6 allocations guarded");
     expect_left("ipc=driver", 3, "not guarded: 3 buffers that other processes may open (NCCL, NVSHMEM, ipc=driver)");
-}
-
-/* Whatever the settings, the program ends and prints as without cufence, in each way that programs find the driver. */
-static void expect_as_without(const char *const *stories, size_t count, const char *settings)
-{
-    for (size_t i = 0; i < count; i++) {
-        static char wanted[sizeof last.out];
-        run(way, stories[i], NO_PRELOAD, NULL, NULL);
-        int status = last.status;
-        snprintf(wanted, sizeof wanted, "%s", last.out);
-        for (size_t k = 0; k < WAYS; k++)
-            run_guarded(&ways[k], stories[i], settings, status, wanted);
-    }
-}
-
-/* Nothing but the place of the buffers changes. */
-TEST_WITH(what_is_left_out_behaves_as_without, NULL, finish)
-{
-    static const char *const stories[] = {"statistics", "memory_info", "ranges", "foreign", "own_pool", "capture"};
-    expect_as_without(stories, sizeof stories / sizeof stories[0], "skip=smaller:1G");
 }
 
 TEST_WITH(without_pages_the_driver_allocates, NULL, finish)

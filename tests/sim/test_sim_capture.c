@@ -1,5 +1,5 @@
 /* The simulated device's stream capture: what is recorded, what is refused, and what a refusal does to the capture.
- * What waits on the host, what is not joined: tests/contract. test_preload_graphs.c and test_preload_findings.c launch graphs.
+ * What waits on the host, what is not joined: tests/contract. test_preload_findings.c launches graphs.
  */
 #include "device_memory.h"
 #include "results.h"

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -190,27 +191,6 @@ STORY(exit_handlers)
 
 #define BYTES 4096
 
-/* A test suite that resets the device behind each of its tests. */
-STORY(resets)
-{
-    int resets = count > 2 ? atoi(arguments[2]) : 1, refused = 0;
-    CUdeviceptr buffer;
-    start();
-    for (int i = 0; i < resets; i++) {
-        CUcontext primary;
-        CUstream stream;
-        MUST(cu.cuDevicePrimaryCtxRetain(&primary, 0));
-        MUST(cu.cuCtxSetCurrent(primary));
-        stream = new_stream();
-        refused += cu.cuMemAlloc(&buffer, BYTES) != CUDA_SUCCESS;
-        refused += cu.cuMemAllocAsync(&buffer, BYTES, stream) != CUDA_SUCCESS;
-        refused += cu.cuMemFreeAsync(buffer, stream) != CUDA_SUCCESS;
-        MUST(cu.cuDevicePrimaryCtxReset(0));
-    }
-    printf("refused %d\n", refused);
-    return 0;
-}
-
 STORY(many_contexts)
 {
     enum { MOST = 1000 };
@@ -300,4 +280,39 @@ STORY(silent_fault)
     pthread_create(&thread, NULL, end_the_process, NULL);
     pthread_join(thread, NULL);
     return 1;
+}
+
+/* ---- little address space ---- */
+
+/* Buffers of many sizes, beside memory of the host's, in an address space of so many MiB. */
+STORY(short_of_space)
+{
+    enum { SMALL = 600, LARGE = 100, ROUNDS = 3 };
+    static CUdeviceptr small[SMALL], large[LARGE];
+    size_t bytes = (size_t)(count > 2 ? atoi(arguments[2]) : 0) << 20;
+    const struct rlimit limit = {bytes, bytes};
+    unsigned wrong = 0;
+    setrlimit(RLIMIT_AS, &limit);
+    start();
+    for (int round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < SMALL; i++) {
+            MUST(i % 2 ? cu.cuMemAlloc(&small[i], 4 + i) : cu.cuMemAllocAsync(&small[i], 4 + i, NULL));
+            MUST(cu.cuMemsetD32(small[i], i, 1));
+        }
+        for (unsigned i = 0; i < LARGE; i++)
+            MUST(cu.cuMemAlloc(&large[i], ((i % 7) << 20) + 1));
+        void *host = malloc(bytes / 16);
+        printf("of the host: %s\n", host ? "yes" : "no");
+        free(host);
+        for (unsigned i = 0; i < SMALL; i++) {
+            unsigned value = 0;
+            MUST(cu.cuMemcpyDtoH(&value, small[i], sizeof value));
+            wrong += value != i;
+            MUST(i % 2 ? cu.cuMemFree(small[i]) : cu.cuMemFreeAsync(small[i], NULL));
+        }
+        for (unsigned i = 0; i < LARGE; i++)
+            MUST(cu.cuMemFree(large[i]));
+    }
+    printf("wrong: %u\n", wrong);
+    return 0;
 }
