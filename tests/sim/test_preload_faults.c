@@ -304,8 +304,7 @@ TEST_WITH(a_late_access_to_a_graphs_memory_is_reported, NULL, finish)
 TEST_WITH(an_overrun_after_a_reset_is_reported, NULL, finish)
 {
     for (size_t i = 0; i < WAYS; i++) {
-        run_guarded(&ways[i], "reset", NULL, 1,
-                    "cuDevicePrimaryCtxReset: CUDA_SUCCESS\noverrun: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+        run_guarded(&ways[i], "reset", NULL, 1, "cuDevicePrimaryCtxReset: CUDA_SUCCESS\noverrun: CUDA_ERROR_ILLEGAL_ADDRESS\n");
         expect_err("0 bytes past the end of buffer #3");
     }
 }
@@ -393,6 +392,12 @@ TEST_WITH(static_objects_cost_no_search, NULL, finish)
 #endif
     run_guarded(&counting, PROGRAMS_FOLDER "/libstatics.so", NULL, 0, "dladdr 0\nlibraries seldom\n");
     expect_silence();
+}
+
+TEST_WITH(abort_asks_the_loader_for_nothing, NULL, finish)
+{
+    run(&by_dlsym, "abort_in_handler " PROGRAMS_FOLDER "/libblocking.so", PRELOAD, NULL, NULL);
+    expect_status(128 + SIGABRT);
 }
 
 TEST_CONCURRENTLY

@@ -3,8 +3,9 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sys/stat.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -314,5 +315,37 @@ STORY(short_of_space)
             MUST(cu.cuMemFree(large[i]));
     }
     printf("wrong: %u\n", wrong);
+    return 0;
+}
+
+/* ---- an end in a signal handler ---- */
+
+static void end_in_handler(int signal)
+{
+    abort();
+}
+
+static void *load(void *path)
+{
+    return dlopen(path, RTLD_NOW);
+}
+
+/* Another thread has the loader's lock. arguments: a library whose constructor does not return. */
+STORY(abort_in_handler)
+{
+    char text[16], byte;
+    int ends[2];
+    pthread_t thread;
+    start();
+    if (count < 3 || pipe(ends) != 0)
+        return 1;
+    snprintf(text, sizeof text, "%d", ends[1]);
+    setenv("BLOCKING", text, 1);
+    pthread_create(&thread, NULL, load, arguments[2]);
+    if (read(ends[0], &byte, 1) != 1)
+        return 1;
+    alarm(20);
+    signal(SIGUSR1, end_in_handler);
+    raise(SIGUSR1);
     return 0;
 }
