@@ -301,6 +301,14 @@ TEST_WITH(a_late_access_to_a_graphs_memory_is_reported, NULL, finish)
     expect_err("use-after-free WRITE of 4 bytes", "100 bytes into buffer #2, which has been freed");
 }
 
+TEST_WITH(memory_of_a_graph_that_cannot_be_followed_stays, NULL, finish)
+{
+    static const char *const devices[] = {"memory=256M,fail=cuUserObjectCreate:1:2", "memory=256M,fail=cuGraphRetainUserObject:1:2"};
+    for (int i = 0; i < 2; i++)
+        expect_run(&by_dlsym, "graph_memory stays", PRELOAD, NULL, devices[i], 0,
+                   "without: 1 held\nlate access: CUDA_SUCCESS\n");
+}
+
 TEST_WITH(an_overrun_after_a_reset_is_reported, NULL, finish)
 {
     for (size_t i = 0; i < WAYS; i++) {
