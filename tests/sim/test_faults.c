@@ -217,33 +217,6 @@ static void without_dumps(void)
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/*
- * LeakSanitizer asks for this. In the forked child of a process with threads its check may wait for ever, for a lock of the
- * allocator that another thread held (gcc 12); the child has allocated nothing, and the parent is checked.
- */
-static int is_forked;
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
-{
-    return is_forked;
-}
-
-STORY(forked_child_leaves_the_parent_alone)
-{
-    start("on_fault=error/0");
-    pid_t pid = fork();
-    if (pid == 0) {
-        alarm(60);
-        is_forked = 1;
-        exit(0); /* runs the exit handlers that it has inherited */
-    }
-    int status = 0;
-    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
-    settle();
-    CHECK(cufence_fault_count() == 1);
-}
-
 /* ---- what waits for reports while the program goes on ---- */
 
 /* Writes past a buffer of the current context, and waits for the driver's word of it. */

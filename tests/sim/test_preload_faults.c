@@ -303,7 +303,8 @@ TEST_WITH(a_late_access_to_a_graphs_memory_is_reported, NULL, finish)
 
 TEST_WITH(memory_of_a_graph_that_cannot_be_followed_stays, NULL, finish)
 {
-    static const char *const devices[] = {"memory=256M,fail=cuUserObjectCreate:1:2", "memory=256M,fail=cuGraphRetainUserObject:1:2"};
+    static const char *const devices[] = {"memory=256M,fail=cuUserObjectCreate:1:2",
+                                          "memory=256M,fail=cuGraphRetainUserObject:1:2"};
     for (int i = 0; i < 2; i++)
         expect_run(&by_dlsym, "graph_memory stays", PRELOAD, NULL, devices[i], 0,
                    "without: 1 held\nlate access: CUDA_SUCCESS\n");

@@ -1,5 +1,6 @@
-/* The simulated device: its configuration, what a strict one does, memory that is unmapped too early, and memory handles as file
- * descriptors. That another process maps them at the same addresses, and what a fault leaves, the second launch shows: test_rerun.c. */
+/* The simulated device: its configuration, what a strict one does, memory that is unmapped too early, and memory handles as
+ * file descriptors. That another process maps them at the same addresses, and what a fault leaves, the second launch shows:
+ * test_rerun.c. */
 #include "device_memory.h"
 #include "child.h"
 #include <sim/sim.h>

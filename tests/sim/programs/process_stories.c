@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,44 +32,6 @@ STORY(fork_first)
     int own = use_memory(12);
     waitpid(child, &status, 0);
     printf("parent %d child %d\n", own, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
-    return 0;
-}
-
-static int is_done;
-
-static void *allocate_and_free(void *unused)
-{
-    CUdeviceptr address;
-    start();
-    while (!__atomic_load_n(&is_done, __ATOMIC_RELAXED)) {
-        MUST(cu.cuMemAlloc(&address, 256));
-        MUST(cu.cuMemFree(address));
-    }
-    return unused;
-}
-
-/* Children drop what they inherit while a thread of the parent, which is not in them, is just allocating and freeing. */
-STORY(fork_while_freeing)
-{
-    CUdeviceptr kept;
-    pthread_t thread;
-    int status = 0, i = 0;
-    start();
-    MUST(cu.cuMemAlloc(&kept, 256));
-    pthread_create(&thread, NULL, allocate_and_free, NULL);
-    fflush(NULL);
-    for (; i < 100 && status == 0; i++) {
-        pid_t child = fork();
-        if (child == 0) {
-            alarm(60);
-            cu.cuMemFree(kept);
-            _Exit(0);
-        }
-        waitpid(child, &status, 0);
-    }
-    __atomic_store_n(&is_done, 1, __ATOMIC_RELAXED);
-    pthread_join(thread, NULL);
-    printf("%s\n", WIFSIGNALED(status) ? "a child hangs" : "no child hangs");
     return 0;
 }
 
@@ -217,50 +178,6 @@ STORY(many_contexts)
     return 0;
 }
 
-static CUcontext first_context;
-static int is_over; /* atomic */
-
-/* Asks for more than there is, which gives up what every context of the device keeps, and for what other contexts have freed.
- */
-static void *ask_for_much(void *unused)
-{
-    CUdeviceptr buffer;
-    MUST(cu.cuCtxSetCurrent(first_context));
-    for (size_t pages = 1; !__atomic_load_n(&is_over, __ATOMIC_ACQUIRE); pages = pages % 8 + 1) {
-        if (cu.cuMemAlloc(&buffer, (size_t)1 << 40) == CUDA_SUCCESS)
-            exit(3);
-        MUST(cu.cuMemAlloc(&buffer, pages << 21));
-        MUST(cu.cuMemFree(buffer));
-    }
-    return unused;
-}
-
-/* Contexts that end while another thread looks for memory: what they keep, and what waits for their work. */
-STORY(ending_contexts)
-{
-    int many = count > 2 ? atoi(arguments[2]) : 1;
-    CUdeviceptr own, others;
-    pthread_t thread;
-    start();
-    MUST(cu.cuDevicePrimaryCtxRetain(&first_context, 0));
-    pthread_create(&thread, NULL, ask_for_much, NULL);
-    for (int i = 0; i < many; i++) {
-        CUcontext context;
-        MUST(cu.cuCtxSetCurrent(first_context));
-        MUST(cu.cuMemAlloc(&others, BYTES));
-        MUST(cu.cuCtxCreate(&context, NULL, 0, 0));
-        MUST(cu.cuMemAlloc(&own, BYTES));
-        CUstream stream = new_stream();
-        MUST(cu.cuMemFreeAsync(own, stream));
-        MUST(cu.cuMemFreeAsync(others, stream));
-        MUST(cu.cuCtxDestroy(context));
-    }
-    __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
-    pthread_join(thread, NULL);
-    puts("all have ended");
-    return 0;
-}
-
 static void *end_the_process(void *unused)
 {
     exit(0);
@@ -281,41 +198,6 @@ STORY(silent_fault)
     pthread_create(&thread, NULL, end_the_process, NULL);
     pthread_join(thread, NULL);
     return 1;
-}
-
-/* ---- little address space ---- */
-
-/* Buffers of many sizes, beside memory of the host's, in an address space of so many MiB. */
-STORY(short_of_space)
-{
-    enum { SMALL = 600, LARGE = 100, ROUNDS = 3 };
-    static CUdeviceptr small[SMALL], large[LARGE];
-    size_t bytes = (size_t)(count > 2 ? atoi(arguments[2]) : 0) << 20;
-    const struct rlimit limit = {bytes, bytes};
-    unsigned wrong = 0;
-    setrlimit(RLIMIT_AS, &limit);
-    start();
-    for (int round = 0; round < ROUNDS; round++) {
-        for (unsigned i = 0; i < SMALL; i++) {
-            MUST(i % 2 ? cu.cuMemAlloc(&small[i], 4 + i) : cu.cuMemAllocAsync(&small[i], 4 + i, NULL));
-            MUST(cu.cuMemsetD32(small[i], i, 1));
-        }
-        for (unsigned i = 0; i < LARGE; i++)
-            MUST(cu.cuMemAlloc(&large[i], ((i % 7) << 20) + 1));
-        void *host = malloc(bytes / 16);
-        printf("of the host: %s\n", host ? "yes" : "no");
-        free(host);
-        for (unsigned i = 0; i < SMALL; i++) {
-            unsigned value = 0;
-            MUST(cu.cuMemcpyDtoH(&value, small[i], sizeof value));
-            wrong += value != i;
-            MUST(i % 2 ? cu.cuMemFree(small[i]) : cu.cuMemFreeAsync(small[i], NULL));
-        }
-        for (unsigned i = 0; i < LARGE; i++)
-            MUST(cu.cuMemFree(large[i]));
-    }
-    printf("wrong: %u\n", wrong);
-    return 0;
 }
 
 /* ---- an end in a signal handler ---- */
