@@ -1,5 +1,5 @@
-/* Which frames are the program's own, how a report writes their files, and how it shortens names of C++. test_golden.c has which
- * ones it shows. */
+/* Which frames are the program's own, how a report writes their files, and how it shortens names of C++. test_golden.c has
+ * which ones it shows. */
 #include "support/test.h"
 
 #include "finding/frames.h"
