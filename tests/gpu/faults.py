@@ -33,15 +33,19 @@ from script import MULTIPROCESSORS, THREADS_OF_EACH, Cuda, Judged, run_script
 COUNT = 100
 HANGS, HANGS_NATIVELY = 60, 15  # seconds
 GONE = 0.2  # seconds that the second process may outlive the program
-PTX = b"""
+HEAD = b"""
 .version 7.0
 .target sm_70
 .address_size 64
+"""
+# Threads up to number n store their numbers, the last one beyond the end of the buffer. WAITS is a line that others replace.
+PTX = HEAD + b"""
 .visible .entry write_last(.param .u64 out, .param .u32 n) {
-  .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %rd<4>;
+  .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %rd<6>;
   ld.param.u64 %rd1, [out];
   ld.param.u32 %r1, [n];
   mov.u32 %r2, %tid.x;
+  // WAITS
   setp.gt.u32 %p, %r2, %r1;
   @%p bra DONE;
   cvta.to.global.u64 %rd2, %rd1;
@@ -55,15 +59,7 @@ DONE:
 # The warp is still there when its store faults: of one that has left, the driver writes no dump by itself.
 STAYS = PTX.replace(b"%r2;\nDONE:", b"%r2;\n  membar.gl;\nDONE:")
 # Every block stays for 0.5 s, but the first, whose last store faults, leaves 0.1 s before the others.
-FULL = b"""
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry write_last(.param .u64 out, .param .u32 n) {
-  .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %rd<6>;
-  ld.param.u64 %rd1, [out];
-  ld.param.u32 %r1, [n];
-  mov.u32 %r2, %tid.x;
+FULL = PTX.replace(b"  // WAITS\n", b"""
   mov.u32 %r3, %ctaid.x;
   setp.eq.u32 %p, %r3, 0;
   selp.b64 %rd3, 500000000, 600000000, %p;
@@ -75,21 +71,9 @@ AGAIN:
   @%p bra AGAIN;
   setp.ne.u32 %p, %r3, 0;
   @%p bra DONE;
-  setp.gt.u32 %p, %r2, %r1;
-  @%p bra DONE;
-  cvta.to.global.u64 %rd2, %rd1;
-  mul.wide.u32 %rd3, %r2, 4;
-  add.s64 %rd2, %rd2, %rd3;
-  st.global.u32 [%rd2], %r2;
-DONE:
-  ret;
-}
-"""
+""")
 BYTES = 12432
-STORE_AT = b"""
-.version 7.0
-.target sm_70
-.address_size 64
+STORE_AT = HEAD + b"""
 .visible .entry store_at(.param .u64 out, .param .u64 offset) {
   .reg .b64 %rd<5>;
   ld.param.u64 %rd1, [out];

@@ -1,6 +1,6 @@
 """Checks from the compiler's call graph how much of a caller's stack the hooks and the public functions use, and that a thread
 cannot be cancelled in them. Calls through pointers are not in the graph: what aside_call() does is left out on purpose, and
-tests/sim/test_stacks.c measures the rest."""
+tests/torture has fibres with little stack."""
 from __future__ import annotations
 
 import concurrent.futures

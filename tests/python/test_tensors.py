@@ -3,7 +3,6 @@ simulated device."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 from typing import ClassVar
 
@@ -280,23 +279,6 @@ library.cufence_record_stream(ctypes.c_void_p(optimizer()), None)
             CUFENCE_OPTIONS="skip=file:<string>",
         )
 
-    def test_leaks_by_place(self) -> None:
-        file = self.folder / "leaks.json"
-        self.run_code(
-            """
-def layer():
-    return alloc(3 << 20, 0, None)
-kept = [layer() for _ in range(4)]
-with cufence.label("loader"):
-    other = alloc(1000, 0, None)
-""",
-            CUFENCE_OPTIONS=f"leaks=on,on_fault=/0,json={file}",
-        )
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        self.assertEqual([line["kind"] for line in lines], ["run", "leak", "leak", "guarded"])
-        self.assertIn("leak of 4 buffers, 12 MiB in all", lines[1]["headline"])
-        self.assertEqual([line["buffer"]["allocated"]["frames"][0]["function"] for line in lines[1:3]], ["layer", "<module>"])
-
     def test_streams(self) -> None:
         self.run_code(
             """
@@ -307,20 +289,6 @@ assert cufence.streams(0) == cufence.streams() and cufence.streams(5) == []
 """,
             CUFENCE_OPTIONS="say=quiet",
         )
-
-    def test_out_of_memory_says_who_holds_it(self) -> None:
-        said = self.run_code(
-            """
-def hoard():
-    return [alloc(64 << 20, 0, None) for _ in range(3)]
-kept = hoard()
-assert alloc(1 << 30, 0, None) is None
-print(detail(), file=sys.stderr)
-""",
-            CUFENCE_OPTIONS="say=quiet",
-            CUFENCE_SIM="memory=256M",
-        )
-        self.assertRegex(said.stderr, r"; most is held by <string>:\d+ in hoard\S* \(201326592 bytes in 3 buffers\)")
 
 
 class Poison(standin.RunsCode):

@@ -48,17 +48,6 @@ static inline void spin_on(CUmodule module, CUstream stream, uint32_t *flag)
     CHECK_CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&flag}, NULL));
 }
 
-/* Runs `count` threads, each with an argument of its own: `first`, and from one to the next so many bytes more. */
-static inline void run_threads(size_t count, void *(*run)(void *), void *first, size_t step)
-{
-    pthread_t threads[8];
-    CHECK(count <= 8);
-    for (size_t i = 0; i < count; i++)
-        CHECK(pthread_create(&threads[i], NULL, run, (void *)((uintptr_t)first + i * step)) == 0);
-    for (size_t i = 0; i < count; i++)
-        CHECK(pthread_join(threads[i], NULL) == 0);
-}
-
 /* How many files there are in a folder, but for hidden ones. */
 static inline int count_files(const char *path)
 {

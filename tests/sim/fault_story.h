@@ -20,21 +20,12 @@ static inline void write_past(const cusim_thread *t, void *const *arguments)
         out[number(t)] = 1.0f;
 }
 
-static inline void add_past(const cusim_thread *t, void *const *arguments)
-{
-    int *counters = *(int *const *)arguments[0];
-    int n = *(const int *)arguments[1];
-    if ((int)number(t) == n)
-        __atomic_fetch_add(&counters[n], 1, __ATOMIC_RELAXED);
-}
-
 static const size_t pointer_and_count[] = {8, 4};
 
 static inline void register_kernels(void)
 {
     static const cusim_kernel kernels[] = {
         {"_Z10write_pastPfi", write_past, pointer_and_count, 2, "model.cu", 12, 4, 0, 0},
-        {"add_past", add_past, pointer_and_count, 2, "model.cu", 52, 4, 1, 0},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
         cusim_register_kernel(&kernels[i]);

@@ -9,7 +9,6 @@
 #include <jansson.h>
 #include <sim.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
 #define COUNT 1000
 #define FIRST_LINE "cufence: a kernel has faulted on GPU 0; reading the driver's core dump\n"
@@ -86,43 +85,6 @@ static int run_named(int argc, char **argv)
 NAMED(plain)
 {
     faults("on_fault=error/7");
-}
-
-/* The data file gets descriptor 2. */
-static void reuses_descriptor(int number, int flags)
-{
-    CHECK(number == 2);
-    CHECK(write(number, "data", 4) == 4);
-    CHECK((fcntl(number, F_GETFL) & flags) == flags);
-    faults("on_fault=error/7");
-}
-
-NAMED(closed_at_start)
-{
-    reuses_descriptor(open(in_folder("data"), O_WRONLY | O_CREAT, 0600), O_WRONLY);
-}
-
-NAMED(closes_and_opens_data)
-{
-    close(2);
-    reuses_descriptor(open(in_folder("data"), O_RDWR | O_CREAT, 0600), O_RDWR);
-}
-
-NAMED(closes_and_opens_privately)
-{
-    close(2);
-    reuses_descriptor(open(in_folder("data"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600), O_WRONLY);
-}
-
-NAMED(closes_and_opens_socket)
-{
-    int ends[2];
-    char sent[8] = "";
-    close(2);
-    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && ends[0] == 2);
-    faults("on_fault=error/7");
-    if (recv(ends[1], sent, sizeof sent, MSG_DONTWAIT) >= 0 || errno != EAGAIN)
-        _exit(98);
 }
 
 NAMED(redirects)
@@ -375,16 +337,6 @@ TEST(test_full_disk_under_standard_error)
 
 TEST(test_closed)
 {
-    static const char *const reusing[] = {"closes_and_opens_data", "closes_and_opens_privately"};
-    assert_int_equal(await_child(launch("closed_at_start", -1)), 7);
-    read_file("data");
-    assert_string_equal(text, "data");
-    for (size_t i = 0; i < sizeof reusing / sizeof *reusing; i++) {
-        expect(reusing[i], 7);
-        read_file("data");
-        assert_string_equal(text, "data");
-    }
-    expect("closes_and_opens_socket", 7);
     assert_int_equal(await_child(launch("logs", -1)), 7);
     read_file("log");
     expect_text("standard error has not taken the report above: Bad file descriptor\n");

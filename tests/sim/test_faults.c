@@ -4,7 +4,6 @@
 #include "fault_story.h"
 #include "torch/torch.h"
 
-#include <jansson.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 
@@ -142,19 +141,6 @@ STORY(a_damaged_dump_is_told_too)
     CHECK(strstr(text, "\"kind\":\"unexplained\"") && strstr(text, "\"reason\":\"its core dump (7 bytes) cannot be read: "));
 }
 
-STORY(atomic)
-{
-    CHECK_OK(cufence_set_fault_handler(handler, &seen));
-    start("on_fault=error/0");
-    char *buffer = allocate(COUNT * 4, "counters");
-    CHECK_CU(launch("add_past", buffer, NULL));
-    settle();
-    CHECK(seen.calls == 1 && strcmp(seen.kind, "overrun") == 0 && seen.address == (uintptr_t)buffer + COUNT * 4);
-    char text[4096];
-    cufence_last_report(text, sizeof text);
-    CHECK(strstr(text, "ATOMIC of 4 bytes"));
-}
-
 STORY(other_stream_goes_on)
 {
     static uint32_t flag;
@@ -169,34 +155,6 @@ STORY(other_stream_goes_on)
     CHECK(cufence_fault_count() == 1 && cuStreamQuery(busy) == CUDA_ERROR_NOT_READY);
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     CHECK_CU(cuStreamSynchronize(busy));
-}
-
-static char json_name[] = "/tmp/cufence-test-XXXXXX";
-
-static long long number_in(json_t *report, const char *object, const char *key)
-{
-    return json_integer_value(json_object_get(json_object_get(report, object), key));
-}
-
-/* Two faults, two lines. */
-static void writes_json(void)
-{
-    char options[128], text[8192];
-    CHECK(cufence_last_report_json(text, sizeof text) == 0);
-    snprintf(options, sizeof options, "on_fault=continue/0,json=%s", json_name);
-    start(options);
-    for (int i = 0; i < 2; i++) {
-        CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, i ? "weights" : "biases"), NULL));
-        settle();
-    }
-    CHECK(cufence_fault_count() == 2);
-    size_t length = cufence_last_report_json(NULL, 0);
-    CHECK(length > 500 && length < sizeof text && cufence_last_report_json(text, sizeof text) == length);
-    CHECK(strlen(text) + 1 == length && strchr(text, '\n') == text + length - 2);
-    json_t *report = json_loads(text, 0, NULL);
-    CHECK(report && number_in(report, "process", "pid") == getpid() && number_in(report, "buffer", "size") == COUNT * 4);
-    CHECK(strstr(text, "\"label\":\"weights\""));
-    json_decref(report);
 }
 
 static void faults_twice_in_one_place(void)
@@ -215,33 +173,6 @@ static void without_dumps(void)
     start("explain=off");
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-
-/*
- * LeakSanitizer asks for this. In the forked child of a process with threads its check may wait for ever, for a lock of the
- * allocator that another thread held (gcc 12); the child has allocated nothing, and the parent is checked.
- */
-static int is_forked;
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
-{
-    return is_forked;
-}
-
-STORY(forked_child_leaves_the_parent_alone)
-{
-    start("on_fault=error/0");
-    pid_t pid = fork();
-    if (pid == 0) {
-        alarm(60);
-        is_forked = 1;
-        exit(0); /* runs the exit handlers that it has inherited */
-    }
-    int status = 0;
-    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
-    settle();
-    CHECK(cufence_fault_count() == 1);
 }
 
 /* ---- what waits for reports while the program goes on ---- */
@@ -393,30 +324,6 @@ TEST(test_exit_status)
 TEST(test_the_same_again_is_counted)
 {
     expect_status(faults_twice_in_one_place, 0, 1, "findings reported above occurred 1 more time");
-}
-
-/* Processes share the file, and each line is a report, or says what was run or guarded. */
-TEST(test_json)
-{
-    char line[8192];
-    int fd = mkstemp(json_name), lines = 0;
-    long long pids[4] = {0};
-    assert_true(fd >= 0);
-    expect_ending(writes_json, 0, NULL, NULL);
-    expect_ending(writes_json, 0, NULL, NULL);
-    FILE *file = fdopen(fd, "r");
-    while (file && fgets(line, sizeof line, file) && lines < 4) {
-        json_t *report = json_loads(line, 0, NULL);
-        assert_non_null(report);
-        const char *kind = json_string_value(json_object_get(report, "kind"));
-        if (kind && strcmp(kind, "run") != 0 && strcmp(kind, "guarded") != 0)
-            pids[lines++] = number_in(report, "process", "pid");
-        json_decref(report);
-    }
-    fclose(file);
-    unlink(json_name);
-    assert_int_equal(lines, 4);
-    assert_true(pids[0] == pids[1] && pids[2] == pids[3] && pids[0] != pids[2]);
 }
 
 TEST_CONCURRENTLY

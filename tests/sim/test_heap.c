@@ -1,4 +1,4 @@
-/* Buffers on the simulated device: layout, reuse, quarantine, pools, threads. tests/torture has streams and captures. */
+/* Buffers on the simulated device: layout, reuse, quarantine, pools. tests/torture has streams, threads and captures. */
 #include "heap_story.h"
 
 STORY(ends_flush)
@@ -282,54 +282,6 @@ STORY(driver_failures)
     CHECK_OK(cufence_free(pointer, NULL));
     CHECK(stats().live_buffers == 0);
     allocate(100, NULL);
-}
-
-static void *churn(void *argument)
-{
-    CUstream stream = argument;
-    void *mine[16] = {0};
-    unsigned seed = (unsigned)(uintptr_t)&mine;
-    for (int i = 0; i < 3000; i++) {
-        unsigned k = (unsigned)rand_r(&seed) % 16;
-        if (mine[k]) {
-            CHECK_OK(cufence_free(mine[k], stream));
-            mine[k] = NULL;
-        } else {
-            CHECK_OK(cufence_malloc(&mine[k], 1 + (size_t)rand_r(&seed) % (5 * MIB), 0, stream));
-            cufence_description where;
-            CHECK_OK(cufence_describe(mine[k], &where));
-            CHECK(where.place == CUFENCE_PLACE_INSIDE && where.offset == 0);
-            if (i % 7 == 0)
-                CHECK_OK(cufence_record_stream(mine[k], NULL));
-        }
-    }
-    for (int k = 0; k < 16; k++)
-        CHECK_OK(cufence_free(mine[k], stream));
-    return NULL;
-}
-
-static void threads(void)
-{
-    pthread_t thread[6];
-    CUstream shared = new_stream();
-    for (int i = 0; i < 6; i++)
-        CHECK(pthread_create(&thread[i], NULL, churn, i < 3 ? new_stream() : shared) == 0);
-    for (int i = 0; i < 6; i++)
-        pthread_join(thread[i], NULL);
-    CHECK(stats().live_buffers == 0 && stats().live_bytes == 0);
-    CHECK(stats().allocations == stats().frees && stats().allocations > 6 * 1000);
-}
-
-STORY(threads_off)
-{
-    start("remember=1000,guard=4M"); /* guards that fit into the small arena of ThreadSanitizer */
-    threads();
-}
-
-STORY(threads_strict)
-{
-    start("uaf=strict,remember=1000,guard=4M"); /* nothing is to be left to the driver, however slow the threads */
-    threads();
 }
 
 STORY(init_rules)

@@ -7,28 +7,6 @@
 
 #define ONE_GIB "reserve=1G" /* of address space for guarded buffers */
 
-STORY(memory_pressure)
-{
-    setenv("CUFENCE_SIM", "memory=1G", 1);
-    start("");
-    CUstream a = new_stream(), b = new_stream();
-    void *all[60];
-    for (int i = 0; i < 60; i++)
-        all[i] = allocate(16 * MIB, a);
-    void *none = NULL;
-    CHECK(cufence_malloc(&none, 128 * MIB, 0, b) == CUFENCE_ERROR_OUT_OF_MEMORY);
-    CHECK(strstr(cufence_error_detail(), "60 live buffers") != NULL);
-    for (int i = 0; i < 60; i++)
-        CHECK_OK(cufence_free(all[i], a));
-    CHECK(stats().idle_bytes == 60 * 16 * MIB);
-    allocate(512 * MIB, b); /* what stream a keeps idle is given up */
-    CHECK(stats().mapped_bytes <= 1024 * MIB);
-    usleep(20000);
-    CHECK_OK(cufence_free(allocate(100, a), a)); /* a trim waits for no stream: puts a marker behind the last ones */
-    AWAIT(cufence_trim(0) == CUFENCE_OK && !stats().idle_bytes);
-    CHECK(stats().idle_bytes == 0 && stats().cached_bytes == 0);
-}
-
 #define IN_HAND (600 * MIB)
 
 /* As a thread that unmaps: the memory is in no list, and not the driver's yet. */
@@ -109,52 +87,6 @@ STORY(kept_is_bounded)
     CHECK_CU(cuStreamSynchronize(stream));
     usleep(20000);
     CHECK(stats().idle_bytes >= 600 * MIB); /* as much as was used at most */
-}
-
-STORY(arena_wraps)
-{
-    setenv("CUFENCE_SIM", ONE_GIB, 1);
-    start("uaf=strict,small=map");
-    void *kept = allocate(100, NULL);
-    uint64_t lowest = UINT64_MAX, highest = 0;
-    for (int i = 0; i < 100; i++) {
-        void *pointer = allocate(100, NULL);
-        uint64_t address = (uintptr_t)pointer;
-        lowest = address < lowest ? address : lowest;
-        highest = address > highest ? address : highest;
-        CHECK(pointer != kept);
-        CHECK_CU(cuMemsetD8(address, 1, 100));
-        CHECK_OK(cufence_free(pointer, NULL));
-        for (int k = 0; k < 2000 && !is_retired(pointer); k++)
-            usleep(100);
-    }
-    CHECK(highest - lowest < (uint64_t)1 << 30);
-    cufence_description where;
-    CHECK_OK(cufence_describe(kept, &where));
-    CHECK(where.place == CUFENCE_PLACE_INSIDE && where.buffer.id == 1);
-    void *live[256];
-    int count = 0;
-    while (count < 256 && is_guarded(live[count] = allocate(100, NULL)))
-        count++;
-    CHECK(count > 150 && count < 256); /* 1 GiB holds 256 mappings with the smallest guards */
-    CHECK_OK(cufence_describe(live[count - 1], &where));
-    CHECK(where.buffer.guard_end - where.buffer.mapping_end == 2 * MIB);
-    CHECK_OK(cufence_free(live[0], NULL));
-}
-
-/* Mappings that wait, idle or to be retired, are given up when their address space is needed. */
-STORY(address_pressure)
-{
-    void *all[14];
-    setenv("CUFENCE_SIM", ONE_GIB, 1);
-    start("");
-    for (int i = 0; i < 14; i++)
-        all[i] = allocate(100, NULL);
-    for (int i = 0; i < 14; i++)
-        CHECK_OK(cufence_free(all[i], NULL));
-    CHECK(stats().idle_bytes == 14 * PAGE);
-    allocate(960 * MIB, NULL);
-    CHECK(stats().idle_bytes < 14 * PAGE);
 }
 
 /* First guards get smaller, then small buffers share pages; what does not fit then is the driver's. */

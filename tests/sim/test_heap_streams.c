@@ -144,7 +144,7 @@ STORY_OF(the_end_says_that_no_stream_was_seen, 0, "cufence: streams=on has seen 
     CHECK_OK(cufence_free(allocate(BYTES, NULL), NULL));
 }
 
-/* ---- graphs whose context is gone; the rest is seen from outside: graph_stories.c ---- */
+/* ---- graphs whose context is gone; tests/contract and tests/torture have the rest ---- */
 
 /* A graph of the current context that uses memory of its own, and what stands for it in the books. */
 struct made {

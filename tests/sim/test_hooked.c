@@ -113,23 +113,6 @@ TEST(many_blocks_take_little_time)
     assert_true(seconds_used() - begin < 2);
 }
 
-/* ---- pools ---- */
-
-static void count(void *user)
-{
-    ++*(int *)user;
-}
-
-STORY(a_pool_ends_with_its_context)
-{
-    static const uint64_t id[2] = {1, 2};
-    int forgotten = 0;
-    start_hooked("explain=rerun");
-    CHECK_OK(cufence_pool_begin(-1, id, NULL, &forgotten, count));
-    CHECK_CU(hook_cuDevicePrimaryCtxReset_v2(0));
-    CHECK(forgotten == 1);
-}
-
 /* ---- what another thread does while the driver ends a context: it gets the handles of what has just ended ---- */
 
 static struct used {

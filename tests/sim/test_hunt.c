@@ -123,7 +123,7 @@ TEST(each_mode_finds_another_bug)
         86, "cufence hunt: run 1 of 4: end (side=end), ", "cufence hunt: start: exit status 1 after ",
         "\n  2  underrun at kernels.cu:12 in store\n     out-of-bounds WRITE of 4 bytes, 4 bytes before the start of buffer #1 "
         "(derived); the buffer has\n     4096 bytes\n",
-        "program.c:119 in store, called from ", "     found by      strict\n", "No mode sees: ");
+        "program.c:103 in store, called from ", "     found by      strict\n", "No mode sees: ");
     assert_false(is_left("cufence-hunt-*"));
 }
 

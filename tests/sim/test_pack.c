@@ -237,23 +237,6 @@ FINDS(finds_at_the_end, "slack WRITE: 8 bytes changed, 0 bytes past the end of b
     release(buffer, NULL);
 }
 
-CLEAN(reuse_is_no_finding)
-{
-    char *buffers[40];
-    tune("slack_every=3");
-    start("small=pack");
-    for (int round = 0; round < 30; round++) {
-        for (int i = 0; i < 40; i++) {
-            size_t size = (size_t)(100 + (round * 37 + i * 91) % 3000);
-            buffers[i] = allocate(size, NULL);
-            write_at(buffers[i], size, round, NULL);
-        }
-        for (int i = 0; i < 40; i++)
-            release(buffers[(i * 7) % 40], NULL);
-        CHECK(cufence_check(0) == 0);
-    }
-}
-
 CLEAN(addresses_in_a_page_are_described)
 {
     cufence_description there;
@@ -346,16 +329,6 @@ CLEAN(a_page_outlives_its_context_until_another_is_done)
     CHECK(stats().packed_mapped_bytes == 0);
 }
 
-/* Strict retires what has a page of its own; packed buffers are freed and reused as otherwise. */
-CLEAN(strict_goes_on)
-{
-    start("small=pack,uaf=strict");
-    for (int i = 0; i < 200; i++)
-        release(allocate(1000, NULL), NULL);
-    CHECK(stats().packed_allocations > 150);
-    CHECK(stats().packed_mapped_bytes <= 2 * MIB);
-}
-
 FINDS(other_sides_and_alignments, "1 byte changed, 1 byte before the start of buffer #")
 {
     start("small=pack,side=start,align=512");
@@ -364,50 +337,6 @@ FINDS(other_sides_and_alignments, "1 byte changed, 1 byte before the start of bu
     write_at(buffer - 1, 1, 0, NULL);
     write_at(buffer + 1000, 1, 0, NULL);
     CHECK(cufence_check(0) == 2);
-}
-
-/* ---- threads ---- */
-
-static void *churn(void *seed)
-{
-    enum { HELD = 50 };
-    char *held[HELD] = {NULL};
-    size_t sizes[HELD];
-    unsigned random = (unsigned)(uintptr_t)seed * 7919u + 1;
-    CHECK_CU(cuCtxSetCurrent(context));
-    CUstream stream = new_stream();
-    for (int i = 0; i < 2000; i++) {
-        random = random * 1664525u + 1013904223u;
-        unsigned at = (random >> 16) % HELD;
-        int value = (int)((uintptr_t)seed * HELD + at) % 251 + 1;
-        if (held[at]) {
-            if (i % 20 == 0)
-                CHECK(sum_at(held[at], sizes[at], stream) == (uint64_t)value * sizes[at]);
-            release(held[at], stream);
-            held[at] = NULL;
-        } else {
-            sizes[at] = 1 + (random >> 8) % 5000;
-            held[at] = allocate(sizes[at], stream);
-            write_at(held[at], sizes[at], value, stream);
-        }
-    }
-    for (unsigned at = 0; at < HELD; at++) {
-        if (held[at])
-            release(held[at], stream);
-    }
-    CHECK_CU(cuStreamSynchronize(stream));
-    CHECK_CU(cuStreamDestroy(stream));
-    return NULL;
-}
-
-CLEAN(threads_do_not_meet)
-{
-    tune("slack_every=5,idle_age=1");
-    start("small=pack");
-    run_threads(4, churn, NULL, 1);
-    CHECK(cufence_check(0) == 0);
-    CHECK(stats().live_buffers == 0);
-    CHECK(stats().packed_buffers == 0);
 }
 
 /* The figure of docs/memory.md. */

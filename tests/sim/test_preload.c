@@ -240,13 +240,6 @@ TEST_WITH(nodes_past_the_end_are_refused_and_reported, NULL, finish)
     expect_err("out of bounds by cuGraphAddMemcpyNode: ", "writes 4001 bytes from byte 0 of buffer #1, 1 byte past its end");
 }
 
-TEST_WITH(what_pools_keep_ends_with_them, NULL, finish)
-{
-    run_guarded(&by_dlsym, "pools_give_back", "guard=2M..2M", 0,
-                "cuMemFree: the device's\na pool that is to keep it: kept\nits end: the device's\n");
-    expect_silence();
-}
-
 TEST_WITH(a_guarded_buffer_is_not_exported, NULL, finish)
 {
     const char *story = "ipc";
@@ -286,26 +279,6 @@ TEST_WITH(the_options_choose, NULL, finish)
     expect_left("ipc=driver", 3, "not guarded: 3 buffers that other processes may open (NCCL, NVSHMEM, ipc=driver)");
 }
 
-/* Whatever the settings, the program ends and prints as without cufence, in each way that programs find the driver. */
-static void expect_as_without(const char *const *stories, size_t count, const char *settings)
-{
-    for (size_t i = 0; i < count; i++) {
-        static char wanted[sizeof last.out];
-        run(way, stories[i], NO_PRELOAD, NULL, NULL);
-        int status = last.status;
-        snprintf(wanted, sizeof wanted, "%s", last.out);
-        for (size_t k = 0; k < WAYS; k++)
-            run_guarded(&ways[k], stories[i], settings, status, wanted);
-    }
-}
-
-/* Nothing but the place of the buffers changes. */
-TEST_WITH(what_is_left_out_behaves_as_without, NULL, finish)
-{
-    static const char *const stories[] = {"statistics", "memory_info", "ranges", "foreign", "own_pool", "capture"};
-    expect_as_without(stories, sizeof stories / sizeof stories[0], "skip=smaller:1G");
-}
-
 TEST_WITH(without_pages_the_driver_allocates, NULL, finish)
 {
     static const char without[] = "fail=cuMemCreate:0:2"; /* CUDA_ERROR_OUT_OF_MEMORY */
@@ -326,13 +299,6 @@ TEST_WITH(a_report_says_that_some_are_not_guarded, NULL, finish)
     expect_err("== SUMMARY: cufence: ");
     if (strstr(last.err, "not guarded"))
         complain("everything was guarded", "");
-}
-
-/* Locks may be held by threads that a forked child doesn't have. */
-TEST_WITH(a_forked_child_drops_what_is_not_guarded, NULL, finish)
-{
-    for (size_t k = 0; k < WAYS; k++)
-        run_guarded(&ways[k], "fork_while_freeing", "skip=smaller:1G", 0, "no child hangs\n");
 }
 
 /* ---- a driver that is newer than the table of hooks: what it alone knows is passed through, and said ---- */
@@ -356,6 +322,117 @@ TEST_WITH(a_form_newer_than_the_table_is_passed_through_and_said_once, NULL, fin
             assert_int_equal(count_in(last.err, line), 1);
         }
     }
+}
+
+/* ---- whose memory a buffer is, and when it may be used again; tests/torture has the rest ---- */
+
+/* One way to find the functions stands for all where the functions are few. */
+static void expect_guarded(const char *story, const char *settings, const char *device, int status, const char *out)
+{
+    expect_run(&by_dlsym, story, PRELOAD, settings, device, status, out);
+}
+
+static void expect_well(const char *story, const char *device, const char *out)
+{
+    expect_guarded(story, NULL, device, 0, out);
+    expect_silence();
+}
+
+static void expect_both(const char *story, const char *device, const char *out)
+{
+    expect_run(&by_dlsym, story, NO_PRELOAD, NULL, device, 0, out);
+    expect_well(story, device, out);
+}
+
+/* ---- other devices ---- */
+
+/* The driver does not wait for it either. */
+TEST_WITH(a_peers_kernel_behind_a_free_is_a_use_after_free, NULL, finish)
+{
+    expect_guarded("foreign_kernel", "uaf=strict", "devices=2", 1,
+                   "cuMemFree: CUDA_SUCCESS\nthe peer's kernel: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_err("use-after-free WRITE of 4 bytes, ", "on GPU 1 (cufence simulated device)\n",
+               "100 bytes into buffer #1, which has been freed");
+}
+
+/* ---- streams and threads ---- */
+
+TEST_WITH(the_last_frees_of_a_stream_are_not_lost, NULL, finish)
+{
+    tune("idle_age=50");
+    expect_guarded("unmarked age", NULL, NULL, 0, "given back: yes\n");
+    unsetenv("CUFENCE_TUNABLES");
+    expect_guarded("unmarked stream", "uaf=off", NULL, 0, "of use to another stream: yes\n");
+}
+
+TEST_WITH(warm_calls_ask_the_driver_once_at_most, NULL, finish)
+{
+    static const char wanted[] = "legacy stream: 1 an allocation, 1 a free\n"
+                                 "stream: 0 an allocation, 0 a free\n"
+                                 "per-thread stream: 1 an allocation, 1 a free\n";
+    expect_well("call_counts", NULL, wanted);
+    expect_well("call_counts 2", "devices=2", wanted);
+}
+
+/* ---- captures ---- */
+
+TEST_WITH(a_capture_whose_order_was_set_uses_nothing_twice, NULL, finish)
+{
+    expect_well("reordered none", NULL, "none: the same memory\nonce more: the same memory\nend: CUDA_SUCCESS\n");
+    expect_well("reordered add", NULL, "add: the same memory\nonce more: the same memory\nend: CUDA_SUCCESS\n");
+    expect_alike("reordered set", PRELOAD, NULL, 0, "set: other memory\nonce more: other memory\nend: CUDA_SUCCESS\n");
+}
+
+/* What is not reported then is lost. */
+TEST_WITH(the_last_release_of_a_context_waits, NULL, finish)
+{
+    expect_guarded("release", NULL, NULL, FAULTED, "release: CUDA_SUCCESS\n");
+    expect_err("0 bytes past the end of buffer #1");
+}
+
+/* ---- contexts ---- */
+
+TEST_WITH(contexts_by_the_hundred_are_guarded, NULL, finish)
+{
+#ifdef __SANITIZE_THREAD__
+    skip(); /* the simulated device has little address space there */
+#endif
+    expect_both("many_contexts 300", NULL, "refused 0, of another context 0\n");
+}
+
+/* Without a dump there is nothing but the two answers, of which one hides the fault: the first, or the last. */
+TEST_WITH(the_worst_of_several_devices_decides_the_end, NULL, finish)
+{
+    static const char *const devices[] = {"devices=2,fail=cuCtxSynchronize:1:999", "devices=2,fail=cuCtxSynchronize:2:999"};
+    for (int i = 0; i < 2; i++) {
+        expect_guarded("silent_fault", "explain=off", devices[i], FAULTED, "");
+        expect_err("== cufence: a kernel has faulted, without a report; ");
+        if (strstr(last.err, "no faults"))
+            complain("it is said that there was no fault", "");
+        expect_err("a kernel has faulted: CUDA_ERROR_ILLEGAL_ADDRESS");
+    }
+}
+
+/* ---- figures, addresses, processes ---- */
+
+TEST_WITH(the_tail_of_a_very_large_buffer_is_known, NULL, finish)
+{
+#ifdef __SANITIZE_THREAD__
+    skip(); /* the simulated device has little address space there */
+#endif
+    expect_guarded("tail", NULL, "memory=64G", FAULTED,
+                   "into the tail: CUDA_SUCCESS\n"
+                   "it holds 42\n"
+                   "the last byte is one of 42949672960 from the first\n"
+                   "so is one in the middle: yes\n"
+                   "across the end: CUDA_ERROR_INVALID_VALUE\n"
+                   "behind the end: CUDA_ERROR_INVALID_VALUE\n"
+                   "before the start: CUDA_ERROR_INVALID_VALUE\n"
+                   "range behind the end: CUDA_ERROR_NOT_FOUND\n"
+                   "into freed memory: CUDA_ERROR_INVALID_VALUE\n");
+    expect_err("writes 8 bytes from byte 42949672956 of buffer #2, 4 bytes past its end",
+               "beginning 1073741824 bytes past the end of buffer #2",
+               "writes 8 bytes from byte 42949672952 of buffer #2, which has been freed");
 }
 
 TEST_CONCURRENTLY

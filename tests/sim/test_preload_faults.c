@@ -286,6 +286,38 @@ TEST_WITH(peers_have_the_access_that_the_program_gives, NULL, finish)
     }
 }
 
+/* ---- captures, graphs and contexts: tests/contract and tests/torture have what is right about them ---- */
+
+TEST_WITH(an_overrun_in_a_graph_is_reported, NULL, finish)
+{
+    expect_every_way("capture", NULL, 1, "end of the capture: CUDA_SUCCESS\nreplay: CUDA_ERROR_ILLEGAL_ADDRESS\n",
+                     "0 bytes past the end of buffer #3", "store<<<(1,1,1), (1,1,1)>>>");
+}
+
+TEST_WITH(a_late_access_to_a_graphs_memory_is_reported, NULL, finish)
+{
+    expect_run(&by_dlsym, "graph_memory", PRELOAD, NULL, "memory=256M", FAULTED,
+               "without: 0 held\nlate access: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_err("use-after-free WRITE of 4 bytes", "100 bytes into buffer #2, which has been freed");
+}
+
+TEST_WITH(memory_of_a_graph_that_cannot_be_followed_stays, NULL, finish)
+{
+    static const char *const devices[] = {"memory=256M,fail=cuUserObjectCreate:1:2",
+                                          "memory=256M,fail=cuGraphRetainUserObject:1:2"};
+    for (int i = 0; i < 2; i++)
+        expect_run(&by_dlsym, "graph_memory stays", PRELOAD, NULL, devices[i], 0,
+                   "without: 1 held\nlate access: CUDA_SUCCESS\n");
+}
+
+TEST_WITH(an_overrun_after_a_reset_is_reported, NULL, finish)
+{
+    for (size_t i = 0; i < WAYS; i++) {
+        run_guarded(&ways[i], "reset", NULL, 1, "cuDevicePrimaryCtxReset: CUDA_SUCCESS\noverrun: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+        expect_err("0 bytes past the end of buffer #3");
+    }
+}
+
 /* ---- processes, and finding functions ---- */
 
 TEST_WITH(a_fork_before_cuda_works_on_both_sides, NULL, finish)
@@ -369,6 +401,12 @@ TEST_WITH(static_objects_cost_no_search, NULL, finish)
 #endif
     run_guarded(&counting, PROGRAMS_FOLDER "/libstatics.so", NULL, 0, "dladdr 0\nlibraries seldom\n");
     expect_silence();
+}
+
+TEST_WITH(abort_asks_the_loader_for_nothing, NULL, finish)
+{
+    run(&by_dlsym, "abort_in_handler " PROGRAMS_FOLDER "/libblocking.so", PRELOAD, NULL, NULL);
+    expect_status(128 + SIGABRT);
 }
 
 TEST_CONCURRENTLY

@@ -1,13 +1,12 @@
-/* The simulated device's stream capture: what is recorded, what is refused, and what a refusal does to the capture.
- * What waits on the host, what is not joined: tests/contract. test_preload_graphs.c and test_preload_findings.c launch graphs.
- */
+/* The simulated device's stream capture: what the legacy stream must not do, and the order that a program sets itself. All else
+ * of captures: tests/contract and tests/torture. */
 #include "device_memory.h"
 #include "results.h"
 
 static CUcontext context;
 static CUfunction add;
 static CUdeviceptr counter;
-static CUstream stream, other, blocking;
+static CUstream stream, blocking;
 
 static void add_kernel(const cusim_thread *thread, void *const *arguments)
 {
@@ -27,7 +26,6 @@ static int set_up(void **state)
     OK(cuMemsetD32(counter, 0, 1));
     OK(cuCtxSynchronize());
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
     return 0;
 }
@@ -62,44 +60,6 @@ static void assert_ends_invalid(CUstream which)
     assert_int_equal(status_of(which), CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-TEST(events_pull_streams_into_the_capture_and_join_them)
-{
-    CUevent fork_event, join_event;
-    CUgraph graph;
-    OK(cuEventCreate(&fork_event, CU_EVENT_DISABLE_TIMING));
-    OK(cuEventCreate(&join_event, CU_EVENT_DISABLE_TIMING));
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    OK(cuEventRecord(fork_event, stream));
-    OK(cuStreamWaitEvent(other, fork_event, 0));
-    assert_int_equal(status_of(other), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    OK(launch_add(1, other));
-    OK(cuEventRecord(join_event, other));
-    OK(cuStreamWaitEvent(stream, join_event, 0));
-    OK(cuStreamEndCapture(stream, &graph));
-    assert_int_equal(status_of(other), CU_STREAM_CAPTURE_STATUS_NONE);
-    CUgraphExec executable;
-    OK(cuGraphInstantiate(&executable, graph, 0));
-    OK(cuGraphLaunch(executable, NULL));
-    assert_int_equal(counted(), 1);
-    OK(cuGraphExecDestroy(executable));
-    OK(cuGraphDestroy(graph));
-    assert_result(cuEventQuery(join_event), CUDA_ERROR_CAPTURED_EVENT);
-
-    /* Work that the origin does not wait for. */
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    OK(cuEventRecord(fork_event, stream));
-    OK(cuStreamWaitEvent(other, fork_event, 0));
-    OK(launch_add(1, other));
-    assert_result(cuStreamEndCapture(other, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-    assert_ends_invalid(stream);
-
-    /* A capture that waits for work outside of it. */
-    OK(cuEventRecord(join_event, other));
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    assert_result(cuStreamWaitEvent(stream, join_event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-    assert_ends_invalid(stream);
-}
-
 TEST(the_legacy_stream_cannot_depend_on_a_capture)
 {
     CUstreamCaptureStatus status;
@@ -127,64 +87,6 @@ static void CUDA_CB destroy(void *user)
 {
     assert_ptr_equal(user, &destroyed);
     destroyed++;
-}
-
-/* A graph of `nodes` launches, with a user object that it alone refers to. */
-static CUgraph graph_with_object(unsigned nodes)
-{
-    CUgraph graph;
-    CUuserObject object;
-    OK(cuUserObjectCreate(&object, &destroyed, destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    CUstreamCaptureStatus status;
-    OK(cuStreamGetCaptureInfo(stream, &status, NULL, &graph, NULL, NULL, NULL));
-    OK(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
-    for (unsigned i = 0; i < nodes; i++)
-        OK(launch_add(1, stream));
-    OK(cuStreamEndCapture(stream, &graph));
-    destroyed = 0;
-    return graph;
-}
-
-TEST(an_update_takes_the_objects_of_its_graph)
-{
-    CUgraph first = graph_with_object(1), second = graph_with_object(1), longer = graph_with_object(2);
-    CUgraphExec executable;
-    CUgraphExecUpdateResultInfo info;
-    OK(cuGraphInstantiate(&executable, first, 0));
-    OK(cuGraphDestroy(first));
-    assert_result(cuGraphExecUpdate(executable, longer, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
-    assert_int_equal(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
-    assert_int_equal(destroyed, 0);
-    OK(cuGraphExecUpdate(executable, second, &info));
-    assert_int_equal(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
-    assert_int_equal(destroyed, 1); /* the first graph's */
-    OK(cuGraphDestroy(second));
-    assert_int_equal(destroyed, 1);
-    OK(cuGraphExecDestroy(executable));
-    assert_int_equal(destroyed, 2);
-    OK(cuGraphDestroy(longer));
-    assert_int_equal(destroyed, 3);
-}
-
-TEST(user_objects_are_checked)
-{
-    CUuserObject object;
-    CUgraph graph;
-    const unsigned no_sync = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC;
-    OK(cuGraphCreate(&graph, 0));
-    assert_result(cuUserObjectCreate(&object, &destroyed, destroy, 0, no_sync), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuUserObjectCreate(&object, &destroyed, destroy, 1, 0), CUDA_ERROR_INVALID_VALUE);
-    destroyed = 0;
-    OK(cuUserObjectCreate(&object, &destroyed, destroy, 1, no_sync));
-    OK(cuGraphRetainUserObject(graph, object, 1, 0));
-    assert_result(cuUserObjectRelease(object, 3), CUDA_ERROR_INVALID_VALUE);
-    OK(cuUserObjectRelease(object, 1));
-    assert_int_equal(destroyed, 0);
-    OK(cuGraphDestroy(graph));
-    assert_int_equal(destroyed, 1);
-    assert_result(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuGraphRetainUserObject(graph, object, 1, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
 static size_t dependencies_of(CUstream captured, CUgraphNode out[4])

@@ -148,23 +148,6 @@ CLEAN(alternating_sizes)
     CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
 }
 
-/* uaf=adaptive: a block that waits to be unmapped has the bytes of the buffers that its twin serves. */
-CLEAN(twins)
-{
-    tune("slack_every=1,uaf_share=100");
-    CUstream stream = start_with_stream("slack=on,stacks=python");
-    cufence_stats stats = {0};
-    for (size_t i = 0; i < 3000 || (i < 100000 && !stats.tested_buffers); i++) { /* the thread that maps twins has to come by */
-        size_t size = i % 2 ? 4 : 9000;
-        void *pointer = allocate(size, stream);
-        CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)pointer, 0, size, stream));
-        release(pointer, stream);
-        CHECK(cufence_check(0) == 0);
-        CHECK_OK(cufence_get_stats(0, &stats));
-    }
-    CHECK(stats.tested_buffers > 0 && cufence_fault_count() == 0);
-}
-
 /* uaf=strict: a block whose check is late has its turn again, and counts once. */
 CLEAN(retired_once)
 {
@@ -237,30 +220,6 @@ FINDS(recorded_streams, "1 byte changed, 3 bytes before the start of buffer #1")
     CHECK(cufence_check(0) == 1);
 }
 
-static void *in_a_thread(void *user)
-{
-    size_t index = (size_t)(uintptr_t)user;
-    CHECK_CU(cuCtxSetCurrent(context));
-    CUstream stream = new_stream();
-    for (size_t i = 0; i < 400; i++) {
-        size_t size = (i * 7919 + index * 31) % 6000 + 1;
-        char *buffer = allocate(size, stream);
-        CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, size, stream));
-        release(buffer, stream);
-    }
-    CHECK_OK(cufence_stream_gone(stream));
-    CHECK_CU(cuStreamDestroy(stream));
-    return NULL;
-}
-
-CLEAN(threads)
-{
-    tune("slack_every=8");
-    start("slack=on");
-    run_threads(4, in_a_thread, NULL, 1);
-    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
-}
-
 FINDS(a_stream_that_ends, "1 byte changed, 1 byte before the start of buffer #1")
 {
     CUstream stream = start_with_stream("slack=on");
@@ -304,24 +263,6 @@ FINDS(before_a_context_ends, "1 byte changed, 1 byte before the start of buffer 
     CHECK_OK(cufence_context_gone(own));
     CHECK(cufence_fault_count() == 1);
     CHECK_CU(cuCtxDestroy(own));
-}
-
-CLEAN(a_context_that_ends)
-{
-    CUcontext own;
-    tune("slack_every=2");
-    start("slack=on");
-    for (int i = 0; i < 3; i++) {
-        void *pointer = NULL;
-        CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
-        CHECK_OK(cufence_malloc(&pointer, 1000, -1, NULL));
-        CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 0, 1000));
-        CHECK(cufence_check(0) == 0);
-        CHECK_OK(cufence_context_gone(own));
-        CHECK_CU(cuCtxDestroy(own));
-    }
-    CHECK(cufence_check(-1) == 0);
-    CHECK(cusim_stale_handles() == 0);
 }
 
 /* ---- captures ---- */

@@ -1,4 +1,5 @@
-/* Which frames a report shows, how it writes their files, and how it shortens names of C++. */
+/* Which frames are the program's own, how a report writes their files, and how it shortens names of C++. test_golden.c has
+ * which ones it shows. */
 #include "support/test.h"
 
 #include "finding/frames.h"
@@ -6,55 +7,6 @@
 #include "finding/short_name.h"
 
 #define PACKAGES "/venv/lib/python3.12/site-packages/"
-
-/* A stack out of letters: p: of the program, l: of a package, s: of Python itself, m: made at run time, n: native. */
-static size_t make(const char *letters, struct stack_frame *frames)
-{
-    size_t count = strlen(letters);
-    memset(frames, 0, count * sizeof *frames);
-    for (size_t i = 0; i < count; i++) {
-        const char *file = letters[i] == 'p'   ? "/home/me/train.py"
-                           : letters[i] == 'l' ? PACKAGES "torch/nn/functional.py"
-                           : letters[i] == 's' ? "/usr/lib/python3.12/threading.py"
-                           : letters[i] == 'm' ? "<string>"
-                                               : "launch.cpp";
-        frames[i].is_python = letters[i] != 'n';
-        snprintf(frames[i].file, sizeof frames[i].file, "%s", file);
-    }
-    return count;
-}
-
-TEST(the_programs_own_frames_come_first)
-{
-    static const struct {
-        const char *stack, *shown;
-        size_t lines;
-    } rows[] = {
-        {"p", "1", 8},
-        {"lllp", "1111", 4},
-        {"lllp", "1101", 3},
-        {"lllp", "1001", 2},
-        {"lllp", "1000", 1},
-        {"llllllllllllp", "1111111000001", 8},
-        {"lllplllpllllp", "1111100100001", 7},
-        {"pppppppppp", "1111111100", 8},
-        {"lsmlpsmp", "10001001", 3},
-        {"nnnnnnnnnn", "1111111100", 8},
-        {"lllllllppnnn", "110000011000", 4},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct stack_frame frames[STACK_READ];
-        unsigned char shown[STACK_READ];
-        char text[STACK_READ + 1] = "";
-        size_t count = make(rows[i].stack, frames), taken = frames_choose(frames, count, rows[i].lines, shown), ones = 0;
-        for (size_t k = 0; k < count; k++) {
-            text[k] = shown[k] ? '1' : '0';
-            ones += shown[k];
-        }
-        assert_string_equal(text, rows[i].shown);
-        assert_int_equal(taken, ones);
-    }
-}
 
 TEST(a_test_runner_is_left_out)
 {
@@ -141,13 +93,6 @@ TEST(generated_code_is_the_programs_for_want_of_better)
         snprintf(frames[1].file, sizeof frames[1].file, "%s", others[i]);
         assert_ptr_equal(frames_own(frames, 4), &frames[1]);
     }
-}
-
-TEST(no_frames_need_no_lines)
-{
-    unsigned char shown[1] = {7};
-    assert_int_equal(frames_choose(NULL, 0, 8, shown), 0);
-    assert_int_equal(shown[0], 7);
 }
 
 TEST(files_are_written_as_import_finds_them)

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,44 +32,6 @@ STORY(fork_first)
     int own = use_memory(12);
     waitpid(child, &status, 0);
     printf("parent %d child %d\n", own, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
-    return 0;
-}
-
-static int is_done;
-
-static void *allocate_and_free(void *unused)
-{
-    CUdeviceptr address;
-    start();
-    while (!__atomic_load_n(&is_done, __ATOMIC_RELAXED)) {
-        MUST(cu.cuMemAlloc(&address, 256));
-        MUST(cu.cuMemFree(address));
-    }
-    return unused;
-}
-
-/* Children drop what they inherit while a thread of the parent, which is not in them, is just allocating and freeing. */
-STORY(fork_while_freeing)
-{
-    CUdeviceptr kept;
-    pthread_t thread;
-    int status = 0, i = 0;
-    start();
-    MUST(cu.cuMemAlloc(&kept, 256));
-    pthread_create(&thread, NULL, allocate_and_free, NULL);
-    fflush(NULL);
-    for (; i < 100 && status == 0; i++) {
-        pid_t child = fork();
-        if (child == 0) {
-            alarm(60);
-            cu.cuMemFree(kept);
-            _Exit(0);
-        }
-        waitpid(child, &status, 0);
-    }
-    __atomic_store_n(&is_done, 1, __ATOMIC_RELAXED);
-    pthread_join(thread, NULL);
-    printf("%s\n", WIFSIGNALED(status) ? "a child hangs" : "no child hangs");
     return 0;
 }
 
@@ -190,27 +153,6 @@ STORY(exit_handlers)
 
 #define BYTES 4096
 
-/* A test suite that resets the device behind each of its tests. */
-STORY(resets)
-{
-    int resets = count > 2 ? atoi(arguments[2]) : 1, refused = 0;
-    CUdeviceptr buffer;
-    start();
-    for (int i = 0; i < resets; i++) {
-        CUcontext primary;
-        CUstream stream;
-        MUST(cu.cuDevicePrimaryCtxRetain(&primary, 0));
-        MUST(cu.cuCtxSetCurrent(primary));
-        stream = new_stream();
-        refused += cu.cuMemAlloc(&buffer, BYTES) != CUDA_SUCCESS;
-        refused += cu.cuMemAllocAsync(&buffer, BYTES, stream) != CUDA_SUCCESS;
-        refused += cu.cuMemFreeAsync(buffer, stream) != CUDA_SUCCESS;
-        MUST(cu.cuDevicePrimaryCtxReset(0));
-    }
-    printf("refused %d\n", refused);
-    return 0;
-}
-
 STORY(many_contexts)
 {
     enum { MOST = 1000 };
@@ -236,50 +178,6 @@ STORY(many_contexts)
     return 0;
 }
 
-static CUcontext first_context;
-static int is_over; /* atomic */
-
-/* Asks for more than there is, which gives up what every context of the device keeps, and for what other contexts have freed.
- */
-static void *ask_for_much(void *unused)
-{
-    CUdeviceptr buffer;
-    MUST(cu.cuCtxSetCurrent(first_context));
-    for (size_t pages = 1; !__atomic_load_n(&is_over, __ATOMIC_ACQUIRE); pages = pages % 8 + 1) {
-        if (cu.cuMemAlloc(&buffer, (size_t)1 << 40) == CUDA_SUCCESS)
-            exit(3);
-        MUST(cu.cuMemAlloc(&buffer, pages << 21));
-        MUST(cu.cuMemFree(buffer));
-    }
-    return unused;
-}
-
-/* Contexts that end while another thread looks for memory: what they keep, and what waits for their work. */
-STORY(ending_contexts)
-{
-    int many = count > 2 ? atoi(arguments[2]) : 1;
-    CUdeviceptr own, others;
-    pthread_t thread;
-    start();
-    MUST(cu.cuDevicePrimaryCtxRetain(&first_context, 0));
-    pthread_create(&thread, NULL, ask_for_much, NULL);
-    for (int i = 0; i < many; i++) {
-        CUcontext context;
-        MUST(cu.cuCtxSetCurrent(first_context));
-        MUST(cu.cuMemAlloc(&others, BYTES));
-        MUST(cu.cuCtxCreate(&context, NULL, 0, 0));
-        MUST(cu.cuMemAlloc(&own, BYTES));
-        CUstream stream = new_stream();
-        MUST(cu.cuMemFreeAsync(own, stream));
-        MUST(cu.cuMemFreeAsync(others, stream));
-        MUST(cu.cuCtxDestroy(context));
-    }
-    __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
-    pthread_join(thread, NULL);
-    puts("all have ended");
-    return 0;
-}
-
 static void *end_the_process(void *unused)
 {
     exit(0);
@@ -300,4 +198,36 @@ STORY(silent_fault)
     pthread_create(&thread, NULL, end_the_process, NULL);
     pthread_join(thread, NULL);
     return 1;
+}
+
+/* ---- an end in a signal handler ---- */
+
+static void end_in_handler(int signal)
+{
+    abort();
+}
+
+static void *load(void *path)
+{
+    return dlopen(path, RTLD_NOW);
+}
+
+/* Another thread has the loader's lock. arguments: a library whose constructor does not return. */
+STORY(abort_in_handler)
+{
+    char text[16], byte;
+    int ends[2];
+    pthread_t thread;
+    start();
+    if (count < 3 || pipe(ends) != 0)
+        return 1;
+    snprintf(text, sizeof text, "%d", ends[1]);
+    setenv("BLOCKING", text, 1);
+    pthread_create(&thread, NULL, load, arguments[2]);
+    if (read(ends[0], &byte, 1) != 1)
+        return 1;
+    alarm(20);
+    signal(SIGUSR1, end_in_handler);
+    raise(SIGUSR1);
+    return 0;
 }

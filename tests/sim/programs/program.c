@@ -88,22 +88,6 @@ uint64_t calls_of(const char *function)
     return calls(function);
 }
 
-void set_latency(const char *function, unsigned microseconds)
-{
-    void (*set)(const char *, unsigned);
-    *(void **)&set = driver_of_sim("cusim_set_latency");
-    set(function, microseconds);
-}
-
-void begin_and_hold_up(pthread_t *thread, void *(*run)(void *), const char *function, unsigned microseconds)
-{
-    set_latency(function, microseconds);
-    uint64_t before = calls_of(function);
-    pthread_create(thread, NULL, run, NULL);
-    for (int tries = 0; is_guarded() && tries < 5000 && calls_of(function) == before; tries++)
-        usleep(1000);
-}
-
 cufence_stats stats_of_cufence(void)
 {
     cufence_stats all = {0};

@@ -26,11 +26,8 @@ void use_device(int device);
 /* One that does not wait for the default stream. */
 CUstream new_stream(void);
 
-/* Of the simulated device: how often a function was called so far, and how long its calls take from now on. */
+/* Of the simulated device: how often a function was called so far. */
 uint64_t calls_of(const char *function);
-void set_latency(const char *function, unsigned microseconds);
-/* Starts a thread. Where there is cufence, returns when the thread is held up in a call of that function. */
-void begin_and_hold_up(pthread_t *thread, void *(*run)(void *), const char *function, unsigned microseconds);
 
 /* Of device 0; nothing without the preload library. */
 cufence_stats stats_of_cufence(void);

@@ -187,51 +187,11 @@ STORY(nodes_beyond)
     return 0;
 }
 
-static void tell_kept(const char *after)
-{
-    const cufence_stats all = stats_of_cufence();
-    printf("%s: %s\n", after, all.idle_bytes + all.cached_bytes >= (uint64_t)512 << 20 ? "kept" : "the device's");
-}
-
-/* 600 MiB that a pool does not need any more: other processes get it. */
-STORY(pools_give_back)
-{
-    const size_t bytes = (size_t)600 << 20;
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    cuuint64_t everything = UINT64_MAX;
-    CUmemoryPool pool;
-    CUdeviceptr pointer;
-    CUstream stream;
-    start();
-    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(cu.cuMemAllocAsync(&pointer, bytes, stream));
-    MUST(cu.cuStreamSynchronize(stream));
-    MUST(cu.cuMemFree(pointer));
-    tell_kept("cuMemFree");
-    MUST(cu.cuMemPoolCreate(&pool, &properties));
-    MUST(cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &everything));
-    MUST(cu.cuMemAllocFromPoolAsync(&pointer, bytes, pool, stream));
-    MUST(cu.cuMemFreeAsync(pointer, stream));
-    MUST(cu.cuStreamSynchronize(stream));
-    tell_kept("a pool that is to keep it");
-    MUST(cu.cuMemPoolDestroy(pool));
-    tell_kept("its end");
-    return 0;
-}
-
-/* ---- memory that a peer uses, and about the figures of pools ---- */
+/* ---- memory that a peer uses ---- */
 
 #define BYTES 4096
 
 static uint32_t own_flag;
-
-static CUmemoryPool default_pool(int device)
-{
-    CUmemoryPool pool;
-    MUST(cu.cuDeviceGetDefaultMemPool(&pool, device));
-    return pool;
-}
 
 /* cuMemFree waits for the memory's own device alone, on the driver too: a kernel of a peer that is not done uses freed memory.
  */
@@ -251,44 +211,6 @@ STORY(foreign_kernel)
     let_go(&own_flag);
     use_device(1);
     return say("the peer's kernel", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
-}
-
-static uint64_t figure(CUmemPool_attribute attribute)
-{
-    cuuint64_t value = 0;
-    MUST(cu.cuMemPoolGetAttribute(default_pool(0), attribute, &value));
-    return value;
-}
-
-static void say_pool(const char *when)
-{
-    printf("%s: %llu of %llu\n", when, (unsigned long long)figure(CU_MEMPOOL_ATTR_USED_MEM_CURRENT),
-           (unsigned long long)figure(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
-}
-
-/* What a pool has reserved, less what is used, is taken for what more can be had without asking the device: small buffers leave
- * the former as it is. */
-STORY(pool_steps)
-{
-    CUdeviceptr first, second;
-    cuuint64_t all = UINT64_MAX;
-    start();
-    MUST(cu.cuMemPoolSetAttribute(default_pool(0), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
-    MUST(cu.cuMemAllocAsync(&first, 1024, NULL));
-    say_pool("one");
-    MUST(cu.cuMemAllocAsync(&second, 2049, NULL));
-    say_pool("two");
-    MUST(cu.cuMemFreeAsync(first, NULL));
-    MUST(cu.cuMemFreeAsync(second, NULL));
-    MUST(cu.cuStreamSynchronize(NULL));
-    say_pool("none");
-    for (int i = 0; i < 1000 && figure(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT); i++) /* the background may hold a block */
-        MUST(cu.cuMemPoolTrimTo(default_pool(0), 0));
-    say_pool("trimmed");
-    MUST(cu.cuMemAllocAsync(&first, 512, NULL));
-    say_pool("one again");
-    MUST(cu.cuMemFreeAsync(first, NULL));
-    return 0;
 }
 
 /* ---- a driver that is newer than all headers: see newer= in allocator/sim/sim.h ---- */

@@ -1,7 +1,8 @@
-/* The simulated device's memory handles as file descriptors. That another process maps them at the same addresses, the second
- * launch shows: test_witness.c. */
+/* The simulated device: its configuration, what a strict one does, memory that is unmapped too early, and memory handles as
+ * file descriptors. That another process maps them at the same addresses, and what a fault leaves, the second launch shows:
+ * test_rerun.c. */
 #include "device_memory.h"
-#include "sim_dump.h"
+#include "child.h"
 #include <sim/sim.h>
 
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 #define IS_THREAD_SANITIZED 0
 #endif
 
+#define OK(call) CHECK((call) == CUDA_SUCCESS)
 #define FILE_HANDLE CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
 static const CUmemAllocationProp exportable = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -112,6 +114,122 @@ STORY(a_wanted_address_is_given_where_it_is_free)
     OK(cuMemAddressFree(base, (size_t)4 << 30));
     OK(cuMemAddressReserve(&again, GRANULE, 0, base + 64 * GRANULE, 0));
     CHECK(again == base + 64 * GRANULE);
+}
+
+/* ---- memory that is unmapped while it is used ---- */
+
+static CUmodule module;
+
+static void touch_until_gone_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    uint32_t *is_running = *(uint32_t *const *)arguments[1];
+    for (;;) {
+        (void)*(*(volatile uint32_t *const *)arguments[0]);
+        __atomic_store_n(is_running, 1, __ATOMIC_RELEASE);
+    }
+}
+
+static void launch(const char *name, void **arguments)
+{
+    CUfunction function;
+    OK(cuModuleGetFunction(&function, module, name));
+    OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+}
+
+/* Returns a granule that is mapped. */
+static CUdeviceptr open_device(void)
+{
+    static const size_t pointers[] = {8, 8};
+    static const cusim_kernel touch = {
+        .name = "touch", .function = touch_until_gone_kernel, .argument_bytes = pointers, .argument_count = 2};
+    cusim_register_kernel(&touch);
+    start();
+    OK(cuModuleLoadData(&module, "any image"));
+    return map_granule(64);
+}
+
+STORY(unmapping_does_not_wait_for_the_kernel)
+{
+    CUdeviceptr base = open_device();
+    uint32_t is_running = 0, *flag = &is_running;
+    launch("touch", (void *[]){&base, &flag});
+    while (__atomic_load_n(&is_running, __ATOMIC_ACQUIRE) == 0)
+        continue;
+    OK(cuMemUnmap(base, GRANULE));
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+STORY(unmapped_copies_fail_when_they_run)
+{
+    CUdeviceptr base = open_device();
+    uint32_t flag = 0, *pointer = &flag;
+    void *word;
+    OK(cuMemAllocHost(&word, sizeof flag)); /* a copy to other memory would be over when it returns */
+    launch("cusim_spin", (void *[]){&pointer});
+    OK(cuMemcpyDtoHAsync(word, base, sizeof flag, NULL));
+    OK(cuMemUnmap(base, GRANULE));
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+/* ---- configurations ---- */
+
+STORY_OF(a_strict_device_names_the_call_and_aborts, 128 + SIGABRT, "cuStreamQuery", NULL)
+{
+    CUcontext own;
+    CUstream streams[8], next;
+    signal(SIGABRT, SIG_DFL); /* cmocka's */
+    setenv("CUFENCE_SIM", "strict=1,reuse=0", 1);
+    OK(cuInit(0));
+    OK(cuCtxCreate(&own, NULL, 0, 0));
+    for (int i = 0; i < 8; i++)
+        OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 8; i++)
+        OK(cuStreamDestroy(streams[i]));
+    for (int i = 0; i < 8; i++) {
+        OK(cuStreamCreate(&next, CU_STREAM_NON_BLOCKING));
+        for (int j = 0; j < 8; j++)
+            CHECK(next != streams[j]);
+    }
+    cuStreamQuery(streams[3]);
+}
+
+STORY(a_bad_configuration_is_refused)
+{
+    static const char *const bad[] = {"devices=9", "memory=lots", "unknown=1", "fail=cuMemCreate:2", "memory",
+                                      "pci=1:0",   "pci=0:0:20",  "strict=2",  "newer=13000",        "reuse=yes"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            setenv("CUFENCE_SIM", bad[i], 1);
+            _exit(cuInit(0) == CUDA_ERROR_INVALID_VALUE ? 0 : 1);
+        }
+        CHECK(await_child(child) == 0);
+    }
+}
+
+STORY(a_configuration_is_obeyed)
+{
+    setenv("CUFENCE_SIM", "devices=2,memory=1G,reserve=4G,latency=cuInit:1,fail=cuMemAlloc:1:2,pci=1:0a:3,pci=beef:0a:3", 1);
+    int count;
+    size_t bytes;
+    CUdeviceptr memory;
+    OK(cuInit(0));
+    OK(cuDeviceGetCount(&count));
+    OK(cuDeviceTotalMem(&bytes, 1));
+    CHECK(count == 2 && bytes == (size_t)1 << 30);
+    for (int i = 0; i < 2; i++) {
+        int domain, bus, device;
+        OK(cuDeviceGetAttribute(&domain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, i));
+        OK(cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, i));
+        OK(cuDeviceGetAttribute(&device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, i));
+        CHECK(domain == (i == 0 ? 1 : 0xbeef) && bus == 10 && device == 3);
+    }
+    use_device(0);
+    CHECK(map_granule(64) != 0);
+    CHECK(cuMemAlloc(&memory, 1) == CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuMemAlloc(&memory, 1));
+    CHECK(cuMemAddressReserve(&memory, (size_t)4 << 30, 0, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 TEST_CONCURRENTLY
