@@ -31,8 +31,9 @@ struct rerun_process {
  * Errors: NOT_FOUND (no `cufence` program), SYSTEM. */
 cufence_status rerun_process_start(const char *program, int is_verbose, int pipe, struct rerun_process *process);
 
-/* Kills the process if it still runs, and frees what belongs to it. */
-void rerun_process_end(struct rerun_process *process);
+/* Kills the process if it still runs, waits so long for its end, and frees what belongs to it. */
+void rerun_process_end(struct rerun_process *process, unsigned ms);
+#define END_MS 1000 /* enough */
 
 /* ---- the side that serves ---- */
 
@@ -136,6 +137,9 @@ void rerun_end(struct rerun *rerun);
 
 /* Handles one message. Returns 0 at the end of the conversation. */
 int rerun_converse(struct rerun *rerun, struct rerun_run *run);
+
+/* Adds something that the report should say. */
+void rerun_take_note(struct rerun_result *result, const char *text);
 
 /* Whether anything was written where an access faults. */
 int rerun_has_left(const struct rerun_result *result);

@@ -2,6 +2,7 @@
 #include "second_launch.h"
 
 #include "base/clock.h"
+#include "fault/rerun_source.h"
 
 #include <poll.h>
 #include <sys/resource.h>
@@ -186,6 +187,23 @@ TEST(test_limited)
 {
     SKIP_WITHOUT_HOST_MEMORY;
     expect_said(tell_limited, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END));
+}
+
+/* The driver's dump of a full device takes seconds, and that of a second launch would again. */
+TEST(a_full_device_leaves_little_time_unless_it_is_asked_for)
+{
+    struct options options = {.explain = EXPLAIN_AUTO, .exit_wait = 1000, .rerun_ms = 10000};
+    struct evidence evidence = {.warps = 800}; /* 100 blocks of 256 threads */
+    char name[96];
+    assert_int_equal(rerun_source_limit(&options, &evidence, name), 10000);
+    assert_string_equal(name, "wait_ms=1000/10000");
+    evidence.warps = 8448;
+    assert_true(rerun_source_limit(&options, &evidence, name) < 1000);
+    assert_string_equal(name, "the second that it has on a full device (explain=rerun: wait_ms=1000/10000)");
+    options.rerun_ms = 100;
+    assert_int_equal(rerun_source_limit(&options, &evidence, name), 100);
+    options = (struct options){.explain = EXPLAIN_RERUN, .rerun_ms = 10000};
+    assert_int_equal(rerun_source_limit(&options, &evidence, name), 10000);
 }
 
 static int count_sockets(void)
