@@ -15,8 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LATE_END_MS 100 /* the report waits for it */
-
 /* The time that is left. While memory is saved it does not pass, up to saving_ms. */
 static int ms_left(const struct rerun *rerun)
 {
@@ -125,7 +123,7 @@ static void stop(struct rerun_run *run, int is_late)
 {
     if (!run->process.pid)
         return;
-    rerun_process_end(&run->process, is_late ? LATE_END_MS : END_MS);
+    rerun_process_end(&run->process, is_late);
     close(run->dump_pipe);
     run->process.pid = 0;
 }

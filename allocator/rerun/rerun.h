@@ -31,9 +31,8 @@ struct rerun_process {
  * Errors: NOT_FOUND (no `cufence` program), SYSTEM. */
 cufence_status rerun_process_start(const char *program, int is_verbose, int pipe, struct rerun_process *process);
 
-/* Kills the process if it still runs, waits so long for its end, and frees what belongs to it. */
-void rerun_process_end(struct rerun_process *process, unsigned ms);
-#define END_MS 1000 /* enough */
+/* Kills the process if it still runs, and frees what belongs to it. is_late: the report does not wait long for its end. */
+void rerun_process_end(struct rerun_process *process, int is_late);
 
 /* ---- the side that serves ---- */
 

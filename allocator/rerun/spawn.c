@@ -37,6 +37,8 @@
 
 #define PIPE 3 /* as MESSAGE_DUMP says */
 #define STACK_BYTES ((size_t)64 << 10)
+#define END_MS 1000 /* how long the end of a killed process may take */
+#define LATE_END_MS 100
 
 /* Variables that the rerun process must not see. */
 static const char *const dropped[] = {"LD_PRELOAD=",
@@ -169,10 +171,10 @@ static pid_t start_between(struct plan *plan, char *stack_end)
 }
 
 /* Frees what the process in between needs, once it has ended. One that has not after so long keeps its memory. */
-static void forget_between(pid_t between, char *stack, uint64_t ms)
+static void forget_between(pid_t between, char *stack, int ms)
 {
     const struct timespec rest = {.tv_nsec = 200000};
-    for (uint64_t end = monotonic_ms() + ms; waitpid(between, NULL, (int)__WCLONE | WNOHANG) == 0;) {
+    for (uint64_t end = monotonic_ms() + (uint64_t)ms; waitpid(between, NULL, (int)__WCLONE | WNOHANG) == 0;) {
         if (monotonic_ms() > end)
             return;
         nanosleep(&rest, NULL);
@@ -234,13 +236,14 @@ cufence_status rerun_process_start(const char *named, int is_verbose, int pipe, 
     return CUFENCE_OK;
 }
 
-void rerun_process_end(struct rerun_process *process, unsigned ms)
+void rerun_process_end(struct rerun_process *process, int is_late)
 {
+    int ms = is_late ? LATE_END_MS : END_MS;
     struct pollfd end = {.fd = process->socket};
     /* While it has its socket, its number is no other process's. */
     if (poll(&end, 1, 0) == 0) {
         kill(process->pid, SIGKILL);
-        poll(&end, 1, (int)ms);
+        poll(&end, 1, ms);
     }
     close(process->socket);
     forget_between(process->between, process->stack, ms);
