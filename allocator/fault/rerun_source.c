@@ -5,15 +5,14 @@
 #include "analysis/lines/cubin.h"
 #include "analysis/verdict/cause.h"
 #include "analysis/verdict/launches.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/list.h"
 #include "base/reader.h"
+#include "base/list.h"
+#include "surroundings.h"
 #include "driver/driver.h"
+#include "saving.h"
 #include "launch/launch.h"
 #include "rerun/rerun.h"
-#include "saving.h"
-#include "surroundings.h"
 #include "vmm/arena.h"
 
 #include <fcntl.h>
@@ -24,9 +23,8 @@
 
 enum { MOST_HELD = 256 };
 
-/* The driver's dump of a full device takes seconds (5.6 s of 8,448 warps: H100,
- * driver 580.159), and that of a second launch again: it would not be done in
- * the time that the report may take. */
+/* The driver's dump of a full device takes seconds (5.6 s of 8,448 warps: H100, driver 580.159), and that of a second launch
+ * again: it would not be done in the time that the report may take. */
 enum { FULL_WARPS = 2048, FULL_MS = 950 };
 
 struct rerun_source {
@@ -35,18 +33,15 @@ struct rerun_source {
     char limit[96];
     struct rerun_launch launches[RERUN_LAUNCHES];
     const struct fault_launch *recorded[RERUN_LAUNCHES]; /* NULL: known from the dump alone */
-    unsigned equal[RERUN_LAUNCHES];                      /* further launches on record with the same
-                                                            arguments */
+    unsigned equal[RERUN_LAUNCHES];                      /* further launches on record with the same arguments */
     size_t launch_count;
     uint8_t *image, *arguments[RERUN_LAUNCHES]; /* these in no order */
-    struct slot_export held[MOST_HELD];         /* memory that arguments point to, kept
-                                                   even if the program unmaps it */
+    struct slot_export held[MOST_HELD];         /* memory that arguments point to, kept even if the program unmaps it */
     size_t held_count;
     struct copies copies;
     int has_others;     /* other launches ran at the fault */
     int is_only_traced; /* not launched again */
-    char withheld[200]; /* why some memory could not be given to the rerun
-                           process, "" if all was */
+    char withheld[200]; /* why some memory could not be given to the rerun process, "" if all was */
 };
 
 static cufence_status fail(struct rerun_source *source, const char *why)
@@ -76,8 +71,7 @@ static void add_launch(struct rerun_source *source, const struct rerun_launch *l
     source->launch_count++;
 }
 
-/* The arguments of a recorded launch, all of them; NULL if they are not on
- * record. */
+/* The arguments of a recorded launch, all of them; NULL if they are not on record. */
 static const uint8_t *arguments_of(struct rerun_source *source, const struct launch_entry *entry)
 {
     uint8_t **own = &source->arguments[source->launch_count];
@@ -99,8 +93,7 @@ static void add_recorded(struct rerun_source *source, const struct fault_launch 
         add_launch(source, &launch, recorded);
 }
 
-/* The launch as the dump has it. What a dump does not say comes from the
- * record, if it is there. */
+/* The launch as the dump has it. What a dump does not say comes from the record, if it is there. */
 static void add_dumped(struct rerun_source *source, const struct evidence_site *site, const struct fault_origin *origin)
 {
     const struct launch_entry *entry = origin->launch ? origin->launch->entry : NULL;
@@ -111,8 +104,7 @@ static void add_dumped(struct rerun_source *source, const struct evidence_site *
                                   .is_cooperative = entry ? (uint32_t)entry->is_cooperative : 0,
                                   .argument_bytes = (uint32_t)site->parameter_bytes,
                                   .arguments = site->parameters};
-    if (!entry) /* a launch without a cluster may have one of a block each in the
-                   dump */
+    if (!entry) /* a launch without a cluster may have one of a block each in the dump */
         memset(launch.cluster, 0, sizeof launch.cluster);
     add_launch(source, &launch, entry ? origin->launch : NULL);
 }
@@ -126,8 +118,7 @@ struct possible {
     size_t number;
 };
 
-/* Whether an argument points into our address space, but to no buffer that is
- * live now. */
+/* Whether an argument points into our address space, but to no buffer that is live now. */
 static int is_suspect(const struct rerun_launch *launch, const struct fault_memory *memory)
 {
     for (size_t i = 0; i + 8 <= launch->argument_bytes; i += 8) {
@@ -145,8 +136,7 @@ static int by_promise(const void *left, const void *right)
     return b->is_suspect - a->is_suspect ?: LIST_ORDER(a->equal, b->equal) ?: LIST_ORDER(a->number, b->number);
 }
 
-/* Best first: those with a pointer to nothing, those whose arguments are the
- * rarest, the newest. */
+/* Best first: those with a pointer to nothing, those whose arguments are the rarest, the newest. */
 static void sort_launches(struct rerun_source *source, const struct fault_memory *memory)
 {
     struct possible *all = calloc(source->launch_count, sizeof *all);
@@ -178,10 +168,10 @@ static cufence_status choose_launches(struct rerun_source *source, const struct 
     if (source->launch_count > 1)
         sort_launches(source, memory);
     if (!source->launch_count)
-        return fail(source, has_graph ? "the kernel ran in a CUDA graph, and its arguments "
-                                        "are not on record"
-                                      : "no launch of the kernel with all of its arguments "
-                                        "is on record (`cufence run` keeps that record)");
+        return fail(source,
+                    has_graph
+                        ? "the kernel ran in a CUDA graph, and its arguments are not on record"
+                        : "no launch of the kernel with all of its arguments is on record (`cufence run` keeps that record)");
     return CUFENCE_OK;
 }
 
@@ -195,8 +185,7 @@ static const struct slot_export *find_held(const struct rerun_source *source, ui
     return NULL;
 }
 
-/* Errors: as arena_export(). Nothing being mapped there is none: the kernel
- * faults there again. */
+/* Errors: as arena_export(). Nothing being mapped there is none: the kernel faults there again. */
 static cufence_status export(struct rerun_source *source, uint64_t address, struct slot_export *out)
 {
     cufence_status status = arena_export(address, out);
@@ -206,8 +195,7 @@ static cufence_status export(struct rerun_source *source, uint64_t address, stru
     return status;
 }
 
-/* Keeps the memory at each address in arguments and variables: the program goes
- * on, and may unmap it. */
+/* Keeps the memory at each address in arguments and variables: the program goes on, and may unmap it. */
 static void hold_memory(struct rerun_source *source, const uint8_t *bytes, size_t size)
 {
     for (size_t i = 0; i + 8 <= size && source->held_count < MOST_HELD; i += 8) {
@@ -218,8 +206,7 @@ static void hold_memory(struct rerun_source *source, const uint8_t *bytes, size_
     }
 }
 
-/* The same for pinned host memory. A launch without all of it would fault
- * there, so it is left out. */
+/* The same for pinned host memory. A launch without all of it would fault there, so it is left out. */
 static cufence_status hold_pinned(struct rerun_source *source)
 {
     struct copies *copies = &source->copies;
@@ -246,8 +233,7 @@ static cufence_status hold_pinned(struct rerun_source *source)
     return CUFENCE_OK;
 }
 
-/* Finds the buffer that has the memory. Returns 1 if its bounds are those at
- * the launch. */
+/* Finds the buffer that has the memory. Returns 1 if its bounds are those at the launch. */
 static int find_owner(const struct rerun_source *source, uint64_t address, cufence_buffer *owner)
 {
     return bounds_find(address, owner) && bounds_are_sure(owner, source->launches, source->recorded, source->launch_count);
@@ -343,8 +329,7 @@ static int is_rerun(const struct options *options, const struct diagnosis *diagn
     return is_needed && (site->exception.class != CLASS_NO_BUFFER || !site->is_warp_alive);
 }
 
-/* Whether it takes the memory to tell what the address is made of: the dump
- * does not. */
+/* Whether it takes the memory to tell what the address is made of: the dump does not. */
 static int is_to_be_traced(struct fault *fault)
 {
     struct origin_access access;
@@ -430,7 +415,7 @@ static void tell_lacks(struct rerun_source *source)
     Elf64_Sym ignored;
     const struct rerun_input *input = &source->rerun.input;
     const char *lacks = "";
-    if (cubin_find_named((struct span){source->image, input->image_bytes}, "malloc", NULL, &ignored))
+    if (cubin_find_named((struct span){input->image, input->image_bytes}, "malloc", NULL, &ignored))
         lacks = "the device heap (the module calls malloc())";
     else if (copies_have_changed(&source->copies))
         lacks = "pinned host memory as the kernel found it, which the program changes";

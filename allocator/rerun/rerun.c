@@ -119,11 +119,24 @@ static cufence_status start(struct rerun *rerun, struct rerun_run *run)
     return status == CUFENCE_OK ? status : rerun_result_fail(run->result, error_detail());
 }
 
-static void stop(struct rerun_run *run, int is_late)
+static void end_late(struct rerun *rerun)
+{
+    if (rerun->late.pid)
+        rerun_process_end(&rerun->late);
+    rerun->late.pid = 0;
+}
+
+static void stop(struct rerun *rerun, struct rerun_run *run, int is_late)
 {
     if (!run->process.pid)
         return;
-    rerun_process_end(&run->process, is_late);
+    if (is_late) {
+        end_late(rerun);
+        rerun_process_kill(&run->process);
+        rerun->late = run->process;
+    } else {
+        rerun_process_end(&run->process);
+    }
     close(run->dump_pipe);
     run->process.pid = 0;
 }
@@ -172,7 +185,7 @@ static void serve(struct rerun *rerun, struct rerun_run *run)
     }
     if (is_dumping)
         take_dump(run);
-    stop(run, is_late);
+    stop(rerun, run, is_late);
 }
 
 static void forget_evidence(struct rerun *rerun)
@@ -424,7 +437,8 @@ void rerun_void(struct rerun *rerun, const char *why)
 
 void rerun_end(struct rerun *rerun)
 {
-    stop(&rerun->run, 0);
+    stop(rerun, &rerun->run, 0);
+    end_late(rerun);
     forget_evidence(rerun);
     dump_forget(&rerun->run.dump);
     free(rerun->fenced);

@@ -38,7 +38,6 @@
 #define PIPE 3 /* as MESSAGE_DUMP says */
 #define STACK_BYTES ((size_t)64 << 10)
 #define END_MS 1000 /* how long the end of a killed process may take */
-#define LATE_END_MS 100
 
 /* Variables that the rerun process must not see. */
 static const char *const dropped[] = {"LD_PRELOAD=",
@@ -170,11 +169,11 @@ static pid_t start_between(struct plan *plan, char *stack_end)
     return between;
 }
 
-/* Frees what the process in between needs, once it has ended. One that has not after so long keeps its memory. */
-static void forget_between(pid_t between, char *stack, int ms)
+/* Frees what the process in between needs, once it has ended. One that has not keeps its memory. */
+static void forget_between(pid_t between, char *stack)
 {
     const struct timespec rest = {.tv_nsec = 200000};
-    for (uint64_t end = monotonic_ms() + (uint64_t)ms; waitpid(between, NULL, (int)__WCLONE | WNOHANG) == 0;) {
+    for (uint64_t end = monotonic_ms() + END_MS; waitpid(between, NULL, (int)__WCLONE | WNOHANG) == 0;) {
         if (monotonic_ms() > end)
             return;
         nanosleep(&rest, NULL);
@@ -226,7 +225,7 @@ cufence_status rerun_process_start(const char *named, int is_verbose, int pipe, 
     close(sockets[1]);
     if (plan.started < 0) {
         if (between > 0)
-            forget_between(between, stacks, END_MS);
+            forget_between(between, stacks);
         else
             free(stacks);
         close(sockets[0]);
@@ -236,15 +235,18 @@ cufence_status rerun_process_start(const char *named, int is_verbose, int pipe, 
     return CUFENCE_OK;
 }
 
-void rerun_process_end(struct rerun_process *process, int is_late)
+void rerun_process_kill(const struct rerun_process *process)
 {
-    int ms = is_late ? LATE_END_MS : END_MS;
     struct pollfd end = {.fd = process->socket};
-    /* While it has its socket, its number is no other process's. */
-    if (poll(&end, 1, 0) == 0) {
+    if (poll(&end, 1, 0) == 0) /* while it has its socket, its number is no other process's */
         kill(process->pid, SIGKILL);
-        poll(&end, 1, ms);
-    }
+}
+
+void rerun_process_end(struct rerun_process *process)
+{
+    struct pollfd end = {.fd = process->socket};
+    rerun_process_kill(process);
+    poll(&end, 1, END_MS);
     close(process->socket);
-    forget_between(process->between, process->stack, ms);
+    forget_between(process->between, process->stack);
 }
