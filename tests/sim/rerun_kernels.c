@@ -250,7 +250,7 @@ static void hang_again(const cusim_thread *t, void *const *arguments)
 }
 
 /* Its code names malloc(), as that of a kernel that calls it. The device's heap has no room for it in the first process. */
-static void write_heap(const cusim_thread *t, void *const *arguments)
+__attribute__((no_sanitize("address", "undefined"))) static void write_heap(const cusim_thread *t, void *const *arguments)
 {
     volatile float *made = is_second() ? (volatile float *)0x123456789000 : NULL; /* NOLINT */
     (void)arguments;
