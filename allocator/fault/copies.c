@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
@@ -94,6 +95,28 @@ int copies_answer(const struct copies *copies, uint64_t address, struct rerun_me
         return fcntl(copies->files[i], F_DUPFD_CLOEXEC, 0);
     }
     return -1;
+}
+
+/* Memory that is not there any more has not changed. */
+static int has_changed(const struct bundle_buffer *piece, int file)
+{
+    uint8_t then[4096], now[sizeof then];
+    for (uint64_t at = 0, size; at < piece->size; at += size) {
+        size = piece->size - at < sizeof then ? piece->size - at : sizeof then;
+        const struct iovec to = {now, size}, from = {(void *)(uintptr_t)(piece->address + at), size}; /* NOLINT */
+        if (pread(file, then, size, (off_t)at) == (ssize_t)size &&
+            process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)size && memcmp(then, now, size) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+int copies_have_changed(const struct copies *copies)
+{
+    int found = 0;
+    for (size_t i = 0; i < copies->count && !found; i++)
+        found = has_changed(&copies->pieces[i], copies->files[i]);
+    return found;
 }
 
 void copies_free(struct copies *copies)

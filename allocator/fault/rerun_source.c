@@ -2,9 +2,9 @@
 
 #include "analysis/dump/coredump.h"
 #include "analysis/dump/kernel_module.h"
+#include "analysis/lines/cubin.h"
 #include "analysis/verdict/cause.h"
 #include "analysis/verdict/launches.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/reader.h"
 #include "base/list.h"
@@ -23,10 +23,14 @@
 
 enum { MOST_HELD = 256 };
 
+/* The driver's dump of a full device takes seconds (5.6 s of 8,448 warps: H100, driver 580.159), and that of a second launch
+ * again: it would not be done in the time that the report may take. */
+enum { FULL_WARPS = 2048, FULL_MS = 950 };
+
 struct rerun_source {
     struct saving *saving; /* NULL: the memory is not kept */
     struct rerun rerun;
-    char limit[40];
+    char limit[96];
     struct rerun_launch launches[RERUN_LAUNCHES];
     const struct fault_launch *recorded[RERUN_LAUNCHES]; /* NULL: known from the dump alone */
     unsigned equal[RERUN_LAUNCHES];                      /* further launches on record with the same arguments */
@@ -35,6 +39,7 @@ struct rerun_source {
     struct slot_export held[MOST_HELD];         /* memory that arguments point to, kept even if the program unmaps it */
     size_t held_count;
     struct copies copies;
+    int has_others;     /* other launches ran at the fault */
     int is_only_traced; /* not launched again */
     char withheld[200]; /* why some memory could not be given to the rerun process, "" if all was */
 };
@@ -334,22 +339,29 @@ static int is_to_be_traced(struct fault *fault)
     return !fault->diagnosis.cause;
 }
 
+uint64_t rerun_source_limit(const struct options *options, const struct evidence *evidence, char name[96])
+{
+    int is_short = options->explain == EXPLAIN_AUTO && evidence->warps >= FULL_WARPS && options->rerun_ms > FULL_MS;
+    snprintf(name, 96, "%swait_ms=%llu/%llu%s", is_short ? "the second that it has on a full device (explain=rerun: " : "",
+             (unsigned long long)options->exit_wait, (unsigned long long)options->rerun_ms, is_short ? ")" : "");
+    return is_short ? FULL_MS : options->rerun_ms;
+}
+
 static struct rerun_source *rerun_source_make(const struct options *options, const struct fault *fault)
 {
     struct rerun_source *source = calloc(1, sizeof *source);
     if (!source)
         return NULL;
     source->saving = fault->saving;
-    snprintf(source->limit, sizeof source->limit, "wait_ms=%llu/%llu", (unsigned long long)options->exit_wait,
-             (unsigned long long)options->rerun_ms);
+    source->has_others = fault->evidence->grids > 1;
     struct rerun *rerun = &source->rerun;
     rerun->input.bundle.launches = source->launches;
     rerun->input.is_saved = fault->saving != NULL;
     rerun->is_verbose = options->say == SAY_VERBOSE;
-    rerun->limit_ms = options->rerun_ms;
+    rerun->limit_ms = rerun_source_limit(options, fault->evidence, source->limit);
     rerun->limit = source->limit;
     rerun->saving_ms = fault->saving ? saving_limit_ms(options) : 0;
-    rerun->begin_ns = monotonic_ns();
+    rerun->begin_ns = fault->dump->end_ns;
     rerun->answer = answer_rerun;
     rerun->user = source;
     rerun->memory = &fault->around->memory;
@@ -397,6 +409,21 @@ struct rerun_source *rerun_source_begin(const struct options *options, struct fa
     return source;
 }
 
+/* Says what the first launch may have had and the second one not. */
+static void tell_lacks(struct rerun_source *source)
+{
+    Elf64_Sym ignored;
+    const struct rerun_input *input = &source->rerun.input;
+    const char *lacks = "";
+    if (cubin_find_named((struct span){input->image, input->image_bytes}, "malloc", NULL, &ignored))
+        lacks = "the device heap (the module calls malloc())";
+    else if (copies_have_changed(&source->copies))
+        lacks = "pinned host memory as the kernel found it, which the program changes";
+    else if (source->has_others)
+        lacks = "the other launches that ran at the fault";
+    snprintf(source->rerun.result.lacks, sizeof source->rerun.result.lacks, "%s", lacks);
+}
+
 struct rerun_result *rerun_source_finish(struct rerun_source *source)
 {
     struct rerun_result *result = &source->rerun.result;
@@ -407,8 +434,10 @@ struct rerun_result *rerun_source_finish(struct rerun_source *source)
     rerun_finish(&source->rerun);
     if (source->withheld[0]) /* what it did without that memory means nothing */
         rerun_void(&source->rerun, source->withheld);
-    if (result->outcome != RERUN_FAILED)
+    if (result->outcome != RERUN_FAILED) {
         result->launch = source->recorded[source->rerun.number];
+        tell_lacks(source);
+    }
     return result;
 }
 

@@ -20,6 +20,10 @@ struct variables_kept;
 /* Whether explain= asks for a second launch where one tells more. */
 int rerun_source_is_wanted(const struct options *options);
 
+/* How many ms after the end of the driver's dump a second launch may take, and what to call that. With explain=auto little if
+ * the device was full. */
+uint64_t rerun_source_limit(const struct options *options, const struct evidence *evidence, char name[96]);
+
 /* Fills in the device, and cufence's address space. Errors: UNSUPPORTED, also in the result. */
 cufence_status rerun_source_device(struct rerun *rerun, int device);
 

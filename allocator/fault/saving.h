@@ -75,4 +75,7 @@ void copies_take(struct copies *copies, const struct rerun_launch *launch);
  * descriptor for it, or -1, and sets errno if it cannot be had. */
 int copies_answer(const struct copies *copies, uint64_t address, struct rerun_message *answer);
 
+/* Whether the program has changed the memory since. */
+int copies_have_changed(const struct copies *copies);
+
 void copies_free(struct copies *copies);

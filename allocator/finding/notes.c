@@ -185,9 +185,13 @@ static void note_rerun(struct finding *finding, const struct diagnosis *diagnosi
     if (rerun->unset[0] && diagnosis->again == AGAIN_NOTHING && rerun->outcome != RERUN_FAILED)
         note_unset(finding, diagnosis);
     const struct evidence_site *elsewhere = rerun_result_elsewhere(diagnosis, rerun);
-    if (elsewhere)
+    int is_other = elsewhere || rerun->outcome == RERUN_NO_FAULT;
+    int is_open = diagnosis->verdict.kind != FAULT_OTHER && !fault_is_address_sure(diagnosis);
+    if (rerun->lacks[0] && !diagnosis->again && (is_other || is_open))
+        note_add(finding, "the second launch cannot have %s, so its facts are not used", rerun->lacks);
+    else if (elsewhere)
         note_elsewhere(finding, elsewhere);
-    if (rerun->outcome == RERUN_NO_FAULT)
+    else if (is_other)
         note_no_fault(finding);
     if (rerun->note[0] && rerun->outcome != RERUN_FAILED) {
         note_add(finding, "of the second launch: ");

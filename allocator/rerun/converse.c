@@ -50,7 +50,7 @@ static void take_launch(struct rerun *rerun, struct rerun_run *run, const struct
         run->result->launches_tried = rerun->number + 1;
 }
 
-static void take_note(struct rerun_result *result, const char *text)
+void rerun_take_note(struct rerun_result *result, const char *text)
 {
     size_t length = strlen(result->note);
     snprintf(result->note + length, sizeof result->note - length, "%s%s", length ? "; " : "", text);
@@ -106,7 +106,7 @@ int rerun_converse(struct rerun *rerun, struct rerun_run *run)
         rerun_result_add_unset(result, message.text);
         return 1;
     case MESSAGE_NOTE:
-        take_note(result, message.text);
+        rerun_take_note(result, message.text);
         return 1;
     case MESSAGE_FAILED:
         run->said = message.number ? RERUN_CODE_REFUSED : RERUN_FAILURE;

@@ -119,11 +119,24 @@ static cufence_status start(struct rerun *rerun, struct rerun_run *run)
     return status == CUFENCE_OK ? status : rerun_result_fail(run->result, error_detail());
 }
 
-static void stop(struct rerun_run *run)
+static void end_late(struct rerun *rerun)
+{
+    if (rerun->late.pid)
+        rerun_process_end(&rerun->late);
+    rerun->late.pid = 0;
+}
+
+static void stop(struct rerun *rerun, struct rerun_run *run, int is_late)
 {
     if (!run->process.pid)
         return;
-    rerun_process_end(&run->process);
+    if (is_late) {
+        end_late(rerun);
+        rerun_process_kill(&run->process);
+        rerun->late = run->process;
+    } else {
+        rerun_process_end(&run->process);
+    }
     close(run->dump_pipe);
     run->process.pid = 0;
 }
@@ -145,19 +158,22 @@ static void note_late(const struct rerun *rerun, const struct rerun_run *run)
     if (rerun->is_choosing)
         snprintf(why, sizeof why, "%u of %zu launches that it may have been were tried until %s was over, and none faulted",
                  rerun->result.launches_tried, rerun->input.bundle.launch_count, rerun->limit);
-    if (!rerun_has_left(run->result)) /* else this much is known */
+    if (rerun_has_left(run->result)) /* this much is known */
+        rerun_take_note(run->result, why);
+    else
         rerun_result_fail(run->result, why);
 }
 
 /* Serves the process until it ends, or until the time is over. */
 static void serve(struct rerun *rerun, struct rerun_run *run)
 {
-    int is_talking = 1, is_dumping = 1;
+    int is_talking = 1, is_dumping = 1, is_late = 0;
     while (is_talking) {
         struct pollfd wait[] = {{.fd = run->process.socket, .events = POLLIN}, {.fd = run->dump_pipe, .events = POLLIN}};
         int left = ms_left(rerun);
         if (!left) {
             note_late(rerun, run);
+            is_late = 1;
             break;
         }
         if (poll(wait, is_dumping ? 2 : 1, left < 50 ? left : 50) <= 0)
@@ -169,7 +185,7 @@ static void serve(struct rerun *rerun, struct rerun_run *run)
     }
     if (is_dumping)
         take_dump(run);
-    stop(run);
+    stop(rerun, run, is_late);
 }
 
 static void forget_evidence(struct rerun *rerun)
@@ -421,7 +437,8 @@ void rerun_void(struct rerun *rerun, const char *why)
 
 void rerun_end(struct rerun *rerun)
 {
-    stop(&rerun->run);
+    stop(rerun, &rerun->run, 0);
+    end_late(rerun);
     forget_evidence(rerun);
     dump_forget(&rerun->run.dump);
     free(rerun->fenced);

@@ -31,7 +31,8 @@ struct rerun_process {
  * Errors: NOT_FOUND (no `cufence` program), SYSTEM. */
 cufence_status rerun_process_start(const char *program, int is_verbose, int pipe, struct rerun_process *process);
 
-/* Kills the process if it still runs, and frees what belongs to it. */
+/* Kills the process if it still runs. The second also waits for its end, and frees what belongs to it. */
+void rerun_process_kill(const struct rerun_process *process);
 void rerun_process_end(struct rerun_process *process);
 
 /* ---- the side that serves ---- */
@@ -108,6 +109,7 @@ struct rerun {
     int has_access;         /* access_at is known */
     uint64_t access_at;     /* offset of the access that faulted in the kernel's code */
     uint64_t saving_since_ns, saved_ns;
+    struct rerun_process late; /* killed when the time was over; its end is waited for behind the report. pid 0: none */
 };
 
 /* Says what faulted, as far as a dump has told before rerun_begin(): if its address is not known, the access is held. */
@@ -136,6 +138,9 @@ void rerun_end(struct rerun *rerun);
 
 /* Handles one message. Returns 0 at the end of the conversation. */
 int rerun_converse(struct rerun *rerun, struct rerun_run *run);
+
+/* Adds something that the report should say. */
+void rerun_take_note(struct rerun_result *result, const char *text);
 
 /* Whether anything was written where an access faults. */
 int rerun_has_left(const struct rerun_result *result);

@@ -235,14 +235,18 @@ cufence_status rerun_process_start(const char *named, int is_verbose, int pipe, 
     return CUFENCE_OK;
 }
 
+void rerun_process_kill(const struct rerun_process *process)
+{
+    struct pollfd end = {.fd = process->socket};
+    if (poll(&end, 1, 0) == 0) /* while it has its socket, its number is no other process's */
+        kill(process->pid, SIGKILL);
+}
+
 void rerun_process_end(struct rerun_process *process)
 {
     struct pollfd end = {.fd = process->socket};
-    /* While it has its socket, its number is no other process's. */
-    if (poll(&end, 1, 0) == 0) {
-        kill(process->pid, SIGKILL);
-        poll(&end, 1, END_MS);
-    }
+    rerun_process_kill(process);
+    poll(&end, 1, END_MS);
     close(process->socket);
     forget_between(process->between, process->stack);
 }

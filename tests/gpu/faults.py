@@ -1,8 +1,8 @@
 """Faulted programs in narrow surroundings: how they and their second launches end, what is left, and what they get themselves.
 
-ends.*          with few descriptors, as a reaper of orphans, with a full device right before its end, killed during its second launch. One that
-                hangs is killed; then the same is tried without cufence, with dumps to a file, and with more descriptors left. ENDS_OPTIONS
-                has more options for `cufence run`
+ends.*          with few descriptors, as a reaper of orphans, with a full device right before its end, killed during its second launch, and how long
+                after the driver's dump the report comes where all threads of so many blocks fault. One that hangs is killed; then the same is
+                tried without cufence, with dumps to a file, and with more descriptors left. ENDS_OPTIONS has more options for `cufence run`
 loaded.*        many at a time, each with one write past its buffer, that synchronise their context, one stream, or nothing: none may end as
                 if nothing had happened. A driver under load calls the work done, and begins its dump seconds later, or never
 program_dump.*  programs that want a core dump for themselves: when the driver reads their variables, what it answers, and what they get
@@ -58,11 +58,24 @@ DONE:
 """
 # The warp is still there when its store faults: of one that has left, the driver writes no dump by itself.
 STAYS = PTX.replace(b"%r2;\nDONE:", b"%r2;\n  membar.gl;\nDONE:")
+<<<<<<< HEAD
 # Every block stays for 0.5 s, but the first, whose last store faults, leaves 0.1 s before the others.
 FULL = PTX.replace(b"  // WAITS\n", b"""
+=======
+# Every block stays for 0.3 s, but the first, whose last store faults, leaves 0.1 s before the others.
+FULL = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry write_last(.param .u64 out, .param .u32 n) {
+  .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %rd<6>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u32 %r1, [n];
+  mov.u32 %r2, %tid.x;
+>>>>>>> p-rerun
   mov.u32 %r3, %ctaid.x;
   setp.eq.u32 %p, %r3, 0;
-  selp.b64 %rd3, 500000000, 600000000, %p;
+  selp.b64 %rd3, 200000000, 300000000, %p;
   mov.u64 %rd4, %globaltimer;
 AGAIN:
   mov.u64 %rd5, %globaltimer;
@@ -84,6 +97,10 @@ STORE_AT = HEAD + b"""
   ret;
 }
 """
+# Every thread stores, however many there are.
+ALL = PTX.replace(b"mov.u32 %r2, %tid.x;", b"mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mul.lo.u32 %r2, %r2, %r3; mov.u32 %r3, %tid.x; add.u32 %r2, %r2, %r3;").replace(
+    b"  @%p bra DONE;\n", b"")
+REPORTED = 1200  # ms after the driver's dump is complete
 OPTIONS = "uaf=strict,align=auto,explain=dump"
 WAITS = ("context", "stream", "nothing")
 ENABLE, FILE, FLAGS = 1, 5, 7  # CUcoredumpSettings
@@ -111,7 +128,7 @@ def use_up(left: int) -> None:
 
 def play_end(way: str) -> None:
     cuda, buffer, count = Cuda().start(), ctypes.c_uint64(), ctypes.c_int(COUNT)
-    function = cuda.kernel(FULL if way == "full" else PTX, b"write_last")
+    function = cuda.kernel(FULL if way == "full" else ALL if way.startswith("all") else PTX, b"write_last")
     cuda("cuMemAlloc_v2", ctypes.byref(buffer), ctypes.c_size_t(COUNT * 4))
     cuda("cuMemsetD8_v2", buffer, 0, ctypes.c_size_t(COUNT * 4))
     cuda("cuCtxSynchronize")
@@ -127,7 +144,7 @@ def play_end(way: str) -> None:
         cuda.launch(function, blocks, 1024, None, buffer, count)
         print("the end", flush=True)
         return
-    cuda.launch(function, 1, 128, None, buffer, count)
+    cuda.launch(function, *((int(way[3:]), 256) if way.startswith("all") else (1, 128)), None, buffer, count)
     print(f"sync={cuda.library.cuCtxSynchronize()}", flush=True)
     until = time.monotonic() + 3
     while way == "reaper" and time.monotonic() < until:
@@ -138,7 +155,8 @@ def play_end(way: str) -> None:
 
 
 def start(build: pathlib.Path, way: str, folder: str) -> subprocess.Popen[str]:
-    options = [*([] if way == "full" else ["--explain", "rerun"]), *os.environ.get("ENDS_OPTIONS", "").split()]
+    own = [] if way == "full" else ["--set", "say=verbose"] if way.startswith("all") else ["--explain", "rerun"]
+    options = [*own, *os.environ.get("ENDS_OPTIONS", "").split()]
     command = [build / "bin/cufence", "run", *options, "--", sys.executable, __file__, "--play", f"ends.{way}"]
     return subprocess.Popen([str(word) for word in command], env={**os.environ, "TMPDIR": folder}, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, start_new_session=True)
@@ -252,6 +270,16 @@ def explained(build: pathlib.Path, way: str, folder: str) -> str:
     return "explained"
 
 
+def reported(build: pathlib.Path, way: str, folder: str) -> str:
+    status, text = told(build, way, folder)
+    took = re.search(r"parsed in (\d+), explained in (\d+), delivered in (\d+) ms", text)
+    assert took and status == 86 and re.search(r"SUMMARY: cufence: .*\bwrite_last\b", text) and "#1" in text, f"{status} {text}"
+    ms = sum(map(int, took.groups()))
+    how = next((line for line in text.splitlines() if "longer than" in line), "")
+    assert ms <= REPORTED, f"{ms} ms after the driver's dump\n{text}"
+    return f"reported {ms} ms after the driver's dump {how}"
+
+
 def missed(build: pathlib.Path, way: str, folder: str) -> str:
     """The driver has no descriptor for its dump: it may lose the fault, but nobody must take that for a correct program."""
     status, text = told(build, way, folder)
@@ -287,6 +315,7 @@ ENDS: dict[str, tuple[Callable[..., str], str]] = {
     "as_it_is": (explained, "plain"),
     "reaper": (explained, "reaper"),
     "full": (explained, "full"),
+    **{f"all_{blocks}": (reported, f"all{blocks}") for blocks in (1, 100, 100000)},
     "killed": (killed, "plain"),
     "nine_descriptors": (explained, "left9"),
     "no_descriptor": (missed, "left0"),

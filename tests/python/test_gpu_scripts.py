@@ -34,7 +34,7 @@ class GpuScripts(unittest.TestCase):
     def test_ends(self) -> None:
         kernels = str(BUILD / "lib" / "librerun_kernels.so")
         options = "--explain rerun"
-        done = play("faults.py", "ends.as_it_is", "ends.nine_descriptors", "ends.no_descriptor", "ends.full", CUSIM_KERNELS=kernels, ENDS_OPTIONS=options)
+        done = play("faults.py", "ends.as_it_is", "ends.nine_descriptors", "ends.no_descriptor", "ends.full", "ends.all_1", CUSIM_KERNELS=kernels, ENDS_OPTIONS=options)
         self.assertEqual((done.returncode, done.stdout.count("explained")), (0, 3), done.stdout + done.stderr)
 
     def test_hanging(self) -> None:

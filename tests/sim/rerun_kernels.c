@@ -240,6 +240,35 @@ static void end_later(const cusim_thread *t, void *const *arguments)
         _Exit(3);
 }
 
+/* Writes past the end of its buffer, and hangs when it does so once more in the rerun process. */
+static void hang_again(const cusim_thread *t, void *const *arguments)
+{
+    static int launches;
+    if (number(t) == 0 && is_second() && ++launches == 2)
+        nanosleep(&(struct timespec){.tv_sec = 60}, NULL);
+    write_last(t, arguments);
+}
+
+/* Its code names malloc(), as that of a kernel that calls it. The device's heap has no room for it in the first process. */
+__attribute__((no_sanitize("address", "undefined"))) static void write_heap(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *made = is_second() ? (volatile float *)0x123456789000 : NULL; /* NOLINT */
+    (void)arguments;
+    if (number(t) == 0)
+        made[7] = 2.5f;
+}
+
+/* Takes the pointer out of memory of the host. */
+static void take_hosted(const cusim_thread *t, void *const *arguments)
+{
+    struct hosted *hosted = *(struct hosted *const *)arguments[1];
+    volatile float *out = hosted->out;
+    if (number(t) != hosted->n)
+        return;
+    hosted->out = NULL;
+    out[hosted->n] = 2.5f;
+}
+
 /* The pointer is in a variable of the module. */
 __attribute__((no_sanitize("address", "undefined"))) static void write_by_variable(const cusim_thread *t,
                                                                                    void *const *arguments)
@@ -273,6 +302,9 @@ __attribute__((constructor)) static void register_kernels(void)
         {"write_once", write_once, pointer_and_count, 2, "model.cu", 53, 4, 0, 1},
         {"write_pieces", write_pieces, pointer_and_count, 2, "model.cu", 59, 4, 0, 1},
         {"hang_later", hang_later, pointer_and_count, 2, "model.cu", 64, 4, 0, 1},
+        {"hang_again", hang_again, pointer_and_count, 2, "model.cu", 68, 4, 0, 1},
+        {"malloc", write_heap, pointer_and_count, 2, "model.cu", 190, 4, 0, 1},
+        {"take_hosted", take_hosted, two_pointers, 2, "model.cu", 115, 4, 0, 1},
         {"end_later", end_later, pointer_and_count, 2, "model.cu", 75, 4, 0, 1},
         {"mark_process", mark_process, pointer_and_count, 2, "model.cu", 80, 4, 0, 1},
         {"write_end", write_end, two_pointers, 3, "model.cu", 86, 4, 0, 1},

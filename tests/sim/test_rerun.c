@@ -165,6 +165,14 @@ TELLS(large, "   float64\\[6291456\\]  of 16 MiB:", "min -1\\.0 max 3\\.0 mean 0
 
 FAULT_TELLS(once, "write_once", "explain=rerun", "illegal memory access", "did not fault")
 
+/* The second launch has another heap, so its address is not the fault's. */
+FAULT_TELLS(heap, "malloc", "explain=rerun", "illegal memory access by a WRITE", "model\\.cu:190", "!wild", "!thread \\(",
+            "cannot have the device heap \\(the module calls malloc\\(\\)\\), so its facts are not used")
+
+/* What it had found before the time was over counts. */
+FAULT_TELLS(cut, "hang_again", "explain=rerun,wait_ms=1000/1500", PAST_THE_END, WRITTEN_PAST_THE_END,
+            "of the second launch: it took longer than wait_ms=1000/1500", "!thread \\(")
+
 /* The second launch wrote many pieces into one guard, but did not fault. */
 FAULT_TELLS(pieces, "write_pieces", "explain=rerun", "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
             "written +4 bytes past the end: 2\\.5 +re-run", "and more, 384 bytes in all", "address .* re-run$")

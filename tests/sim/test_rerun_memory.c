@@ -46,6 +46,33 @@ TEST(test_registered)
     expect_said(tell_registered, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END));
 }
 
+static void *count(void *counted)
+{
+    for (volatile int *at = counted; cufence_fault_count() == 0;)
+        ++*at;
+    return NULL;
+}
+
+/* The host goes on writing to what the kernel has read, so the null pointer that is there now says nothing of the fault. */
+static void tell_changed(void)
+{
+    pthread_t thread;
+    start("explain=rerun");
+    struct hosted *pinned = pin(2 * sizeof *pinned);
+    pinned->out = allocate(COUNT * 4);
+    CHECK(pthread_create(&thread, NULL, count, &pinned[1].n) == 0);
+    launch_all("take_hosted", (void *[]){&pinned->out, &pinned});
+    cuCtxSynchronize();
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+TEST(test_changed)
+{
+    SKIP_WITHOUT_HOST_MEMORY;
+    expect_said(tell_changed, PATTERNS("illegal memory access by a WRITE", "!null-pointer", "!thread \\(",
+                                       "cannot have pinned host memory as the kernel found it, which the program changes"));
+}
+
 static void launch_managed(const char *options)
 {
     CUdeviceptr managed;

@@ -139,6 +139,20 @@ TEST(an_address_of_registers_that_may_have_changed_is_replaced)
     expect_nothing_new(&story);
 }
 
+/* Registers with a null pointer are better evidence than an address that belongs to nothing. */
+TEST(a_null_pointer_in_the_dump_stays_one)
+{
+    struct story story;
+    approximate(&story);
+    story.lanes[0].address = story.lanes[1].address = 28;
+    fault_again(&story, 0x123456789000);
+    story.sites[0].symbol = story.sites_again[0].symbol = "k_oob";
+    expect_nothing_new(&story);
+    assert_int_equal(diagnose(&story).verdict.kind, FAULT_NULL);
+    fault_again(&story, A_END + 8);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END + 8, 8);
+}
+
 TEST(an_unknown_address_is_told)
 {
     struct story story;
@@ -299,6 +313,19 @@ TEST(an_address_of_unknown_variables_is_no_null_pointer)
     assert_int_equal(diagnose(&story).verdict.kind, FAULT_NULL);
 }
 
+TEST(an_address_of_state_that_is_not_there_counts_only_beside_a_buffer)
+{
+    struct story story;
+    rerun(&story);
+    snprintf(story.rerun.lacks, sizeof story.rerun.lacks, "the device heap");
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    story.rerun.write_count = 0;
+    story.lanes_again[0].address = story.lanes_again[1].address = 0x123456789000;
+    expect_nothing_new(&story);
+    story.sites_again[0].source = (struct address_source){.is_known = 1, .words = 1}; /* the arguments are those of the first */
+    assert_int_equal(diagnose(&story).verdict.kind, FAULT_WILD);
+}
+
 TEST(a_thread_is_taken_without_an_address)
 {
     struct story story;
@@ -310,6 +337,8 @@ TEST(a_thread_is_taken_without_an_address)
     struct diagnosis diagnosis = diagnose(&story);
     assert_int_equal(diagnosis.verdict.kind, FAULT_OTHER);
     assert_true(diagnosis.again >= AGAIN_WARP && fault_has_exited(&diagnosis));
+    snprintf(story.rerun.lacks, sizeof story.rerun.lacks, "the device heap"); /* a trap is one without it */
+    assert_int_equal(diagnose(&story).again, diagnosis.again);
     assert_int_equal(fault_site(&diagnosis)->block_index[0], 7);
     assert_int_equal(fault_site(&diagnosis)->lanes[0].thread[0], 104);
     story.sites_again[0].exception = exception_of(2, NULL); /* another one */

@@ -153,6 +153,7 @@ static const struct field of_snapshot[] = {
     RERUN(CHARS, note, .flags = EVEN_EMPTY),
     KEPT(NUMBER, launch, "launch", WHEN(struct kept_snapshot, has_launch)),
     RERUN(CHARS, unset),
+    RERUN(CHARS, lacks),
     RERUN(NUMBER, launches_tried),
     RERUN(NUMBER, took_ms),
     RERUN(NUMBER, written_bytes),

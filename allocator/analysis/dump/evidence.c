@@ -86,6 +86,7 @@ static int read_grids(struct builder *builder)
             continue;
         *last = grid;
         last = &grid->next;
+        builder->evidence->grids++;
         struct span bytes = coredump_content(dump, coredump_child(dump, ref, COREDUMP_PARAMETERS));
         if (!bytes.bytes || bytes.size > PARAMETER_LIMIT)
             continue;
@@ -209,6 +210,7 @@ static int add_warp(void *user, const struct warp_view *view)
 {
     struct builder *builder = user;
     uint32_t exception = warp_exception(view);
+    builder->evidence->warps++;
     if ((!exception && !view->warp.error_pc_valid) || view->lane_count == 0 || builder->evidence->site_count >= SITE_LIMIT)
         return 1;
     if (!choose_device(builder, view->device_ref))

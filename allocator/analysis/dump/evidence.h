@@ -113,6 +113,7 @@ struct evidence {
     uint32_t driver_major, driver_minor; /* of the driver that wrote the dump, 0 if unknown */
     struct evidence_site *sites; /* alive warps first; sites with equal symbol and PC on other SMs are kept, in SM order */
     size_t site_count;           /* 0: the dump has no exception */
+    size_t warps, grids;         /* that ran when the dump was made: on all devices, on this one */
     struct json_memory memory;   /* of what the sites have */
 };
 

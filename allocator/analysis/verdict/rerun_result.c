@@ -139,11 +139,13 @@ static int is_guess(const struct diagnosis *diagnosis)
     return diagnosis->access.certainty != CERTAIN_NOT && !fault_is_address_sure(diagnosis);
 }
 
-/* Returns whether the second launch may have gone astray only because variables had their first values: an address beside no
- * buffer then means nothing. */
+/* Returns whether the second launch may have gone astray only because of state that it had not: an address beside no buffer
+ * then means nothing. State other than variables is no part of one that comes from the arguments alone. */
 static int is_astray(const struct diagnosis *again, const struct rerun_result *rerun)
 {
-    return rerun->unset[0] && !again->verdict.owner;
+    const struct address_source *source = &again->site->source;
+    int is_given = !is_about_memory(again->site) || (source->is_known && !source->is_loaded);
+    return !again->verdict.owner && (rerun->unset[0] || (rerun->lacks[0] && !is_given));
 }
 
 /* Takes over the diagnosis of a warp that faulted at the same place. Returns 0 if there is none whose address is known. */
@@ -160,7 +162,8 @@ static int take_warp(struct diagnosis *diagnosis, const struct evidence *evidenc
     if (!again.site || again.access.certainty == CERTAIN_NOT || !is_same_kind(again.site, diagnosis->site) ||
         is_astray(&again, rerun))
         return 0;
-    if (is_guess(diagnosis) && again.access.certainty != CERTAIN_EXACT)
+    int is_lost = again.verdict.kind == FAULT_WILD && diagnosis->verdict.kind != FAULT_WILD; /* the dump's says more */
+    if (is_guess(diagnosis) && (is_lost || again.access.certainty != CERTAIN_EXACT))
         return 0;
     diagnosis->verdict = again.verdict;
     diagnosis->access = again.access;

@@ -45,6 +45,8 @@ struct rerun_result {
     struct origin cause; /* what the address that faulted is made of */
     char unset[160];     /* variables of the module that the kernel uses and whose values are not known, so that they began with
                             their first ones: "a, b"; "" if there are none */
+    char lacks[96]; /* other state that the second launch cannot have, "" if it had all. What it shows of an address beside no
+                       buffer, and of its thread, counts for nothing then */
     unsigned launches_tried; /* recorded launches that were launched again until one faulted */
     uint64_t took_ms;
 };

@@ -1,5 +1,5 @@
-// Exceptions that are not about an address in global memory, or whose warp has exited.
-//   exceptions trap|trap_last|assert|recursion|illegal|shared|misaligned
+// Exceptions that are not about an address in global memory, or whose warp has exited; and memory that a second launch has not.
+//   exceptions trap|trap_last|assert|recursion|illegal|shared|misaligned|device_heap
 #undef NDEBUG
 #include "check.h"
 
@@ -63,6 +63,14 @@ __global__ void misaligned(char *out)
         *(volatile int *)(out + 65) = 2; // FAULT misaligned
 }
 
+/* There is not enough of the heap for all threads; in a second launch others may get it. */
+__global__ void from_heap(int **where, int words)
+{
+    int *made = (int *)malloc(words * sizeof *made);
+    made[7] = threadIdx.x; // FAULT device_heap
+    where[blockIdx.x * blockDim.x + threadIdx.x] = made;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "trap";
@@ -81,7 +89,11 @@ int main(int argc, char **argv)
         shared_store<<<1, 64, 64 * sizeof *out>>>(out, 1 << 20);
     else if (!strcmp(what, "misaligned"))
         misaligned<<<1, 64>>>((char *)out);
-    else
+    else if (!strcmp(what, "device_heap")) {
+        int **where;
+        CALL(cudaMalloc(&where, 256 * sizeof *where));
+        from_heap<<<2, 128>>>(where, 1 << 16);
+    } else
         recursion<<<1, 64>>>(out, 1 << 20);
     cudaError_t error = cudaDeviceSynchronize();
     printf("%s\n", cudaGetErrorName(error));
