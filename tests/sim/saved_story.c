@@ -189,6 +189,53 @@ STORY(slack)
         launch_function(function, (void *[]){&out, &(int){i == 1 ? COUNT + 1 : COUNT}});
 }
 
+/* The element past the end, in the mapping, of a buffer that is freed before anybody looks: by cuMemFree() ... */
+static void free_written(void)
+{
+    CUfunction function = load_fat();
+    CUdeviceptr out = allocate((COUNT + 1) * 4);
+    CALL(cuCtxSynchronize);
+    launch_function(function, (void *[]){&out, &(int){COUNT + 1}});
+    CALL(cuMemFree_v2, out);
+}
+
+STORY(slack_freed)
+{
+    free_written();
+}
+
+/* ... in a context that ends with it ... */
+STORY(slack_ended)
+{
+    CUcontext context;
+    CALL(cuCtxCreate_v4, &context, NULL, 0, 0);
+    free_written();
+    CALL(cuCtxDestroy_v2, context);
+    CALL(cuDevicePrimaryCtxRetain, &context, 0);
+    CALL(cuCtxSetCurrent, context);
+}
+
+/* ... in the order of a stream, on which the next buffer has its memory. */
+STORY(slack_reused)
+{
+    CUfunction function = load_fat();
+    CUstream stream;
+    CUdeviceptr out, next;
+    CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CALL(cuMemAllocAsync, &out, (COUNT + 1) * 4, stream);
+    CALL(cuCtxSynchronize);
+    CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, stream, (void *[]){&out, &(int){COUNT + 1}}, NULL);
+    CALL(cuMemFreeAsync, out, stream);
+    CALL(cuMemAllocAsync, &next, COUNT * 4 + 200, stream);
+    CALL(cuMemsetD8Async, next, 7, COUNT * 4 + 200, stream);
+}
+
+/* The program goes on. */
+STORY(later)
+{
+    usleep(500000);
+}
+
 STORY(managed)
 {
     CUdeviceptr managed;

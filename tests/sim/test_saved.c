@@ -201,6 +201,23 @@ TEST(writes_into_slack_are_launched_again)
     }
 }
 
+/* The memory of the freed buffer is unmapped, or another buffer's, or its context ends: not before the launch was found. */
+TEST(freed_memory_stays_until_its_write_is_explained)
+{
+    static const char *const stories[] = {"slack_freed", "slack_freed later", "slack_ended", "slack_reused",
+                                          "slack_reused later"};
+    SUCCEEDS("tar -xzf %s/cubins/cubins.tar.gz write_last.fatbin", CUFENCE_FIXTURES);
+    for (size_t i = 0; i < 2 * sizeof stories / sizeof *stories; i++) {
+        /* to begin takes a while on a GPU */
+        assert_int_equal(run_shell("CUFENCE_SIM=latency=cuDevicePrimaryCtxRetain:300000 LD_LIBRARY_PATH=%s %s run "
+                                   "--explain rerun --uaf %s --set wait_ms=1000/60000 -- %s %s",
+                                   CUFENCE_RUN_DRIVER, CUFENCE_CLI, i % 2 ? "strict" : "adaptive", CUFENCE_SAVED_STORY,
+                                   stories[i / 2]),
+                         86);
+        SAYS("at model\\.cu:20 in write_last, block \\(7,0,0\\) thread \\(105,0,0\\)");
+    }
+}
+
 TEST(what_cannot_be_kept_is_said_once)
 {
     save("", "managed scale");

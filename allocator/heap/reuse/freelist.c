@@ -293,7 +293,7 @@ static struct block *first_retired(struct freelist *list)
     struct block *block;
     DL_FOREACH(list->retiring, block)
     {
-        if (!block->awaits_context)
+        if (!block->awaits_context && !books_keeps(list->books, block->slot.base))
             return waits_are_over(block) ? block : NULL;
     }
     return NULL;
@@ -403,6 +403,12 @@ int freelist_take_this(struct freelist *list, struct block *block)
     }
     list_unlock(list);
     return at != NULL;
+}
+
+void freelist_withhold(struct freelist *list, struct block *block)
+{
+    if (block_state_now(block) == BLOCK_IDLE && freelist_take_this(list, block))
+        freelist_move(&list->books->shared, block, BLOCK_WAITING);
 }
 
 /* Caller holds the list lock. */

@@ -1,4 +1,4 @@
-/* Slack watch: checks all buffers at once, after a synchronisation. */
+/* Slack watch: checks all buffers at once, after a synchronisation; what was found, until it is reported. */
 #include "heap/slack/poison.h"
 #include "watch.h"
 
@@ -76,7 +76,7 @@ static int check_some(struct watch *watch, struct slack **at, struct gathered *g
         return 1;
     if (!batch_run(watch, batch, until))
         return 0;
-    gathered->count += batch_collect(batch, gathered->found + gathered->count, 2 * SLACK_MOST);
+    gathered->count += batch_collect(watch, batch, gathered->found + gathered->count, 2 * SLACK_MOST);
     return 1;
 }
 
@@ -91,7 +91,7 @@ static int check_all(struct watch *watch, uint64_t until, size_t *total)
         is_done = check_some(watch, &at, &gathered, until);
     untold_begin();
     lock_release(&watch->lock);
-    slack_report_found(gathered.found, gathered.count); /* not under the lock: it calls the program's handler */
+    slack_report_found(watch->books, gathered.found, gathered.count); /* not under the lock: it calls the program's handler */
     *total += gathered.count;
     free(gathered.found);
     return is_done;
@@ -140,6 +140,67 @@ static cufence_status check_context(struct books *books, int waits, uint64_t unt
     return is_done
                ? CUFENCE_OK
                : error_set(CUFENCE_ERROR_TIMEOUT, "GPU %d was too busy to check all buffers in time", books->context->device);
+}
+
+/* The buffers that the heap reports slack of to. */
+static void (*report)(const struct heap_slack *found); /* constant */
+
+void heap_on_slack(void (*function)(const struct heap_slack *found))
+{
+    report = function;
+}
+
+void slack_report_found(struct books *books, const struct heap_slack *found, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t base = found[i].buffer.mapping_start;
+        if (report)
+            report(&found[i]);
+        if (i + 1 == count || found[i + 1].buffer.mapping_start != base) /* both sides of a buffer follow each other */
+            books_let_go(books, base);
+    }
+    untold_end();
+}
+
+/* The memory that a report needs stays as it is until it is made: the second launch is given it. Of what was found, that is
+ * what the batches have, and what is in the context's table. */
+int slack_is_needed(const struct block *block)
+{
+    struct watch *watch = block->books->watch;
+    const uint64_t base = block->slot.base;
+    int is_needed = books_keeps(block->books, base);
+    for (unsigned i = 0; watch && i < BATCHES && !is_needed; i++) {
+        struct batch *batch = &watch->batches[i];
+        unsigned count = batch->flight.is_begun && flight_is_over(&batch->flight) ? batch->count : 0;
+        for (unsigned k = 0; k < count && !is_needed; k++)
+            is_needed = batch->states[k] == PATTERN_BAD && batch->buffers[k].slot.base == base;
+    }
+    return is_needed;
+}
+
+int slack_keeps(struct block *block)
+{
+    struct watch *watch = slack_hold(block->books);
+    int is_kept = slack_is_needed(block) && books_keep(block->books, block->slot.base);
+    slack_go_on(watch, NULL);
+    return is_kept;
+}
+
+struct heap_slack_figures heap_slack_figures(void)
+{
+    struct heap_slack_figures figures = {0};
+    for (struct context *context = context_next_ever(NULL); context; context = context_next_ever(context)) {
+        struct books *books = books_of(context);
+        struct watch *watch = books ? __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE) : NULL;
+        if (!watch)
+            continue;
+        HOLD(&watch->lock);
+        figures.launches += watch->launches;
+        figures.checked += watch->checked;
+        figures.missed += watch->missed;
+        figures.late += __atomic_load_n(&watch->late, __ATOMIC_RELAXED);
+    }
+    return figures;
 }
 
 int heap_watches(void)

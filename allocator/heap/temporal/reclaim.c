@@ -80,7 +80,7 @@ static void unmap_retired(struct books *books, struct block *block)
     struct freelist *shared = &books->shared;
     const uint64_t pages = block->pages;
     slack_await(block);
-    if (slack_wait_for(block, NULL)) {
+    if (slack_wait_for(block, NULL) || slack_keeps(block)) {
         freelist_put(shared, block, BLOCK_RETIRING, now_ns());
         freelist_retired(books, pages);
         return;
@@ -112,6 +112,19 @@ int reclaim_retired(struct books *books)
     return has_any;
 }
 
+/* Those that a report needs are idle again once it is made. */
+static void leave_kept(struct books *books, struct block **gone)
+{
+    struct block *block, *next;
+    DL_FOREACH_SAFE(*gone, block, next)
+    {
+        if (!slack_keeps(block))
+            continue;
+        DL_DELETE(*gone, block);
+        freelist_move(&books->shared, block, BLOCK_WAITING);
+    }
+}
+
 /* Unmaps up to `bytes` of what was freed before `before_ns`. Returns the number of bytes unmapped. */
 static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t bytes)
 {
@@ -121,6 +134,7 @@ static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t byte
     for (struct freelist *list = freelist_next(books, NULL); list && taken < bytes; list = freelist_next(books, list))
         taken += freelist_take_old(list, before_ns, bytes - taken, &gone);
     lock_release(&books->lock);
+    leave_kept(books, &gone);
     blocks_release(gone);
     return taken;
 }
@@ -342,6 +356,7 @@ static void reclaim(struct books *books, void *user)
         synchronise(books);
     RETURNS_MEMORY;
     if (level >= 1) {
+        books_let_go(books, 0);
         reclaim_graphs(books);
         mark_all(books, 0, 1);
         advance(books);

@@ -28,7 +28,8 @@ static int replace(struct freelist *list, struct block *block, uint64_t pages, u
     int is_done = 0;
     list_lock(list);
     struct block **bin = &list->bins[freelist_bin(pages)], *twin = NULL;
-    if (is_in(*bin, block) && block->facts.id == id && !slack_is_launched(block) && !(needs_twin && slack_is_queued(block))) {
+    if (is_in(*bin, block) && block->facts.id == id && !slack_is_launched(block) && !(needs_twin && slack_is_queued(block)) &&
+        !slack_is_needed(block)) {
         freelist_ask_markers(list);
         is_done = block->free_sequence <= list->passed;
         twin = is_done ? twin_take(block) : NULL;
