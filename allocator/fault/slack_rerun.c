@@ -131,7 +131,7 @@ static int take(struct slack_rerun *again)
             if (site->lanes[k].certainty == CERTAIN_NOT || !is_in_slack(again, site->lanes[k].address, &at))
                 continue;
             if (!found->site || at < found->address)
-                *found = (struct slack_again){site, &site->lanes[k], at, found->threads, found->warps};
+                *found = (struct slack_again){site, &site->lanes[k], at, found->threads, found->warps, 0};
             found->threads++;
         }
         found->warps += found->threads > threads;
@@ -195,11 +195,13 @@ static int try_kernel(struct slack_rerun *again, const struct options *options, 
     return take(again);
 }
 
-/* Leaves the launch alone in the list. */
+/* Puts the launch in front of the others. */
 static void choose(struct slack_write *write, size_t number)
 {
-    write->launches[0] = write->launches[number];
-    write->launch_count = write->launch_total = 1;
+    const struct fault_launch chosen = write->launches[number];
+    memmove(&write->launches[1], &write->launches[0], number * sizeof chosen);
+    write->launches[0] = chosen;
+    write->again.later = number;
     write->graphs = 0;
     write->is_incomplete = 0;
 }

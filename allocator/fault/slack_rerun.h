@@ -18,7 +18,7 @@ typedef struct span (*kernel_code)(const char *symbol, int device);
 
 struct slack_rerun;
 
-/* Takes up to the options' time for second launches. Where one of write->launches did it, it becomes the only one, and
+/* Takes up to the options' time for second launches. Where one of write->launches did it, it becomes the first, and
  * write->again says what it did; that is valid until slack_rerun_free(). Returns NULL if nothing is known of them. */
 struct slack_rerun *slack_rerun(const struct options *options, struct slack_write *write, kernel_code code);
 void slack_rerun_free(struct slack_rerun *again); /* NULL is allowed */
