@@ -157,19 +157,24 @@ STORY(unloaded)
     CALL(cuModuleUnload, loaded);
 }
 
-/* Its kernel is in a fat binary, a file in the folder. */
-static CUfunction load_fat(void)
+/* The kernel is in a file in the folder. */
+static CUfunction load_file(const char *name, const char *kernel)
 {
     CUmodule loaded;
     CUfunction function;
     char code[1 << 16];
-    FILE *file = fopen("write_last.fatbin", "rb");
+    FILE *file = fopen(name, "rb");
     if (!file || fread(code, 1, sizeof code, file) == 0)
         exit(3);
     fclose(file);
     CALL(cuModuleLoadData, &loaded, code);
-    CALL(cuModuleGetFunction, &function, loaded, "write_last");
+    CALL(cuModuleGetFunction, &function, loaded, kernel);
     return function;
+}
+
+static CUfunction load_fat(void)
+{
+    return load_file("write_last.fatbin", "write_last");
 }
 
 STORY(fat)
@@ -228,6 +233,25 @@ STORY(slack_reused)
     CALL(cuMemFreeAsync, out, stream);
     CALL(cuMemAllocAsync, &next, COUNT * 4 + 200, stream);
     CALL(cuMemsetD8Async, next, 7, COUNT * 4 + 200, stream);
+}
+
+/* SHAPE="KERNEL BYTES N" in the environment: a launch with a buffer of so many bytes, which is freed. The kernel is in
+ * shape.cubin, or there is none yet. */
+STORY(shape)
+{
+    char kernel[32];
+    unsigned bytes;
+    int n;
+    if (sscanf(getenv("SHAPE"), "%31s %u %d", kernel, &bytes, &n) != 3)
+        exit(3);
+    int is_there = access("shape.cubin", R_OK) == 0;
+    CUdeviceptr out = allocate(bytes);
+    CALL(cuCtxSynchronize);
+    if (is_there)
+        launch_function(load_file("shape.cubin", kernel), (void *[]){&out, &n});
+    else
+        launch(kernel, (void *[]){&out, &n});
+    CALL(cuMemFree_v2, out);
 }
 
 /* The program goes on. */

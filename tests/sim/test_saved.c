@@ -222,6 +222,61 @@ TEST(freed_memory_stays_until_its_write_is_explained)
     }
 }
 
+/* What lies beside buffers in real programs. The code is that of a launch which faults: with a guard where it writes. */
+TEST(writes_of_each_shape_have_their_line)
+{
+    static const struct {
+        const char *kernel, *guarded, *buffer, *options, *said[4];
+    } shapes[] = {
+        {"put_1",
+         "1008 1008",
+         "1003 1003",
+         "side=end",
+         {"slack WRITE: 1 byte changed, 0 bytes past the end",
+          "model\\.cu:201 in put_1, block \\(7,0,0\\) thread \\(107,0,0\\)", "found +07 +exact"}},
+        {"put_2",
+         "1008 504",
+         "1002 501",
+         "side=end",
+         {"slack WRITE: 2 bytes changed, 0 bytes past the end",
+          "model\\.cu:202 in put_2, block \\(3,0,0\\) thread \\(117,0,0\\)", "as 2-byte values: 0x0007"}},
+        {"put_8",
+         "1008 126",
+         "1000 125",
+         "side=end",
+         {"slack WRITE: 8 bytes changed, 0 bytes past the end",
+          "model\\.cu:208 in put_8, block \\(0,0,0\\) thread \\(125,0,0\\)", "as 8-byte values: 7\\.0"}},
+        {"put_before",
+         "1008 4",
+         "1008 4",
+         "side=start",
+         {"slack WRITE: 16 bytes changed, 16 bytes before the start",
+          "model\\.cu:210 in put_before, block \\(0,0,0\\) thread \\(0,0,0\\) and 3 more", "as 4-byte values: 2\\.5 2\\.5"}},
+        {"count_down",
+         "1008 252",
+         "1008 252",
+         "side=start",
+         {"slack WRITE: 4 bytes changed, 4 bytes before the start",
+          "model\\.cu:220 in count_down, block \\(0,0,0\\) thread \\(0,0,0\\)", "hint +one element before the start"}},
+        {"put_before",
+         "1008 1",
+         "1000 1",
+         "side=start",
+         {"slack WRITE: 4 bytes changed, 4 bytes before the start",
+          "model\\.cu:210 in put_before, block \\(0,0,0\\) thread \\(0,0,0\\)", "hint +one element before the start"}},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        SUCCEEDS("rm -rf shape.cubin k; SHAPE='%s %s' LD_LIBRARY_PATH=%s %s run --explain rerun --set keep=k,%s -- %s shape; "
+                 "cp k/*/kernel.cubin shape.cubin",
+                 shapes[i].kernel, shapes[i].guarded, CUFENCE_RUN_DRIVER, CUFENCE_CLI, shapes[i].options, CUFENCE_SAVED_STORY);
+        assert_int_equal(run_shell("SHAPE='%s %s' LD_LIBRARY_PATH=%s %s run --explain rerun -- %s shape", shapes[i].kernel,
+                                   shapes[i].buffer, CUFENCE_RUN_DRIVER, CUFENCE_CLI, CUFENCE_SAVED_STORY),
+                         86);
+        for (const char *const *said = shapes[i].said; *said; said++)
+            SAYS(*said);
+    }
+}
+
 TEST(what_cannot_be_kept_is_said_once)
 {
     save("", "managed scale");
