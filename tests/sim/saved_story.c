@@ -254,6 +254,22 @@ STORY(shape)
     CALL(cuMemFree_v2, out);
 }
 
+/* The same of a kernel that reads another buffer, which is freed first. */
+STORY(input)
+{
+    static const char kernel[] = "_Z5scalePKfPffi";
+    int is_there = access("shape.cubin", R_OK) == 0, n = COUNT + 1 + is_there;
+    CUdeviceptr in = allocate(COUNT * 8), out = allocate((COUNT + (size_t)is_there) * 4);
+    CALL(cuCtxSynchronize);
+    void *arguments[] = {&in, &out, &(float){2}, &n};
+    if (is_there)
+        launch_function(load_file("shape.cubin", kernel), arguments);
+    else
+        launch(kernel, arguments);
+    CALL(cuMemFree_v2, in);
+    CALL(cuMemFree_v2, out);
+}
+
 /* The program goes on. */
 STORY(later)
 {

@@ -277,6 +277,21 @@ TEST(writes_of_each_shape_have_their_line)
     }
 }
 
+/* The second launch reads another buffer, which was freed as well, and is due to be retired. */
+TEST(other_freed_memory_of_the_launch_stays_too)
+{
+    SUCCEEDS("rm -rf shape.cubin k; LD_LIBRARY_PATH=%s %s run --explain rerun --set keep=k -- %s input; "
+             "cp k/*/kernel.cubin shape.cubin",
+             CUFENCE_RUN_DRIVER, CUFENCE_CLI, CUFENCE_SAVED_STORY);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(run_shell("CUFENCE_SIM=latency=cuDevicePrimaryCtxRetain:300000 LD_LIBRARY_PATH=%s %s run "
+                                   "--explain rerun --set wait_ms=1000/60000 -- %s input",
+                                   CUFENCE_RUN_DRIVER, CUFENCE_CLI, CUFENCE_SAVED_STORY),
+                         86);
+        SAYS("at model\\.cu:130 in scale, block \\(7,0,0\\) thread \\(105,0,0\\)");
+    }
+}
+
 TEST(what_cannot_be_kept_is_said_once)
 {
     save("", "managed scale");

@@ -195,8 +195,10 @@ cufence_status heap_check_device(int device)
 int books_keeps(const struct books *books, uint64_t base)
 {
     int is_kept = 0;
-    for (unsigned i = 0; i < KEPT_MOST; i++)
-        is_kept |= figure(&books->kept[i]) == base;
+    for (unsigned i = 0; i < KEPT_MOST; i++) {
+        const uint64_t kept = figure(&books->kept[i]);
+        is_kept |= base ? kept == base : kept != 0;
+    }
     return is_kept;
 }
 

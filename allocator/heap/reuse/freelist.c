@@ -290,13 +290,10 @@ struct block *freelist_steal(struct books *books, const struct freelist *thief, 
 static struct block *first_retired(struct freelist *list)
 {
     list_expect(list);
-    struct block *block;
-    DL_FOREACH(list->retiring, block)
-    {
-        if (!block->awaits_context && !books_keeps(list->books, block->slot.base))
-            return waits_are_over(block) ? block : NULL;
-    }
-    return NULL;
+    struct block *block = books_keeps(list->books, 0) ? NULL : list->retiring;
+    while (block && block->awaits_context)
+        block = block->next;
+    return block && waits_are_over(block) ? block : NULL;
 }
 
 struct block *freelist_take_retired(struct freelist *list)

@@ -1,4 +1,4 @@
-/* Slack watch: checks all buffers at once, after a synchronisation; what was found, until it is reported. */
+/* Slack watch: checks all buffers at once, after a synchronisation. */
 #include "heap/slack/poison.h"
 #include "watch.h"
 
@@ -140,50 +140,6 @@ static cufence_status check_context(struct books *books, int waits, uint64_t unt
     return is_done
                ? CUFENCE_OK
                : error_set(CUFENCE_ERROR_TIMEOUT, "GPU %d was too busy to check all buffers in time", books->context->device);
-}
-
-/* The buffers that the heap reports slack of to. */
-static void (*report)(const struct heap_slack *found); /* constant */
-
-void heap_on_slack(void (*function)(const struct heap_slack *found))
-{
-    report = function;
-}
-
-void slack_report_found(struct books *books, const struct heap_slack *found, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint64_t base = found[i].buffer.mapping_start;
-        if (report)
-            report(&found[i]);
-        if (i + 1 == count || found[i + 1].buffer.mapping_start != base) /* both sides of a buffer follow each other */
-            books_let_go(books, base);
-    }
-    untold_end();
-}
-
-/* The memory that a report needs stays as it is until it is made: the second launch is given it. Of what was found, that is
- * what the batches have, and what is in the context's table. */
-int slack_is_needed(const struct block *block)
-{
-    struct watch *watch = block->books->watch;
-    const uint64_t base = block->slot.base;
-    int is_needed = books_keeps(block->books, base);
-    for (unsigned i = 0; watch && i < BATCHES && !is_needed; i++) {
-        struct batch *batch = &watch->batches[i];
-        unsigned count = batch->flight.is_begun && flight_is_over(&batch->flight) ? batch->count : 0;
-        for (unsigned k = 0; k < count && !is_needed; k++)
-            is_needed = batch->states[k] == PATTERN_BAD && batch->buffers[k].slot.base == base;
-    }
-    return is_needed;
-}
-
-int slack_keeps(struct block *block)
-{
-    struct watch *watch = slack_hold(block->books);
-    int is_kept = slack_is_needed(block) && books_keep(block->books, block->slot.base);
-    slack_go_on(watch, NULL);
-    return is_kept;
 }
 
 struct heap_slack_figures heap_slack_figures(void)

@@ -75,12 +75,22 @@ static struct retired next_retired(struct books *books, uint64_t *left)
     return next;
 }
 
-static void unmap_retired(struct books *books, struct block *block)
+/* Whether a report needs one of them, and thus perhaps the others. */
+static int are_needed(const struct retired *retired)
+{
+    int are_needed = 0;
+    for (unsigned i = 0; i < retired->count; i++) {
+        slack_await(retired->blocks[i]);
+        are_needed |= slack_keeps(retired->blocks[i]);
+    }
+    return are_needed;
+}
+
+static void unmap_retired(struct books *books, struct block *block, int is_needed)
 {
     struct freelist *shared = &books->shared;
     const uint64_t pages = block->pages;
-    slack_await(block);
-    if (slack_wait_for(block, NULL) || slack_keeps(block)) {
+    if (slack_wait_for(block, NULL) || is_needed) {
         freelist_put(shared, block, BLOCK_RETIRING, now_ns());
         freelist_retired(books, pages);
         return;
@@ -106,8 +116,9 @@ int reclaim_retired(struct books *books)
     while (next.count) {
         now = next;
         next = next_retired(books, &left); /* checked while the driver unmaps the others */
+        int is_needed = are_needed(&now);
         for (unsigned i = 0; i < now.count; i++)
-            unmap_retired(books, now.blocks[i]);
+            unmap_retired(books, now.blocks[i], is_needed);
     }
     return has_any;
 }

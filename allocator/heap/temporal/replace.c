@@ -52,6 +52,8 @@ static int replace(struct freelist *list, struct block *block, uint64_t pages, u
 
 int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id, int needs_twin)
 {
+    if (needs_twin && books_keeps(books, 0))
+        return 0;
     HOLD(&books->lock);
     struct watch *held = slack_hold(books); /* else a check of all might find the twin's bytes around the block */
     int is_done = 0;
