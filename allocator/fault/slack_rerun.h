@@ -1,8 +1,7 @@
 /*
  * Launches a kernel again that may have written into the slack of a buffer, where no access faults: on a copy of the buffer
  * whose edge lies at unmapped memory, with the pointers into it in the arguments moved likewise. So the write faults, and a
- * core dump has its line and its thread. Where the pointer is not an argument, or the kernel relies on the buffer's alignment,
- * nothing is found.
+ * core dump has its line and its thread. Where the pointer is not an argument, nothing is found.
  *
  * Thread safety: any thread; the program's work goes on meanwhile.
  */

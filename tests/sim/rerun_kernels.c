@@ -103,6 +103,15 @@ PUT(1, char)
 PUT(2, short)
 PUT(8, double)
 
+/* n elements, of which the last may lie half in the buffer. */
+static void put_aligned(const cusim_thread *t, void *const *arguments)
+{
+    if ((uintptr_t)first(arguments) % sizeof(float) && number(t) == 0)
+        cusim_raise(6);
+    if (number(t) < second(arguments))
+        first(arguments)[number(t)] = 2.5f;
+}
+
 /* n elements in front of the buffer; a loop that counts down to one of them. */
 static void put_before(const cusim_thread *t, void *const *arguments)
 {
@@ -304,6 +313,7 @@ __attribute__((constructor)) static void register_kernels(void)
         {"put_1", put_1, pointer_and_count, 2, "model.cu", 201, 1, 0, 1},
         {"put_2", put_2, pointer_and_count, 2, "model.cu", 202, 2, 0, 1},
         {"put_8", put_8, pointer_and_count, 2, "model.cu", 208, 8, 0, 1},
+        {"put_aligned", put_aligned, pointer_and_count, 2, "model.cu", 204, 4, 0, 1},
         {"put_before", put_before, pointer_and_count, 2, "model.cu", 210, 4, 0, 1},
         {"count_down", count_down, pointer_and_count, 2, "model.cu", 220, 4, 0, 1},
         {"store_first", store_first, two_pointers, 3, "model.cu", 90, 4, 0, 1},
