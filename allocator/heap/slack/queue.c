@@ -108,26 +108,31 @@ void slack_report_found(struct books *books, const struct heap_slack *found, siz
 }
 
 /* The memory that a report needs stays as it is until it is made: the second launch is given it. Of what was found, that is
- * what the batches have, and what is in the context's table. */
-int slack_is_needed(const struct block *block)
+ * what the batches have, and what is in the context's table. This is about the batches; caller holds the lock. */
+static int is_found(struct watch *watch, uint64_t base)
 {
-    struct watch *watch = __atomic_load_n(&block->books->watch, __ATOMIC_ACQUIRE);
-    const uint64_t base = block->slot.base;
-    int is_needed = books_keeps(block->books, base);
-    for (unsigned i = 0; watch && i < BATCHES && !is_needed; i++) {
+    lock_expect(RANK_SLACK);
+    int is_found = 0;
+    for (unsigned i = 0; i < BATCHES && !is_found; i++) {
         struct batch *batch = &watch->batches[i];
         unsigned count = batch->flight.is_begun && flight_is_over(&batch->flight) ? batch->count : 0;
-        for (unsigned k = 0; k < count && !is_needed; k++)
-            is_needed = batch->states[k] == PATTERN_BAD && batch->buffers[k].slot.base == base;
+        for (unsigned k = 0; k < count && !is_found; k++)
+            is_found = batch->states[k] == PATTERN_BAD && batch->buffers[k].slot.base == base;
     }
-    return is_needed;
+    return is_found;
+}
+
+int slack_is_needed(struct watch *watch, const struct block *block)
+{
+    return books_keeps(block->books, block->slot.base) || (watch && is_found(watch, block->slot.base));
 }
 
 int slack_keeps(struct block *block)
 {
     struct watch *watch = __atomic_load_n(&block->books->watch, __ATOMIC_ACQUIRE);
-    if (!watch)
-        return 0;
+    const uint64_t base = block->slot.base;
+    if (!watch || books_keeps(block->books, base)) /* whoever lets it go does so without the lock */
+        return watch != NULL;
     HOLD(&watch->lock);
-    return slack_is_needed(block) && books_keep(block->books, block->slot.base);
+    return is_found(watch, base) && books_keep(block->books, base);
 }

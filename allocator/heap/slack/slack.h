@@ -24,7 +24,8 @@ int slack_keeps(struct block *block);
 /* Between slack_hold() and slack_go_on(): its check waits for a launch; its last launch is not over. */
 int slack_is_queued(const struct block *block);
 int slack_is_launched(const struct block *block);
-int slack_is_needed(const struct block *block);            /* a check has found what is not reported yet */
+/* A check has found what is not reported yet. watch: of slack_hold() */
+int slack_is_needed(struct watch *watch, const struct block *block);
 struct watch *slack_hold(struct books *books);             /* no launch until slack_go_on(). NULL: there are none */
 void slack_go_on(struct watch *watch, struct block *gone); /* gone: a block that is not watched any more, or NULL */
 int slack_forget(struct block *block); /* it is not watched any more. Returns 0 if its last launch is not over */
