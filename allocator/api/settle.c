@@ -1,8 +1,10 @@
 #include "lifecycle.h"
 
 #include "base/aside.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/lost_reports.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
@@ -64,6 +66,8 @@ void settle_check(struct context *only)
              : heap_watches() && heap_check_slack(-1, 0, SLACK_MS, &found) != CUFENCE_OK)
         note_unchecked();
     heap_collect();
+    if (only) /* another thread's report may need its memory */
+        untold_await(monotonic_ms() + REPORT_MS);
 }
 
 /* ---- the end of a context ---- */

@@ -25,8 +25,9 @@
 struct slack_rerun {
     struct slack_write *write;
     struct rerun rerun;
-    uint64_t to;   /* where the buffer is in the other process */
-    uint64_t room; /* bytes that may still be copied */
+    uint64_t to;    /* where the buffer is in the other process */
+    uint64_t align; /* of that address */
+    uint64_t room;  /* bytes that may still be copied */
     char limit[40];
     struct rerun_launch launches[SLACK_LAUNCHES];
     size_t numbers[SLACK_LAUNCHES]; /* in write->launches */
@@ -35,12 +36,16 @@ struct slack_rerun {
     struct span image;
 };
 
-/* At the end of the address space, which nothing else reaches: with its end at the end of a page, or with its start at the
- * start of one. */
-static uint64_t place_of(const struct slack_write *write, uint64_t arena_end)
+/* Puts the copy at the end of the address space, which nothing else reaches: with its end at the end of a page, or with its
+ * start at the start of one. Where the kernel needs it to be aligned, the last bytes are left out. */
+static void place(struct slack_rerun *again, struct rerun_input *input)
 {
-    uint64_t size = write->buffer->size, edge = (arena_end - 2 * MOVED_ROOM) / PAGE * PAGE;
-    return write->found.is_before ? (edge - size) / PAGE * PAGE : edge - size;
+    uint64_t size = again->write->buffer->size, edge = (input->bundle.arena_end - 2 * MOVED_ROOM) / PAGE * PAGE;
+    int is_before = again->write->found.is_before;
+    again->to = is_before ? (edge - size) / PAGE * PAGE : (edge - size + again->align - 1) / again->align * again->align;
+    input->moved_from = again->write->buffer->address;
+    input->moved_bytes = is_before ? size : edge - again->to;
+    input->moved_to = again->to;
 }
 
 static int answer(void *user, const struct rerun_message *question, struct rerun_message *answer)
@@ -103,13 +108,13 @@ static void add(struct slack_rerun *again, size_t number)
     again->numbers[again->count++] = number;
 }
 
-/* Whether an address of the other process is in the slack that was written to; *at: the same in this one. */
-static int is_in_slack(const struct slack_rerun *again, uint64_t address, uint64_t *at)
+/* Whether an access of so many bytes in the other process reaches the slack that was written to; *at: where, in this one. */
+static int is_in_slack(const struct slack_rerun *again, uint64_t address, uint64_t bytes, uint64_t *at)
 {
     const cufence_buffer *buffer = again->write->buffer;
     *at = address - again->to + buffer->address;
     return again->write->found.is_before ? *at >= buffer->mapping_start && *at < buffer->address
-                                         : *at >= buffer->address + buffer->size && *at < buffer->mapping_end;
+                                         : *at + bytes > buffer->address + buffer->size && *at < buffer->mapping_end;
 }
 
 static int fail(struct slack_write *write, const char *why)
@@ -126,12 +131,15 @@ static int take(struct slack_rerun *again)
     for (size_t i = 0; evidence && i < evidence->site_count; i++) {
         const struct evidence_site *site = &evidence->sites[i];
         size_t threads = found->threads;
+        if (site->exception.class == CLASS_MISALIGNED && site->access_bytes > again->align)
+            again->align = site->access_bytes;
         for (size_t k = 0; site->is_warp_alive && site->access != ACCESS_READ && k < site->lane_count; k++) {
             uint64_t at;
-            if (site->lanes[k].certainty == CERTAIN_NOT || !is_in_slack(again, site->lanes[k].address, &at))
+            if (site->lanes[k].certainty == CERTAIN_NOT ||
+                !is_in_slack(again, site->lanes[k].address, site->access_bytes ?: 1, &at))
                 continue;
             if (!found->site || at < found->address)
-                *found = (struct slack_again){site, &site->lanes[k], at, found->threads, found->warps};
+                *found = (struct slack_again){site, &site->lanes[k], at, found->threads, found->warps, 0};
             found->threads++;
         }
         found->warps += found->threads > threads;
@@ -148,7 +156,7 @@ static void forget(struct slack_rerun *again)
     for (size_t i = 0; i < again->count; i++)
         free(again->arguments[i]);
     free((void *)(uintptr_t)again->image.bytes);
-    *again = (struct slack_rerun){.write = again->write};
+    *again = (struct slack_rerun){.write = again->write, .align = again->align};
 }
 
 /* Launches those of one kernel again. Returns 1 if one of them did it. */
@@ -163,7 +171,7 @@ static int try_kernel(struct slack_rerun *again, const struct options *options, 
         return fail(write, "the code of the kernel is not known");
     if (rerun_source_device(rerun, write->buffer->device) != CUFENCE_OK)
         return fail(write, error_detail());
-    again->to = place_of(write, input->bundle.arena_end);
+    place(again, input);
     for (size_t i = 0; i < write->launch_count; i++)
         if (write->launches[i].entry->function == function)
             add(again, i);
@@ -180,9 +188,6 @@ static int try_kernel(struct slack_rerun *again, const struct options *options, 
     input->image_bytes = again->image.size;
     input->bundle.launches = again->launches;
     input->bundle.launch_count = again->count;
-    input->moved_from = write->buffer->address;
-    input->moved_bytes = write->buffer->size;
-    input->moved_to = again->to;
     rerun->holds_stores = 1;
     rerun->is_verbose = options->say == SAY_VERBOSE;
     rerun->limit_ms = options->rerun_ms;
@@ -195,11 +200,13 @@ static int try_kernel(struct slack_rerun *again, const struct options *options, 
     return take(again);
 }
 
-/* Leaves the launch alone in the list. */
+/* Puts the launch in front of the others. */
 static void choose(struct slack_write *write, size_t number)
 {
-    write->launches[0] = write->launches[number];
-    write->launch_count = write->launch_total = 1;
+    const struct fault_launch chosen = write->launches[number];
+    memmove(&write->launches[1], &write->launches[0], number * sizeof chosen);
+    write->launches[0] = chosen;
+    write->again.later = number;
     write->graphs = 0;
     write->is_incomplete = 0;
 }
@@ -224,7 +231,13 @@ struct slack_rerun *slack_rerun(const struct options *options, struct slack_writ
             continue;
         tried++;
         again->write = write;
-        if (try_kernel(again, options, function, code)) {
+        again->align = 1;
+        int is_found = try_kernel(again, options, function, code);
+        if (!is_found && again->align > 1) {
+            forget(again);
+            is_found = try_kernel(again, options, function, code);
+        }
+        if (is_found) {
             choose(write, again->numbers[again->rerun.number]);
             return again;
         }

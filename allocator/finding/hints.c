@@ -72,14 +72,13 @@ static int take_cause(struct finding *finding, const struct diagnosis *diagnosis
 }
 
 /* An overrun: suggests a row too many, the stride of another shape, an index off by one, or a missing bounds check. */
-static void take_overrun(struct finding *finding, const struct diagnosis *diagnosis)
+static void take_overrun(struct finding *finding, const cufence_buffer *buffer, uint64_t address)
 {
     const struct evidence_site *site = &finding->where.site;
-    const cufence_buffer *buffer = diagnosis->verdict.owner;
     uint64_t bytes = site->access_bytes, threads = threads_of(site);
-    if (!bytes || buffer->size % bytes || diagnosis->access.address < buffer->address + buffer->size)
+    if (!bytes || buffer->size % bytes || address < buffer->address + buffer->size)
         return;
-    uint64_t elements = buffer->size / bytes, index = (diagnosis->access.address - buffer->address) / bytes;
+    uint64_t elements = buffer->size / bytes, index = (address - buffer->address) / bytes;
     if (take_rows(finding))
         return;
     if (index == elements && finding->where.threads == 1)
@@ -91,10 +90,10 @@ static void take_overrun(struct finding *finding, const struct diagnosis *diagno
                  threads, elements, bytes, plural(bytes));
 }
 
-static void take_underrun(struct finding *finding, const struct diagnosis *diagnosis)
+static void take_underrun(struct finding *finding, uint64_t distance)
 {
     uint64_t bytes = finding->where.site.access_bytes;
-    if (bytes && diagnosis->verdict.distance == bytes)
+    if (bytes && distance == bytes)
         part_add(finding->hint, "one element before the start: does an index i - 1 also run for i == 0?");
 }
 
@@ -171,10 +170,10 @@ void hint_take(struct finding *finding, const struct diagnosis *diagnosis)
         return;
     switch (diagnosis->verdict.kind) {
     case FAULT_OVERRUN:
-        take_overrun(finding, diagnosis);
+        take_overrun(finding, diagnosis->verdict.owner, diagnosis->access.address);
         break;
     case FAULT_UNDERRUN:
-        take_underrun(finding, diagnosis);
+        take_underrun(finding, diagnosis->verdict.distance);
         break;
     case FAULT_USE_AFTER_FREE:
         take_use_after_free(finding, diagnosis);
@@ -195,4 +194,16 @@ void hint_take(struct finding *finding, const struct diagnosis *diagnosis)
     case FAULT_OTHER:
         break;
     }
+}
+
+void hint_take_slack(struct finding *finding, const struct slack_write *write)
+{
+    const cufence_buffer *buffer = write->buffer;
+    if (write->again.site && write->found.is_before)
+        take_underrun(finding, buffer->address - write->again.address);
+    else if (write->again.site)
+        take_overrun(finding, buffer, write->again.address);
+    else
+        part_add(finding->hint, "cufence run --set %s%s puts this edge of buffers at a guard, where such a write faults",
+                 write->found.is_before ? "side=start" : "align=auto", finding->buffer.has_redzone ? ",small=map" : "");
 }

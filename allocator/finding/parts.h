@@ -30,7 +30,8 @@ void cause_facts_take(struct finding *finding, const struct diagnosis *diagnosis
 void notes_take(struct finding *finding, const struct diagnosis *diagnosis);       /* `meaning` and `notes` */
 void note_possible(struct finding *finding,
                    const struct fault_memory *memory); /* if the dump names no kernel: those that it may have been */
-void hint_take(struct finding *finding, const struct diagnosis *diagnosis); /* `hint`, if a rule recognises a common bug */
+void hint_take(struct finding *finding, const struct diagnosis *diagnosis);     /* `hint`, if a rule recognises a common bug */
+void hint_take_slack(struct finding *finding, const struct slack_write *write); /* likewise; or what tells more */
 
 /* Fills in finding->used, and what the reader may do about it. Requires misuse->earlier. */
 void earlier_take(struct finding *finding, const struct misuse *misuse);

@@ -101,17 +101,16 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
     if (write->again.site)
         take_again(finding, &write->again);
     take_notes(finding, write);
+    if (!write->found.poison.bytes)
+        hint_take_slack(finding, write);
     finding_complete(finding);
 }
 
 /* ---- text ---- */
 
-static void found_lines(struct report *report, const struct slack_found *found)
+/* width: of the access that wrote them; 0: not known, so what they may be. */
+static void found_lines(struct report *report, const struct slack_found *found, uint64_t width)
 {
-    static const struct {
-        uint64_t width;
-        const char *name;
-    } types[] = {{4, "4-byte values"}, {8, "8-byte values"}};
     struct rerun_write shown = {.address = found->address, .bytes = found->span, .value_bytes = found->byte_count};
     memcpy(shown.values, found->bytes, found->byte_count);
     report_begin(report, "found", NULL);
@@ -119,12 +118,12 @@ static void found_lines(struct report *report, const struct slack_found *found)
         report_put(report, "%s%02x", i ? " " : "", found->bytes[i]);
     report_put(report, "%s", found->span > MOST_HEX ? " ..." : "");
     report_end(report, CERTAIN_EXACT);
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (!written_fits(&shown, types[i].width))
+    for (uint64_t bytes = 2; bytes <= 8; bytes *= 2) {
+        if (width ? bytes != width || (found->address | found->span) % width : !written_fits(&shown, bytes))
             continue;
         report_begin(report, "", NULL);
-        report_put(report, "as %s", types[i].name);
-        written_put_values(report, &shown, types[i].width);
+        report_put(report, "as %" PRIu64 "-byte values", bytes);
+        written_put_values(report, &shown, bytes);
         report_end(report, CERTAIN_NOT);
     }
 }
@@ -141,11 +140,15 @@ static void launch_lines(struct report *report, const struct slack_write *write)
 {
     for (size_t i = 0; i < write->launch_count; i++) {
         const struct fault_launch *launch = &write->launches[i];
-        report_begin(report, i ? "" : "given to", NULL);
+        int is_other = i && write->again.site; /* only the first did it */
+        report_begin(report, !i ? "given to" : !is_other ? "" : i <= write->again.later ? "later" : "earlier", NULL);
         put_kernel(report, launch->entry);
-        report_end(report, write->certainty);
-        report_when_line(report, "launched", write->now_ns, launch->entry->time_ns, launch->entry->tid, launch->entry->stream);
-        report_frame_lines(report, "", "launched at", NULL, CERTAIN_NOT, launch->frames, launch->frame_count);
+        report_end(report, is_other ? CERTAIN_NOT : write->certainty);
+        if (!is_other)
+            report_when_line(report, "launched", write->now_ns, launch->entry->time_ns, launch->entry->tid,
+                             launch->entry->stream);
+        report_frame_lines(report, "", "launched at", NULL, CERTAIN_NOT, launch->frames,
+                           is_other && launch->frame_count ? 1 : launch->frame_count);
     }
     if (write->launch_total > write->launch_count)
         report_line(report, "", NULL, CERTAIN_NOT, "and %zu more launches since it was %s",
@@ -161,6 +164,6 @@ void slack_lines(struct report *report, const struct slack_write *write)
         report_when_line(report, "poisoned", write->now_ns, poison->ns, poison->tid, poison->stream);
         report_frame_lines(report, "", "poisoned at", NULL, CERTAIN_NOT, poison->frames, poison->frame_count);
     }
-    found_lines(report, &write->found);
+    found_lines(report, &write->found, write->again.site ? write->again.site->access_bytes : 0);
     launch_lines(report, write);
 }

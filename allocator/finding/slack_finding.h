@@ -16,6 +16,7 @@ struct slack_again {
     const struct evidence_lane *lane; /* the first thread that did */
     uint64_t address;                 /* that it wrote to, in the program */
     size_t threads, warps;
+    size_t later; /* how many of the launches behind launches[0] came after it; the others came before */
 };
 
 /* Bytes of a buffer that the program has poisoned: when and where. The frames are borrowed, innermost first. */
@@ -48,7 +49,8 @@ struct slack_found {
 struct slack_write {
     const cufence_buffer *buffer; /* the last one that had the memory */
     struct slack_found found;
-    struct fault_launch launches[SLACK_LAUNCHES]; /* that were given one of these buffers since then, newest first */
+    struct fault_launch launches[SLACK_LAUNCHES]; /* that were given one of these buffers since then, newest first, but for
+                                                     the one that is known to have done it: that is the first */
     size_t launch_count, launch_total;            /* in launches[]; in all */
     size_t graphs;                                /* graphs that were launched since then: what they were given is unknown */
     int is_incomplete;                            /* launches since then are no longer on record */

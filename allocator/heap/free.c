@@ -182,7 +182,7 @@ static int release_contents(struct block *block, struct stream *stream, enum hea
             is_used = fill_freed_idle(block);
     }
     if (block->slack)
-        is_used |= slack_wait_for(block, list);
+        is_used |= slack_wait_for(block, list) | books_keeps(block->books, block->slot.base);
     return is_used;
 }
 

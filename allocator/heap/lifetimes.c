@@ -150,7 +150,7 @@ static void drop(struct block *block)
     waits_drop_context(block, block->books);
     block->awaits_context = 0;
     block->returned = 0;
-    if (waits_are_over(block)) {
+    if (waits_are_over(block) || !block->wait_count) {
         block_release(block);
         return;
     }

@@ -77,6 +77,8 @@ static struct agenda look_around(enum cause cause)
 {
     struct agenda agenda = {.due_ns = UINT64_MAX};
     int has_gone = captures_are_gone();
+    if (cause != ASKED)
+        heap_collect(); /* before memory is retired that the reports need */
     for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
         if (visit_begin(books, 0)) {
             visit(books, cause, has_gone, &agenda);

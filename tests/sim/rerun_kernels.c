@@ -91,6 +91,40 @@ static void write_indexed(const cusim_thread *t, void *const *arguments)
     }
 }
 
+/* One element too many, of each width. */
+#define PUT(bytes, type)                                                                                                       \
+    static void put_##bytes(const cusim_thread *t, void *const *arguments)                                                     \
+    {                                                                                                                          \
+        volatile type *out = *(volatile type *const *)arguments[0];                                                            \
+        if (number(t) <= second(arguments))                                                                                    \
+            out[number(t)] = (type)7;                                                                                          \
+    }
+PUT(1, char)
+PUT(2, short)
+PUT(8, double)
+
+/* n elements, of which the last may lie half in the buffer. */
+static void put_aligned(const cusim_thread *t, void *const *arguments)
+{
+    if ((uintptr_t)first(arguments) % sizeof(float) && number(t) == 0)
+        cusim_raise(6);
+    if (number(t) < second(arguments))
+        first(arguments)[number(t)] = 2.5f;
+}
+
+/* n elements in front of the buffer; a loop that counts down to one of them. */
+static void put_before(const cusim_thread *t, void *const *arguments)
+{
+    if (number(t) < second(arguments))
+        first(arguments)[number(t) - second(arguments)] = 2.5f;
+}
+
+static void count_down(const cusim_thread *t, void *const *arguments)
+{
+    for (int i = second(arguments) - 1; number(t) == 0 && i >= -1; i--)
+        first(arguments)[i] = 2.5f;
+}
+
 /* Of its buffers it changes nothing but the bytes behind the second. */
 static void write_end(const cusim_thread *t, void *const *arguments)
 {
@@ -308,6 +342,12 @@ __attribute__((constructor)) static void register_kernels(void)
         {"end_later", end_later, pointer_and_count, 2, "model.cu", 75, 4, 0, 1},
         {"mark_process", mark_process, pointer_and_count, 2, "model.cu", 80, 4, 0, 1},
         {"write_end", write_end, two_pointers, 3, "model.cu", 86, 4, 0, 1},
+        {"put_1", put_1, pointer_and_count, 2, "model.cu", 201, 1, 0, 1},
+        {"put_2", put_2, pointer_and_count, 2, "model.cu", 202, 2, 0, 1},
+        {"put_8", put_8, pointer_and_count, 2, "model.cu", 208, 8, 0, 1},
+        {"put_aligned", put_aligned, pointer_and_count, 2, "model.cu", 204, 4, 0, 1},
+        {"put_before", put_before, pointer_and_count, 2, "model.cu", 210, 4, 0, 1},
+        {"count_down", count_down, pointer_and_count, 2, "model.cu", 220, 4, 0, 1},
         {"store_first", store_first, two_pointers, 3, "model.cu", 90, 4, 0, 1},
         {"store_there", store_there, two_pointers, 2, "model.cu", 97, 4, 0, 1},
         {"write_hosted", write_hosted, two_pointers, 2, "model.cu", 100, 4, 0, 1},

@@ -157,19 +157,24 @@ STORY(unloaded)
     CALL(cuModuleUnload, loaded);
 }
 
-/* Its kernel is in a fat binary, a file in the folder. */
-static CUfunction load_fat(void)
+/* The kernel is in a file in the folder. */
+static CUfunction load_file(const char *name, const char *kernel)
 {
     CUmodule loaded;
     CUfunction function;
     char code[1 << 16];
-    FILE *file = fopen("write_last.fatbin", "rb");
+    FILE *file = fopen(name, "rb");
     if (!file || fread(code, 1, sizeof code, file) == 0)
         exit(3);
     fclose(file);
     CALL(cuModuleLoadData, &loaded, code);
-    CALL(cuModuleGetFunction, &function, loaded, "write_last");
+    CALL(cuModuleGetFunction, &function, loaded, kernel);
     return function;
+}
+
+static CUfunction load_fat(void)
+{
+    return load_file("write_last.fatbin", "write_last");
 }
 
 STORY(fat)
@@ -187,6 +192,88 @@ STORY(slack)
     CALL(cuCtxSynchronize); /* the pattern is there, however busy the machine is */
     for (int i = 0; i < 4; i++)
         launch_function(function, (void *[]){&out, &(int){i == 1 ? COUNT + 1 : COUNT}});
+}
+
+/* The element past the end, in the mapping, of a buffer that is freed before anybody looks: by cuMemFree() ... */
+static void free_written(void)
+{
+    CUfunction function = load_fat();
+    CUdeviceptr out = allocate((COUNT + 1) * 4);
+    CALL(cuCtxSynchronize);
+    launch_function(function, (void *[]){&out, &(int){COUNT + 1}});
+    CALL(cuMemFree_v2, out);
+}
+
+STORY(slack_freed)
+{
+    free_written();
+}
+
+/* ... in a context that ends with it ... */
+STORY(slack_ended)
+{
+    CUcontext context;
+    CALL(cuCtxCreate_v4, &context, NULL, 0, 0);
+    free_written();
+    CALL(cuCtxDestroy_v2, context);
+    CALL(cuDevicePrimaryCtxRetain, &context, 0);
+    CALL(cuCtxSetCurrent, context);
+}
+
+/* ... in the order of a stream, on which the next buffer has its memory. */
+STORY(slack_reused)
+{
+    CUfunction function = load_fat();
+    CUstream stream;
+    CUdeviceptr out, next;
+    CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CALL(cuMemAllocAsync, &out, (COUNT + 1) * 4, stream);
+    CALL(cuCtxSynchronize);
+    CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, stream, (void *[]){&out, &(int){COUNT + 1}}, NULL);
+    CALL(cuMemFreeAsync, out, stream);
+    CALL(cuMemAllocAsync, &next, COUNT * 4 + 200, stream);
+    CALL(cuMemsetD8Async, next, 7, COUNT * 4 + 200, stream);
+}
+
+/* SHAPE="KERNEL BYTES N" in the environment: a launch with a buffer of so many bytes, which is freed. The kernel is in
+ * shape.cubin, or there is none yet. */
+STORY(shape)
+{
+    char kernel[32];
+    unsigned bytes;
+    int n;
+    if (sscanf(getenv("SHAPE"), "%31s %u %d", kernel, &bytes, &n) != 3)
+        exit(3);
+    int is_there = access("shape.cubin", R_OK) == 0;
+    CUdeviceptr out = allocate(bytes);
+    CALL(cuCtxSynchronize);
+    if (is_there)
+        launch_function(load_file("shape.cubin", kernel), (void *[]){&out, &n});
+    else
+        launch(kernel, (void *[]){&out, &n});
+    CALL(cuMemFree_v2, out);
+}
+
+/* The same of a kernel that reads another buffer, which is freed first. */
+STORY(input)
+{
+    static const char kernel[] = "_Z5scalePKfPffi";
+    int is_there = access("shape.cubin", R_OK) == 0, n = COUNT + 1 + is_there;
+    CUdeviceptr in = allocate(COUNT * 8), out = allocate((COUNT + (size_t)is_there) * 4);
+    CALL(cuCtxSynchronize);
+    void *arguments[] = {&in, &out, &(float){2}, &n};
+    if (is_there)
+        launch_function(load_file("shape.cubin", kernel), arguments);
+    else
+        launch(kernel, arguments);
+    CALL(cuMemFree_v2, in);
+    CALL(cuMemFree_v2, out);
+}
+
+/* The program goes on. */
+STORY(later)
+{
+    usleep(500000);
 }
 
 STORY(managed)

@@ -1,7 +1,7 @@
 /* Slack watch on the simulated device: writes beside buffers that no hardware sees, and what is not one; and what fill= puts
  * into buffers. */
 #include "base/clock.h"
-#include "heap/heap.h"
+#include "heap/block/books.h"
 #include "pokes.h"
 
 #include <dlfcn.h>
@@ -73,6 +73,49 @@ FINDS(finds_an_idle_one, "4 bytes changed, 0 bytes past the end of buffer #1")
     release(buffer, stream);
     usleep(300000);
     CHECK(cufence_check(0) == 1);
+}
+
+/* ---- memory that a report needs ---- */
+
+TEST(at_most_eight_mappings_are_kept)
+{
+    static struct books books;
+    for (uint64_t i = 1; i <= KEPT_MOST; i++)
+        assert_true(books_keep(&books, i));
+    assert_false(books_keep(&books, 9));
+    assert_true(books_keep(&books, 3));
+    books_let_go(&books, 3);
+    assert_false(books_keeps(&books, 3));
+    assert_true(books_keep(&books, 9) && books_keeps(&books, 9));
+    books_let_go(&books, 0);
+    assert_false(books_keeps(&books, 0));
+}
+
+static int is_reporting, may_end; /* atomic */
+
+static void hold_report(const cufence_fault *fault, void *unused)
+{
+    (void)fault;
+    (void)unused;
+    __atomic_store_n(&is_reporting, 1, __ATOMIC_SEQ_CST);
+    for (int waited = 0; waited < 10000 && !__atomic_load_n(&may_end, __ATOMIC_SEQ_CST); waited++)
+        usleep(1000);
+}
+
+/* Until then no other buffer has it; afterwards the next one does. */
+FINDS(is_used_again_once_it_is_reported, "4 bytes changed, 0 bytes past the end of buffer #1")
+{
+    start("slack=on,uaf=off");
+    CHECK_OK(cufence_set_fault_handler(hold_report, NULL));
+    char *buffer = allocate(1000, NULL);
+    write_at(buffer + 1000, 4, 0, NULL);
+    release(buffer, NULL);
+    for (int waited = 0; waited < 10000 && !__atomic_load_n(&is_reporting, __ATOMIC_SEQ_CST); waited++)
+        usleep(1000);
+    CHECK(allocate(1000, NULL) != buffer);
+    __atomic_store_n(&may_end, 1, __ATOMIC_SEQ_CST);
+    usleep(300000);
+    CHECK(allocate(1000, NULL) == buffer);
 }
 
 /* ---- reuse ---- */

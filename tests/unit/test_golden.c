@@ -327,8 +327,8 @@ TEST(slack)
                                        .access = ACCESS_WRITE,
                                        .access_bytes = 4,
                                        .block_index = {7}};
-    write.again = (struct slack_again){&site, &lane, write.found.address, 3, 1};
-    write.launch_count = write.launch_total = 1;
+    write.again = (struct slack_again){&site, &lane, write.found.address, 3, 1, 1};
+    write.launch_count = write.launch_total = 2;
     write.graphs = 0;
     write.is_incomplete = 0;
     write.found.buffers = 1;

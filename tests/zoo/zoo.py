@@ -184,12 +184,21 @@ BUGS = [
                 r"given to +fill<<<\(1,1,1\), \(256,1,1\)>>>", r"poisoned at +\S*pool\.cu:\d+ in \w+")) for kind, what, thread, changed in (
         ("past", "overrun inside a pool", "0,0,0 25[01],0,0", "8 bytes changed, from byte 1000"),
         ("late", "use after free inside a pool", "0,0,0 0,0,0", "4 bytes changed, from byte 0"))),
-    *(Bug(f"slack {' '.join(kind)}", "slack.cu", kind, what, "store_at", ANY, "write", 1, distance, bytes=1000, thread=r"0,0,0 1?\d,0,0", twin=("clean",),
-          status=86, prints=("done",), lacks=("kernel", "line", "thread"), right="done", says=(
+    *(Bug(f"slack {' '.join(kind)}", "slack.cu", kind, what, "store_at", "store_at", "write", 1, distance, bytes=1000, thread=r"0,0,0 1?\d,0,0", twin=("clean",),
+          status=86, prints=("done",), right="done", says=(
               rf"cufence: slack WRITE: {changed} buffer #1\b", r"found +41 41 41", r"given to +store_at<<<\(1,1,1\), \(32,1,1\)>>>"))
       for kind, what, distance, changed in (
         (("before",), "underrun", -16, "16 bytes changed, 16 bytes before the start of"), (("before", "async"), "underrun", -16, "16 bytes changed, 16 bytes before the start of"),
         (("tail",), "overrun", 0, "3 bytes changed, 0 bytes past the end of"), (("tail", "async"), "overrun", 0, "3 bytes changed, 0 bytes past the end of"))),
+    *(_cuda("slack", kind, what, kind, "write", width, distance, bytes=size, thread=thread, twin=("clean",), status=86, prints=("done",), right="done", says=(
+            rf"cufence: slack WRITE: {changed} buffer #1\b", rf"given to +{kind}<<<", rf"as {width}-byte values: {value}" if width > 1 else f"found +{value}"))
+      for kind, what, width, distance, size, thread, changed, value in (
+        ("one_byte", "overrun", 1, 0, 1003, "7,0,0 107,0,0", "1 byte changed, 0 bytes past the end of", "41"),
+        ("two_bytes", "overrun", 2, 0, 1002, "3,0,0 117,0,0", "2 bytes changed, 0 bytes past the end of", "0x4142"),
+        ("tail_of_8", "overrun", 8, 0, 1000, "0,0,0 125,0,0", "8 bytes changed, 0 bytes past the end of", r"2\.5"),
+        ("head", "underrun", 4, -16, 1000, "0,0,0 [0-3],0,0", "16 bytes changed, 16 bytes before the start of", r"2\.5 2\.5 2\.5 2\.5"),
+        ("count_down", "underrun", 4, -4, 1000, "0,0,0 0,0,0", "4 bytes changed, 4 bytes before the start of", r"2\.5"),
+        ("four_before", "underrun", 4, -4, 1000, "0,0,0 0,0,0", "4 bytes changed, 4 bytes before the start of", r"2\.5"))),
     *(_cuda("tensor_map", kind, what, kernel, access, 0, None, bytes=65536, thread=r"\d+,0,0 0,0,0", mark=mark, twin=("good",), right="cudaSuccess", says=(
             head, rf"instruction +{instruction} \[UR", *([rf"argument 0 {map_[0]}, \[{map_[1]}, 64\] of 4 bytes in\s"] if map_ else [])))
       for kind, what, kernel, access, mark, head, instruction, map_ in (

@@ -189,3 +189,33 @@ cufence_status heap_check_device(int device)
                          "there is no device %d: the driver has %d, counted from 0; -1 means all", device, devices);
     return CUFENCE_OK;
 }
+
+/* ---- mappings that reports need ---- */
+
+int books_keeps(const struct books *books, uint64_t base)
+{
+    int is_kept = 0;
+    for (unsigned i = 0; i < KEPT_MOST; i++) {
+        const uint64_t kept = figure(&books->kept[i]);
+        is_kept |= base ? kept == base : kept != 0;
+    }
+    return is_kept;
+}
+
+int books_keep(struct books *books, uint64_t base)
+{
+    int is_kept = books_keeps(books, base);
+    for (unsigned i = 0; i < KEPT_MOST && !is_kept; i++) {
+        uint64_t none = 0;
+        is_kept = __atomic_compare_exchange_n(&books->kept[i], &none, base, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    }
+    return is_kept;
+}
+
+void books_let_go(struct books *books, uint64_t base)
+{
+    for (unsigned i = 0; i < KEPT_MOST; i++) {
+        if (!base || figure(&books->kept[i]) == base)
+            figure_set(&books->kept[i], 0);
+    }
+}

@@ -15,6 +15,7 @@
 #define BINS_PAGES (BINS_EXACT + 8 * 24)
 #define BINS (BINS_PAGES + CELLS_CLASSES) /* and one for each class of cells (pack.h) */
 #define MARKERS 8
+#define KEPT_MOST 8
 
 /* Zeros: it is in none. */
 void block_pool_id(const struct block *block, uint64_t id[2]);
@@ -132,6 +133,7 @@ struct books {
     uint64_t packed_mapped;                             /* packed pages; part of mapped_bytes */
     uint64_t packed_buffers, packed_bytes, packed_ever; /* live ones, and since the start */
     struct watch *watch;                                /* slack.h; NULL: nothing was ever watched */
+    uint64_t kept[KEPT_MOST];                           /* books_keep(); 0: none */
     struct stream own;                                  /* books_stream(); its handle is atomic, NULL: not created yet */
     struct lock pack_lock;
     uint64_t freed_seen; /* frees that adaptive.c knows of; by the background thread */
@@ -200,6 +202,13 @@ void visit_end(struct books *books);
 int books_enter(struct books *books);
 void books_leave(struct books *books);
 void books_await_guests(struct books *ending, unsigned patience_ms);
+
+/* The mapping at `base` is needed for a report: the heap neither uses it again nor unmaps it until books_let_go() (0: all), nor
+ * does it retire any other: a launch that is done again for the report reaches more. books_keep() returns 0 if KEPT_MOST are
+ * needed already. */
+int books_keep(struct books *books, uint64_t base);
+void books_let_go(struct books *books, uint64_t base);
+int books_keeps(const struct books *books, uint64_t base); /* 0: any */
 
 /* The bin of mappings of that many pages. */
 static inline unsigned freelist_bin(uint64_t pages)

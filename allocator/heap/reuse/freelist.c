@@ -290,13 +290,10 @@ struct block *freelist_steal(struct books *books, const struct freelist *thief, 
 static struct block *first_retired(struct freelist *list)
 {
     list_expect(list);
-    struct block *block;
-    DL_FOREACH(list->retiring, block)
-    {
-        if (!block->awaits_context)
-            return waits_are_over(block) ? block : NULL;
-    }
-    return NULL;
+    struct block *block = books_keeps(list->books, 0) ? NULL : list->retiring;
+    while (block && block->awaits_context)
+        block = block->next;
+    return block && waits_are_over(block) ? block : NULL;
 }
 
 struct block *freelist_take_retired(struct freelist *list)
@@ -403,6 +400,12 @@ int freelist_take_this(struct freelist *list, struct block *block)
     }
     list_unlock(list);
     return at != NULL;
+}
+
+void freelist_withhold(struct freelist *list, struct block *block)
+{
+    if (block_state_now(block) == BLOCK_IDLE && freelist_take_this(list, block))
+        freelist_move(&list->books->shared, block, BLOCK_WAITING);
 }
 
 /* Caller holds the list lock. */

@@ -139,6 +139,8 @@ void freelist_pick(struct freelist *list, struct block *idle); /* takes this one
 void freelist_advance(struct freelist *list);                  /* checks markers and waiting blocks for completion */
 /* Takes this block out of the list; 0: it is not in it, idle or waiting. */
 int freelist_take_this(struct freelist *list, struct block *block);
+/* Moves an idle block, with which nobody has anything left to do, to where it waits until books_let_go(). */
+void freelist_withhold(struct freelist *list, struct block *block);
 /* Takes a passed block from any stream's list, first fit. Caller holds books->lock. */
 struct block *freelist_steal(struct books *books, const struct freelist *thief, uint64_t pages, uint64_t waste);
 /* Moves idle blocks that have passed and were freed before `before_ns` into *gone, oldest first, up to `bytes`. Returns the

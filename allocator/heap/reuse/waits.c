@@ -185,7 +185,7 @@ int waits_are_over(struct block *block)
         cross_out(block, i);
         give_event(block, &wait);
     }
-    return !block->awaits_context;
+    return !block->awaits_context && !books_keeps(block->books, block->slot.base);
 }
 
 int waits_synchronised(struct block *block, const struct books *of, uint64_t since)
@@ -201,7 +201,7 @@ int waits_synchronised(struct block *block, const struct books *of, uint64_t sin
         cross_out(block, i);
         give_event(block, &wait);
     }
-    return !block->awaits_context && !block->wait_count;
+    return !block->wait_count && waits_are_over(block);
 }
 
 void waits_forget(struct block *block)

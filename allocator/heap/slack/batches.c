@@ -403,44 +403,27 @@ void slack_launch(struct watch *watch, struct freelist *list, struct stream *str
 
 /* ---- what was found ---- */
 
-size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max)
+/* The second launch needs the memory as it is: nobody uses it again before the report. */
+static void keep(struct watch *watch, const struct batch *batch, uint64_t base)
+{
+    lock_expect(RANK_SLACK);
+    struct slack *slack = books_keep(watch->books, base) && heap_options->poison == FILL_OFF ? watch->slacks : NULL;
+    while (slack && slack->block->slot.base != base)
+        slack = slack->next;
+    if (slack && !slack->queue && slack_is_over(slack))
+        freelist_withhold(batch->list ? batch->list : &watch->books->shared, slack->block);
+}
+
+size_t batch_collect(struct watch *watch, struct batch *batch, struct heap_slack *out, size_t max)
 {
     lock_expect(RANK_SLACK);
     size_t count = batch->on_result(batch, out, max);
+    for (unsigned i = 0; batch->buffers && i < batch->count; i++) {
+        if (batch->states[i] == PATTERN_BAD)
+            keep(watch, batch, batch->buffers[i].slot.base);
+    }
     flight_end(&batch->flight);
     return count;
-}
-
-/* The buffers that the heap reports slack of to. */
-static void (*report)(const struct heap_slack *found); /* constant */
-
-void heap_on_slack(void (*function)(const struct heap_slack *found))
-{
-    report = function;
-}
-
-void slack_report_found(const struct heap_slack *found, size_t count)
-{
-    for (size_t i = 0; report && i < count; i++)
-        report(&found[i]);
-    untold_end();
-}
-
-struct heap_slack_figures heap_slack_figures(void)
-{
-    struct heap_slack_figures figures = {0};
-    for (struct context *context = context_next_ever(NULL); context; context = context_next_ever(context)) {
-        struct books *books = books_of(context);
-        struct watch *watch = books ? __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE) : NULL;
-        if (!watch)
-            continue;
-        HOLD(&watch->lock);
-        figures.launches += watch->launches;
-        figures.checked += watch->checked;
-        figures.missed += watch->missed;
-        figures.late += __atomic_load_n(&watch->late, __ATOMIC_RELAXED);
-    }
-    return figures;
 }
 
 /* Collects a batch with findings that is over, if there is one. Returns their number. */
@@ -452,13 +435,13 @@ static size_t collect_one(struct watch *watch, struct heap_slack *found)
     for (unsigned i = 0; i < BATCHES && !count; i++) {
         struct batch *batch = &watch->batches[i];
         if (has_findings(batch))
-            count = batch_collect(batch, found, 2 * SLACK_MOST);
+            count = batch_collect(watch, batch, found, 2 * SLACK_MOST);
     }
     DL_FOREACH_SAFE(watch->poisons, poison, next)
     {
         if (count || poison->is_launching || !flight_is_over(&poison->flight))
             continue;
-        count = batch_collect(poison, found, 2 * SLACK_MOST);
+        count = batch_collect(watch, poison, found, 2 * SLACK_MOST);
         batch_drop(watch, poison);
     }
     if (count)
@@ -487,7 +470,7 @@ size_t slack_collect(struct books *books)
     struct heap_slack *found = watch ? malloc(2 * SLACK_MOST * sizeof *found) : NULL;
     size_t count, all = 0;
     while (found && (count = collect_one(watch, found)) != 0) {
-        slack_report_found(found, count);
+        slack_report_found(books, found, count);
         all += count;
     }
     free(found);

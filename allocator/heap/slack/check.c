@@ -76,7 +76,7 @@ static int check_some(struct watch *watch, struct slack **at, struct gathered *g
         return 1;
     if (!batch_run(watch, batch, until))
         return 0;
-    gathered->count += batch_collect(batch, gathered->found + gathered->count, 2 * SLACK_MOST);
+    gathered->count += batch_collect(watch, batch, gathered->found + gathered->count, 2 * SLACK_MOST);
     return 1;
 }
 
@@ -91,7 +91,7 @@ static int check_all(struct watch *watch, uint64_t until, size_t *total)
         is_done = check_some(watch, &at, &gathered, until);
     untold_begin();
     lock_release(&watch->lock);
-    slack_report_found(gathered.found, gathered.count); /* not under the lock: it calls the program's handler */
+    slack_report_found(watch->books, gathered.found, gathered.count); /* not under the lock: it calls the program's handler */
     *total += gathered.count;
     free(gathered.found);
     return is_done;
@@ -140,6 +140,23 @@ static cufence_status check_context(struct books *books, int waits, uint64_t unt
     return is_done
                ? CUFENCE_OK
                : error_set(CUFENCE_ERROR_TIMEOUT, "GPU %d was too busy to check all buffers in time", books->context->device);
+}
+
+struct heap_slack_figures heap_slack_figures(void)
+{
+    struct heap_slack_figures figures = {0};
+    for (struct context *context = context_next_ever(NULL); context; context = context_next_ever(context)) {
+        struct books *books = books_of(context);
+        struct watch *watch = books ? __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE) : NULL;
+        if (!watch)
+            continue;
+        HOLD(&watch->lock);
+        figures.launches += watch->launches;
+        figures.checked += watch->checked;
+        figures.missed += watch->missed;
+        figures.late += __atomic_load_n(&watch->late, __ATOMIC_RELAXED);
+    }
+    return figures;
 }
 
 int heap_watches(void)

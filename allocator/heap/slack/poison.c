@@ -228,7 +228,7 @@ static int run(const struct poison_piece *piece, uint32_t does, uint64_t until_m
     is_over = is_over && pattern_await(&batch->flight, batch->jobs, batch->count, until_ms);
     HOLD(&watch->lock);
     batch->is_launching = 0;
-    if (is_over && out && batch_collect(batch, out, 1))
+    if (is_over && out && batch_collect(watch, batch, out, 1))
         untold_begin();
     if (!batch->flight.is_begun)
         batch_drop(watch, batch);
@@ -380,7 +380,7 @@ int poison_check(const struct watch *watch, uint64_t until_ms, size_t *found)
         is_done = is_filling(&part) || run(&part, PATTERN_CHECK | PATTERN_RENEW, until_ms, &slack);
         check_ends(&part);
         if (slack.found.changed)
-            slack_report_found(&slack, 1);
+            slack_report_found(watch->books, &slack, 1);
         *found += slack.found.changed != 0;
     }
     return is_done;

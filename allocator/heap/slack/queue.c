@@ -1,5 +1,8 @@
-/* Slack watch: what is known about a block's pattern, and the queues of what waits to be launched. Callers hold the lock. */
+/* Slack watch: what is known about a block's pattern, the queues of what waits to be launched, for which callers hold the lock,
+ * and what was found, until it is reported. */
 #include "watch.h"
+
+#include "base/lost_reports.h"
 
 #include <stdlib.h>
 
@@ -79,4 +82,57 @@ void slack_dequeue(struct slack *slack)
     __atomic_store_n(&slack->queue, NULL, __ATOMIC_RELEASE);
     if (slack->does & PATTERN_WRITE)
         slack_discard(slack);
+}
+
+/* ---- what was found ---- */
+
+/* The buffers that the heap reports slack of to. */
+static void (*report)(const struct heap_slack *found); /* constant */
+
+void heap_on_slack(void (*function)(const struct heap_slack *found))
+{
+    report = function;
+}
+
+void slack_report_found(struct books *books, const struct heap_slack *found, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t base = found[i].buffer.mapping_start;
+        if (report)
+            report(&found[i]);
+        int is_same = i + 1 < count && found[i + 1].buffer.mapping_start == base; /* both sides of a buffer follow each other */
+        if (base && !is_same && !found[i].found.poison.bytes)
+            books_let_go(books, base);
+    }
+    untold_end();
+}
+
+/* The memory that a report needs stays as it is until it is made: the second launch is given it. Of what was found, that is
+ * what the batches have, and what is in the context's table. This is about the batches; caller holds the lock. */
+static int is_found(struct watch *watch, uint64_t base)
+{
+    lock_expect(RANK_SLACK);
+    int is_found = 0;
+    for (unsigned i = 0; i < BATCHES && !is_found; i++) {
+        struct batch *batch = &watch->batches[i];
+        unsigned count = batch->flight.is_begun && flight_is_over(&batch->flight) ? batch->count : 0;
+        for (unsigned k = 0; k < count && !is_found; k++)
+            is_found = batch->states[k] == PATTERN_BAD && batch->buffers[k].slot.base == base;
+    }
+    return is_found;
+}
+
+int slack_is_needed(struct watch *watch, const struct block *block)
+{
+    return books_keeps(block->books, block->slot.base) || (watch && is_found(watch, block->slot.base));
+}
+
+int slack_keeps(struct block *block)
+{
+    struct watch *watch = __atomic_load_n(&block->books->watch, __ATOMIC_ACQUIRE);
+    const uint64_t base = block->slot.base;
+    if (!watch || books_keeps(block->books, base)) /* whoever lets it go does so without the lock */
+        return watch != NULL;
+    HOLD(&watch->lock);
+    return is_found(watch, base) && books_keep(block->books, base);
 }

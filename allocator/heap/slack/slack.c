@@ -312,7 +312,7 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     block_expect(block, BLOCK_HELD);
     struct watch *watch = watch_of(block->books);
     struct freelist *list = NULL;
-    int is_due = 0;
+    int is_due = 0, is_checked = 0;
     if (!watch)
         return;
     if (users == HEAP_STREAM && !is_recorded && stream->context == block->books->context)
@@ -326,13 +326,14 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
         int is_last = is_checked_last(block), is_wanted = is_last || wants_check(slack, list ? list : &block->books->shared);
         slack_keep(slack);
         is_due = list && !is_last && is_wanted && slack_enqueue(list->slack_queue, slack, PATTERN_CHECK);
-        if (is_wanted && users == HEAP_NONE && slack_is_over(slack))
+        is_checked = is_wanted && users == HEAP_NONE && slack_is_over(slack);
+        if (is_checked)
             check_idle(watch, &slack, 1);
     }
     lock_release(&watch->lock);
     scope_leave(scope);
-    if (users == HEAP_NONE)
-        await_launch(watch, block, AWAIT_FREED);
+    if (users == HEAP_NONE && await_launch(watch, block, AWAIT_FREED) && is_checked)
+        slack_keeps(block);
     if (!is_due)
         return;
     flush(watch, list);
@@ -481,5 +482,6 @@ void slack_context_gone(struct books *books)
     while (watch->slacks)
         drop(watch, watch->slacks);
     batches_forget(watch);
+    books_let_go(books, 0);
     __atomic_store_n(&watch->state, WATCH_NEW, __ATOMIC_RELEASE);
 }

@@ -19,9 +19,13 @@ void slack_check_retired(struct books *books, struct block *const *blocks, unsig
 void slack_await(struct block *block); /* waits a moment for its last launch */
 /* Adds a wait for the block's last launch. Returns 0 if that is over, or in the order of `list` (may be NULL). */
 int slack_wait_for(struct block *block, const struct freelist *list);
+/* Whether a report needs the block, held: a check has found something. It has books_keep() then, if there is room. */
+int slack_keeps(struct block *block);
 /* Between slack_hold() and slack_go_on(): its check waits for a launch; its last launch is not over. */
 int slack_is_queued(const struct block *block);
 int slack_is_launched(const struct block *block);
+/* A check has found what is not reported yet. watch: of slack_hold() */
+int slack_is_needed(struct watch *watch, const struct block *block);
 struct watch *slack_hold(struct books *books);             /* no launch until slack_go_on(). NULL: there are none */
 void slack_go_on(struct watch *watch, struct block *gone); /* gone: a block that is not watched any more, or NULL */
 int slack_forget(struct block *block); /* it is not watched any more. Returns 0 if its last launch is not over */

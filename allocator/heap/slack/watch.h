@@ -130,10 +130,10 @@ int batch_run(struct watch *watch, struct batch *batch, uint64_t until_ms);
  */
 void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream, int is_alone);
 /* Copies what the batch has found, at most `max`, and makes it available again. Returns the number. */
-size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max);
+size_t batch_collect(struct watch *watch, struct batch *batch, struct heap_slack *out, size_t max);
 
 /* Reports what the thread has collected, and calls untold_end(). Not under a lock. */
-void slack_report_found(const struct heap_slack *found, size_t count);
+void slack_report_found(struct books *books, const struct heap_slack *found, size_t count);
 
 /* ---- poison.c ---- */
 

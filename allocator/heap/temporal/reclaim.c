@@ -75,12 +75,22 @@ static struct retired next_retired(struct books *books, uint64_t *left)
     return next;
 }
 
-static void unmap_retired(struct books *books, struct block *block)
+/* Whether a report needs one of them, and thus perhaps the others. */
+static int are_needed(const struct retired *retired)
+{
+    int are_needed = 0;
+    for (unsigned i = 0; i < retired->count; i++) {
+        slack_await(retired->blocks[i]);
+        are_needed |= slack_keeps(retired->blocks[i]);
+    }
+    return are_needed;
+}
+
+static void unmap_retired(struct books *books, struct block *block, int is_needed)
 {
     struct freelist *shared = &books->shared;
     const uint64_t pages = block->pages;
-    slack_await(block);
-    if (slack_wait_for(block, NULL)) {
+    if (slack_wait_for(block, NULL) || is_needed) {
         freelist_put(shared, block, BLOCK_RETIRING, now_ns());
         freelist_retired(books, pages);
         return;
@@ -106,10 +116,24 @@ int reclaim_retired(struct books *books)
     while (next.count) {
         now = next;
         next = next_retired(books, &left); /* checked while the driver unmaps the others */
+        int is_needed = are_needed(&now);
         for (unsigned i = 0; i < now.count; i++)
-            unmap_retired(books, now.blocks[i]);
+            unmap_retired(books, now.blocks[i], is_needed);
     }
     return has_any;
+}
+
+/* Those that a report needs are idle again once it is made. */
+static void leave_kept(struct books *books, struct block **gone)
+{
+    struct block *block, *next;
+    DL_FOREACH_SAFE(*gone, block, next)
+    {
+        if (!slack_keeps(block))
+            continue;
+        DL_DELETE(*gone, block);
+        freelist_move(&books->shared, block, BLOCK_WAITING);
+    }
 }
 
 /* Unmaps up to `bytes` of what was freed before `before_ns`. Returns the number of bytes unmapped. */
@@ -121,6 +145,7 @@ static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t byte
     for (struct freelist *list = freelist_next(books, NULL); list && taken < bytes; list = freelist_next(books, list))
         taken += freelist_take_old(list, before_ns, bytes - taken, &gone);
     lock_release(&books->lock);
+    leave_kept(books, &gone);
     blocks_release(gone);
     return taken;
 }
@@ -342,6 +367,7 @@ static void reclaim(struct books *books, void *user)
         synchronise(books);
     RETURNS_MEMORY;
     if (level >= 1) {
+        books_let_go(books, 0);
         reclaim_graphs(books);
         mark_all(books, 0, 1);
         advance(books);

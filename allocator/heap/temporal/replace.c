@@ -23,12 +23,13 @@ static int is_in(struct block *bin, const struct block *wanted)
 }
 
 /* Only now that the block is known to be in a bin of this list, its fields belong to the holder of the list's lock. */
-static int replace(struct freelist *list, struct block *block, uint64_t pages, uint64_t id, int needs_twin)
+static int replace(struct freelist *list, struct watch *held, struct block *block, uint64_t pages, uint64_t id, int needs_twin)
 {
     int is_done = 0;
     list_lock(list);
     struct block **bin = &list->bins[freelist_bin(pages)], *twin = NULL;
-    if (is_in(*bin, block) && block->facts.id == id && !slack_is_launched(block) && !(needs_twin && slack_is_queued(block))) {
+    if (is_in(*bin, block) && block->facts.id == id && !slack_is_launched(block) && !(needs_twin && slack_is_queued(block)) &&
+        !slack_is_needed(held, block)) {
         freelist_ask_markers(list);
         is_done = block->free_sequence <= list->passed;
         twin = is_done ? twin_take(block) : NULL;
@@ -51,11 +52,13 @@ static int replace(struct freelist *list, struct block *block, uint64_t pages, u
 
 int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id, int needs_twin)
 {
+    if (needs_twin && books_keeps(books, 0))
+        return 0;
     HOLD(&books->lock);
     struct watch *held = slack_hold(books); /* else a check of all might find the twin's bytes around the block */
     int is_done = 0;
     for (struct freelist *list = freelist_next(books, NULL); list && !is_done; list = freelist_next(books, list))
-        is_done = replace(list, block, pages, id, needs_twin);
+        is_done = replace(list, held, block, pages, id, needs_twin);
     slack_go_on(held, is_done ? block : NULL);
     return is_done;
 }
