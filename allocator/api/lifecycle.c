@@ -283,6 +283,8 @@ static void conclude(void *argument)
         output_say(
             "cufence: streams=on has seen no stream: start the program with `cufence run`, which shows it the launches\n");
     int is_found = delivery_count() || (has_failed && !delivery_known()) || !is_told;
+    if (is_found)
+        tally_note(TALLY_FOUND);
     int exitcode = status == 0 && is_found ? (int)process.options.exitcode : 0;
     if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED)) {
         closing_record();

@@ -145,7 +145,7 @@ static int become(void *argument)
     size_t used = 0;
     const struct mode *mode = &modes[start->mode];
     int size = asprintf(&last, "%s,on_fault=/0", mode->options);
-    if (!argv || size < 0)
+    if (!argv || size < 0 || environment_collect(plan->reports) != CUFENCE_OK)
         return STATUS_UNFIT;
     for (const char *const *word = (const char *const[]){"run", "--set", plan->options, "--set", last, "--", NULL}; *word;
          word++)
@@ -181,7 +181,8 @@ static void run_program(const struct plan *plan, unsigned mode, struct run *run)
         if (child_signals && !is_said++)
             complain(0, "%s: waiting for the program to end; a second one kills it", strsignal(child_first_signal));
     }
-    run->is_ended = child_signals > 1;
+    run->left = is_started ? child_wait_rest("hunt", name) : 0;
+    run->is_ended = child_signals > 0;
     run->seconds = now() - began;
     run->is_guarded = tally_read(fd, &tally) && tally.counts[TALLY_GUARDED];
     if (fd >= 0)
@@ -197,6 +198,9 @@ static void tell_end(const struct hunt *hunt, unsigned mode)
     fprintf(stderr, "cufence hunt: %s: ", modes[mode].name);
     run_end_print(stderr, run);
     fprintf(stderr, " after %.1f s, ", run->seconds);
+    if (run->left)
+        fprintf(stderr, "%zu process%s that it started still run%s, ", run->left, run->left == 1 ? "" : "es",
+                run->left == 1 ? "s" : "");
     if (found)
         fprintf(stderr, "%zu finding%s\n", found, plural(found));
     else
@@ -254,7 +258,7 @@ static int conclude(struct hunt *hunt, int refusal)
                  hunt->merged.known_count == 1 ? " is" : "s are");
     if (!refusal && hunt->kept)
         complain(0, "the reports of each run are in %s", hunt->plan.folder);
-    if (!write_list(hunt, !verdict.cut && !child_signals))
+    if (!write_list(hunt, !verdict.cut && !verdict.left && !child_signals))
         status = status ? status : STATUS_FAILED;
     return refusal ? refusal : status;
 }

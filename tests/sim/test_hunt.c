@@ -256,6 +256,37 @@ TEST(a_program_that_cannot_be_run_is_told_once)
     assert_false(is_left("cufence-hunt-*"));
 }
 
+/* ---- processes that the first one leaves behind ---- */
+
+TEST(a_process_in_the_background_is_waited_for)
+{
+    hunt(HUNT "--modes end -- sh -c '\"$PROGRAM\" small_ones; (sleep 1; exec \"$PROGRAM\" overrun) &'");
+    expect(86, "cufence hunt: 1 finding in 1 run\n");
+    expect_finding("overrun", 4096, "end", 1);
+    assert_false(is_left("cufence-hunt-*"));
+}
+
+/* A daemon is no reason to wait for ever, nor for a verdict. */
+TEST(a_process_that_still_runs_is_no_verdict)
+{
+    hunt(HUNT "--modes end -- sh -c '\"$PROGRAM\" small_ones; exec sleep 50 >/dev/null 2>&1 &'");
+    expect(87, "the program's first process has ended; waiting up to 30 s for 1 other, such as sleep (process ",
+           "1 process that it started still runs, no finding\n",
+           "That is no verdict: processes that the program started still run in end; let the program wait for them");
+    assert_false(json_is_true(json_object_get(last.list, "complete")));
+}
+
+/* Its findings are those of whoever runs it. */
+TEST(a_finding_of_a_command_inside_is_found)
+{
+    hunt(HUNT "--modes end -- env CUFENCE_DRIVER=sim \"$CUFENCE\" demo");
+    expect(86, "cufence hunt: 1 finding in 1 run\n");
+    hunt(HUNT "--modes end -- \"$CUFENCE\" hunt --modes start --keep \"$FOLDER/inner\" -- \"$PROGRAM\" overrun");
+    expect(86, "cufence hunt: 1 finding in 1 run\n");
+    assert_int_equal(found(), 1);
+    assert_true(is_left("inner/start.json"));
+}
+
 /* ---- signals ---- */
 
 static void wait_for(const char *word)
