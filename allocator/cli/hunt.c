@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/tally.h"
 #include "base/text.h"
 
@@ -26,9 +27,8 @@ struct hunt {
     struct settings settings; /* the environment's CUFENCE_OPTIONS first */
     struct run runs[MODES];
     struct collected merged;
-    const char *json; /* the file of --json */
-    FILE *list;
-    int is_file;      /* the list is, and no pipe */
+    const char *json;    /* the file of --json */
+    struct stat written; /* what is there; of a pipe nothing */
     const char *kept; /* the folder of --keep */
     int exitcode;
 };
@@ -97,30 +97,33 @@ static int make_folder(struct hunt *hunt)
     return 0;
 }
 
-/* Writes the list in place of what its file has. Returns 0 after a message. */
-static int write_list(const struct hunt *hunt, int is_complete)
+/* Replaces the list, whose file always holds a whole one. Returns 0 after a message. */
+static int write_list(struct hunt *hunt, int is_complete)
 {
-    if (!hunt->list)
+    struct document document;
+    struct stat found;
+    char apart[PATH_MAX + 32];
+    const char *path = hunt->json;
+    if (!path)
         return 1;
-    if (hunt->is_file && (fseek(hunt->list, 0, SEEK_SET) != 0 || ftruncate(fileno(hunt->list), 0) != 0))
-        return complain(0, "--json %s: %s", hunt->json, strerror(errno));
-    errno = 0;
-    if (hunt_put_json(hunt->list, &hunt->plan, hunt->runs, &hunt->merged, is_complete) && fflush(hunt->list) == 0)
-        return 1;
-    return complain(0, "--json %s: %s", hunt->json, errno ? strerror(errno) : "the host is out of memory");
+    if (hunt->written.st_ino && stat(path, &found) == 0 && found.st_ino != hunt->written.st_ino) {
+        snprintf(apart, sizeof apart, "%s.%d", path, (int)getpid());
+        complain(0, "--json %s: somebody else has replaced it meanwhile; the list is in %s", path, apart);
+        path = apart;
+    }
+    if (document_open(&document, path) &&
+        document_close(&document, hunt_put_json(document.out, &hunt->plan, hunt->runs, &hunt->merged, is_complete)))
+        return !document.temporary[0] || stat(path, &hunt->written) == 0;
+    return complain(0, "--json %s: %s", path, errno ? strerror(errno) : "the host is out of memory");
 }
 
 /* A file has the list from the start, without findings: the program may end hours later, or never. */
-static int open_list(struct hunt *hunt)
+static int begin_list(struct hunt *hunt)
 {
     struct stat found;
-    if (!hunt->json)
+    if (!hunt->json || !strcmp(hunt->json, "-") || (stat(hunt->json, &found) == 0 && !S_ISREG(found.st_mode)))
         return 0;
-    hunt->list = !strcmp(hunt->json, "-") ? stdout : fopen(hunt->json, "we");
-    if (!hunt->list)
-        return complain(STATUS_USAGE, "--json %s: %s", hunt->json, strerror(errno));
-    hunt->is_file = hunt->list != stdout && fstat(fileno(hunt->list), &found) == 0 && S_ISREG(found.st_mode);
-    return !hunt->is_file || write_list(hunt, 0) ? 0 : STATUS_USAGE;
+    return write_list(hunt, 0) ? 0 : STATUS_USAGE;
 }
 
 /* ---- one run ---- */
@@ -314,10 +317,8 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
         hunt->plan.modes = ALL_MODES;
     if (hunt->kept && !*hunt->kept)
         return complain(STATUS_USAGE, "--keep: the folder's name is empty");
-    int status = check_settings(hunt, own) ?: open_list(hunt);
-    if (status == 0 && hunt->kept)
-        status = make_folder(hunt);
-    return status ?: conclude(hunt, run_all(hunt));
+    int status = check_settings(hunt, own) ?: run_check(hunt->plan.command[0]) ?: hunt->kept ? make_folder(hunt) : 0;
+    return status ?: begin_list(hunt) ?: conclude(hunt, run_all(hunt));
 }
 
 static int run(int argc, char **argv)
@@ -327,8 +328,6 @@ static int run(int argc, char **argv)
     int status = settings_insert(&hunt.settings, 0, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
     if (status == 0 && arguments_read(&hunt_command, argc, argv, &hunt, &status))
         status = start(&hunt, argc, argv, &own);
-    if (hunt.list && hunt.list != stdout)
-        fclose(hunt.list);
     collected_free(&hunt.merged);
     settings_free(&hunt.settings);
     free(own);

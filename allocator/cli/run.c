@@ -172,6 +172,12 @@ static int choose(const char *command, char path[PATH_MAX])
     return status == PROGRAM_FITS ? 0 : complain(status, "%s", error_detail());
 }
 
+int run_check(const char *command)
+{
+    char path[PATH_MAX];
+    return choose(command, path);
+}
+
 /* The tally of an earlier `cufence run` that has made this process the one that speaks; -1: there is none. */
 static int own_tally(const char *list)
 {

@@ -50,6 +50,16 @@ class Report(standin.InFolder):
         self.assertEqual(done.returncode, status, done.stderr)
         return done
 
+    def test_a_page_that_cannot_be_written_leaves_the_last_one(self) -> None:
+        (self.folder / "page.html").write_text("old")
+        self.write("found.json", finding(0))
+        full = ["sh", "-c", 'trap "" XFSZ; ulimit -f 0; exec "$0" report --html page.html found.json', str(COMMAND)]
+        done = standin.run(*full, cwd=self.folder)
+        self.assertEqual((done.returncode, (self.folder / "page.html").read_text()), (1, "old"), done.stderr)
+        self.assertEqual(list(self.folder.glob("*.tmp")), [])
+        self.report("--html", "page.html", "found.json")
+        self.assertIn("out-of-bounds WRITE", (self.folder / "page.html").read_text())
+
     def three_ranks(self) -> list[str]:
         other = {"label": "weights", "id": 7, "size": 8}
         return [

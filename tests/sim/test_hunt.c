@@ -186,6 +186,29 @@ TEST(the_list_is_there_from_the_start)
     expect(2, "no/list.json: No such file or directory\n");
 }
 
+/* The files of the last hunt are replaced by another hunt, and not by a mistake. */
+TEST(a_hunt_that_cannot_begin_leaves_the_last_one)
+{
+    char was[4096], is[4096];
+    hunt(HUNT "--modes end --keep \"$FOLDER/kept\" -- \"$PROGRAM\" overrun");
+    read_file("list.json", was, sizeof was);
+    expect_words(run_shell("\"$CUFENCE\" hunt --json list.json --keep none -- no-such-program"), 127, PATTERNS("no-such-program"));
+    expect_words(run_shell("\"$CUFENCE\" hunt --json list.json --keep kept -- true"), 2, PATTERNS("name another folder"));
+    read_file("list.json", is, sizeof is);
+    assert_string_equal(was, is);
+    assert_false(is_left("none"));
+    assert_false(is_left("*.tmp"));
+}
+
+TEST(two_hunts_into_one_file_are_two_lists)
+{
+    hunt(HUNT "--modes end -- sh -c 'echo other >\"$FOLDER/o\"; mv \"$FOLDER/o\" \"$FOLDER/list.json\"'");
+    expect(87, "list.json: somebody else has replaced it meanwhile; the list is in ");
+    read_file("list.json", text, sizeof text);
+    assert_string_equal(text, "other\n");
+    assert_true(is_left("list.json.*"));
+}
+
 static void expect_known(void)
 {
     assert_int_equal(found(), 0);
