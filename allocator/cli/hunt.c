@@ -29,7 +29,7 @@ struct hunt {
     struct collected merged;
     const char *json;    /* the file of --json */
     struct stat written; /* what is there; of a pipe nothing */
-    const char *kept; /* the folder of --keep */
+    const char *kept;    /* the folder of --keep */
     int exitcode;
 };
 

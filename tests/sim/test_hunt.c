@@ -192,7 +192,8 @@ TEST(a_hunt_that_cannot_begin_leaves_the_last_one)
     char was[4096], is[4096];
     hunt(HUNT "--modes end --keep \"$FOLDER/kept\" -- \"$PROGRAM\" overrun");
     read_file("list.json", was, sizeof was);
-    expect_words(run_shell("\"$CUFENCE\" hunt --json list.json --keep none -- no-such-program"), 127, PATTERNS("no-such-program"));
+    expect_words(run_shell("\"$CUFENCE\" hunt --json list.json --keep none -- no-such-program"), 127,
+                 PATTERNS("no-such-program"));
     expect_words(run_shell("\"$CUFENCE\" hunt --json list.json --keep kept -- true"), 2, PATTERNS("name another folder"));
     read_file("list.json", is, sizeof is);
     assert_string_equal(was, is);
