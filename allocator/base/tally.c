@@ -1,6 +1,7 @@
 #include "tally.h"
 
 #include "env.h"
+#include "text.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -163,7 +164,7 @@ static int sentence(const struct tally *tally, char *text, size_t size)
             text, size,
             "%u process%s used CUDA without saying at the end what was guarded (still running, killed, or left by _exit or "
             "exec); allocations were guarded in %u of %u",
-            used - said, used - said == 1 ? "" : "es", tally->counts[TALLY_GUARDED], used);
+            used - said, plural_es(used - said), tally->counts[TALLY_GUARDED], used);
     return !used || said < used;
 }
 
@@ -183,7 +184,7 @@ int tally_judge(const struct tally *tally, int status, size_t running, int is_si
         snprintf(text, sizeof text, "something was found (--error-exitcode 0 keeps the program's status)");
     else if (running)
         snprintf(text, sizeof text, "no verdict: %zu process%s that the program started still run%s (--require-guarded)",
-                 running, running == 1 ? "" : "es", running == 1 ? "s" : "");
+                 running, plural_es(running), running == 1 ? "s" : "");
     else
         snprintf(text, sizeof text, "nothing was guarded (--require-guarded)");
     snprintf(lines + length, size - (size_t)length, "cufence run: %s; exit status %d\n", text, last);

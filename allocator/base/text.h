@@ -18,10 +18,15 @@ void text_make_plain(char *text);
 void text_put(FILE *out, const char *text);
 void text_put_part(FILE *out, const char *text, size_t bytes); /* so many of it */
 
-/* Returns "s", or "" for one. */
+/* What makes a noun of so many: "s", or "" for one; and "es", of launch and process. */
 static inline const char *plural(uint64_t count)
 {
     return count == 1 ? "" : "s";
+}
+
+static inline const char *plural_es(uint64_t count)
+{
+    return count == 1 ? "" : "es";
 }
 
 /* Returns the object as malloc'ed text and a newline, and drops it. `flags` are jansson's: with JSON_COMPACT it is one line.

@@ -207,8 +207,8 @@ void collected_say_guarded(const struct collected *collected, char *out, size_t 
     uint64_t allocations = collected->allocations, processes = collected->processes;
     out[0] = '\0';
     if (allocations)
-        snprintf(out, size, "; %" PRIu64 " allocation%s guarded by %" PRIu64 " process%s", allocations,
-                 allocations == 1 ? "" : "s", processes, processes == 1 ? "" : "es");
+        snprintf(out, size, "; %" PRIu64 " allocation%s guarded by %" PRIu64 " process%s", allocations, plural(allocations),
+                 processes, plural_es(processes));
     else if (collected->count || collected->known_count) /* of a process that was killed before it could say what it guarded */
         return;
     else if (json_array_size(collected->guarded))
@@ -318,9 +318,9 @@ int collected_read(struct collected *collected, const char *command, const char 
 {
     FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
     char *line = NULL;
-    size_t capacity = 0, number = 0, lines = 0;
+    size_t capacity = 0, number = 0, lines = 0, silent = 0;
     ssize_t size;
-    int is_ok = 1;
+    int is_ok = 1, is_ours = 0;
     if (!file)
         return complain(command, path, 0, strerror(errno));
     errno = 0;
@@ -328,12 +328,16 @@ int collected_read(struct collected *collected, const char *command, const char 
         number++;
         int is_blank = strspn(line, " \t\r\n") == (size_t)size;
         lines += !is_blank;
-        if (!is_blank && !read_line(collected, command, path, number, line, (size_t)size)) {
-            collected->unreadable++;
-            is_ok = 0;
-        }
+        int is_silent = !is_ok && !is_ours; /* of a file of another kind, the first line is enough */
+        int is_read = is_blank || read_line(collected, is_silent ? NULL : command, path, number, line, (size_t)size);
+        collected->unreadable += !is_read;
+        silent += !is_read && is_silent;
+        is_ok &= is_read;
+        is_ours |= is_read && !is_blank;
         errno = 0;
     }
+    if (command && silent && is_ours)
+        fprintf(stderr, "cufence %s: %s: nor can %zu more line%s be read\n", command, path, silent, plural(silent));
     if (ferror(file))
         is_ok = complain(command, path, 0, strerror(errno ? errno : EIO));
     else if (!lines && !json_array_size(collected->runs))

@@ -202,7 +202,7 @@ static void tell_end(const struct hunt *hunt, unsigned mode)
     run_end_print(stderr, run);
     fprintf(stderr, " after %.1f s, ", run->seconds);
     if (run->left)
-        fprintf(stderr, "%zu process%s that it started still run%s, ", run->left, run->left == 1 ? "" : "es",
+        fprintf(stderr, "%zu process%s that it started still run%s, ", run->left, plural_es(run->left),
                 run->left == 1 ? "s" : "");
     if (found)
         fprintf(stderr, "%zu finding%s\n", found, plural(found));

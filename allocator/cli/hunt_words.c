@@ -139,6 +139,8 @@ static void tell_runs(FILE *out, const struct plan *plan, const struct run runs[
         fprintf(out, "%-7s %-48s ", modes[mode].name, modes[mode].looks_for);
         if (!runs[mode].is_started)
             fputs("not run", out);
+        else if (runs[mode].is_ended && !merged_by(merged, mode))
+            fputs("ended by a signal", out);
         else if (!runs[mode].is_guarded && !merged_by(merged, mode))
             fputs("nothing was guarded", out);
         else
@@ -155,7 +157,7 @@ struct hunt_verdict hunt_judge(const struct plan *plan, const struct run runs[MO
         verdict.runs += (unsigned)run->is_started;
         verdict.cut |= (unsigned)(!run->is_started || run->is_ended) << mode & plan->modes;
         verdict.left |= (unsigned)(run->left > 0) << mode;
-        verdict.unguarded |= (unsigned)(run->is_started && !run->is_guarded) << mode;
+        verdict.unguarded |= (unsigned)(run->is_started && !run->is_guarded && !run->is_ended) << mode;
         verdict.failed |= (unsigned)run_has_failed(run, merged, mode) << mode;
     }
     verdict.unguarded *= (unsigned)plan->is_guarded_required;

@@ -132,13 +132,13 @@ void delivery_conclude(void)
     uint64_t again = delivery.again, beyond = delivery.beyond, known = delivery.known, times = delivery.known_times;
     lock_release(&delivery.lock);
     if (again)
-        output_note("findings reported above occurred %llu more time%s", (unsigned long long)again, again == 1 ? "" : "s");
+        output_note("findings reported above occurred %llu more time%s", (unsigned long long)again, plural(again));
     if (beyond)
         output_note("%llu more finding%s not reported: a process reports %llu", (unsigned long long)beyond, plural(beyond),
                     (unsigned long long)tunables.reports);
     if (known)
         output_note("%llu known finding%s (known=), met %llu time%s, not reported", (unsigned long long)known,
-                    known == 1 ? "" : "s", (unsigned long long)times, times == 1 ? "" : "s");
+                    known == 1 ? "" : "s", (unsigned long long)times, plural(times));
 }
 
 void delivery_keep_known(const char *json, uint64_t identity)

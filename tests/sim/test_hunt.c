@@ -325,6 +325,19 @@ static void wait_for(const char *word)
     fail_msg("\"%s\" was never said:\n%s", word, text);
 }
 
+TEST(a_signal_is_no_failure_of_the_programs_own)
+{
+    int status = -1;
+    pid_t pid = start(HUNT "-- sh -c 'echo >&2 begun; exec sleep 90'");
+    wait_for("\nbegun\n");
+    kill(pid, SIGINT);
+    waitpid(pid, &status, 0);
+    take_outcome(status);
+    expect(128 + SIGINT, "killed by signal 2 (Interrupt) after ", "!failed",
+           "That is no verdict: not every run was made to its end.\n",
+           "end     accesses past the end of a buffer                ended by a signal\n");
+}
+
 TEST(a_signal_ends_the_run_and_the_list_is_told)
 {
     static const int signals[] = {SIGINT, SIGTERM};
