@@ -194,16 +194,18 @@ int tally_judge(const struct tally *tally, int status, size_t running, int is_si
 void tally_await(int fd, int is_silent, int is_heard)
 {
     static const char *const places[] = {"", "../bin/", "../../bin/", "../../../bin/"};
-    char program[4096], number[16], *nothing[] = {NULL};
+    char program[4096], number[16], *kept[] = {NULL, NULL};
     char *words[] = {(char[]){"cufence"}, (char[]){"await"}, number, is_silent ? (char[]){"silent"} : NULL, NULL};
     int nowhere = is_heard ? -1 : open("/dev/null", O_WRONLY);
     Dl_info own;
     const char *slash = dladdr(noted, &own) && own.dli_fname ? strrchr(own.dli_fname, '/') : NULL;
     snprintf(number, sizeof number, "%d", fd);
+    for (char **entry = environ; entry && *entry && !kept[0]; entry++)
+        kept[0] = strncmp(*entry, "LD_LIBRARY_PATH=", 16) ? NULL : *entry;
     if (nowhere >= 0)
         dup2(nowhere, STDERR_FILENO);
     for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++)
         if (snprintf(program, sizeof program, "%.*s%scufence", (int)(slash + 1 - own.dli_fname), own.dli_fname, places[i]) <
             (int)sizeof program)
-            execve(program, words, nothing);
+            execve(program, words, kept);
 }

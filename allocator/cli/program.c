@@ -434,7 +434,7 @@ size_t child_wait_rest(const char *command, const char *tally)
     for (int none = 0, is_said = 0; none < SURE; none = count ? 0 : none + 1) {
         uint64_t passed = monotonic_ms() - began;
         count = count_rest(tally, one, sizeof one);
-        if (count && (passed > CHILD_REST_S * 1000 || child_signals > 1))
+        if (count && (passed > CHILD_REST_S * 1000ull || child_signals > 1))
             break;
         if (count && passed > SAID_MS && !is_said++)
             arguments_complain(command, 0,
