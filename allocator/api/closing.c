@@ -150,7 +150,7 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
                  : ending->is_awaited ? "no faults"
                                       : "no faults seen, but the devices may still be working");
     if (launches)
-        snprintf(seen, sizeof seen, ", %s launch%s seen", grouped(launches).text, launches == 1 ? "" : "es");
+        snprintf(seen, sizeof seen, ", %s launch%s seen", grouped(launches).text, plural_es(launches));
     if (stats->peak_live_bytes) /* exact to 1 MiB */
         snprintf(most, sizeof most, " (at most %s at once)", bytes_of(stats->peak_live_bytes).text);
     if (stats->allocations)

@@ -183,7 +183,7 @@ static void print_stats(void)
         output_say("cufence: slack of %llu buffer%s checked in %llu launch%s; that of %llu could not be, because other buffers "
                    "got the memory first; that of %llu had no pattern yet when cuMemAlloc returned: the device was busy\n",
                    (unsigned long long)slack.checked, plural(slack.checked), (unsigned long long)slack.launches,
-                   slack.launches == 1 ? "" : "es", (unsigned long long)slack.missed, (unsigned long long)slack.late);
+                   plural_es(slack.launches), (unsigned long long)slack.missed, (unsigned long long)slack.late);
 }
 
 static void remove_traces_aside(void *unused)
@@ -252,7 +252,7 @@ static int await_reports(void)
     if (!is_told)
         output_note("a finding was still being reported when the process ended");
     if (lost)
-        output_note("the host had no memory to report %u finding%s", lost, lost == 1 ? "" : "s");
+        output_note("the host had no memory to report %u finding%s", lost, plural(lost));
     return is_told && !lost;
 }
 
@@ -283,6 +283,8 @@ static void conclude(void *argument)
         output_say(
             "cufence: streams=on has seen no stream: start the program with `cufence run`, which shows it the launches\n");
     int is_found = delivery_count() || (has_failed && !delivery_known()) || !is_told;
+    if (is_found)
+        tally_note(TALLY_FOUND);
     int exitcode = status == 0 && is_found ? (int)process.options.exitcode : 0;
     if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED)) {
         closing_record();

@@ -93,6 +93,47 @@ int files_put_text(const char *name, const char *text)
     return files_put(name, NULL, 0, text, text ? strlen(text) : 0);
 }
 
+int document_open(struct document *document, const char *path)
+{
+    struct stat found;
+    int is_there = stat(path, &found) == 0, fd = -1;
+    *document = (struct document){.out = strcmp(path, "-") ? NULL : stdout};
+    if (document->out)
+        return 1;
+    if (!is_there || S_ISREG(found.st_mode)) {
+        if (is_there ? !realpath(path, document->name) || access(path, W_OK) != 0
+                     : snprintf(document->name, PATH_MAX, "%s", path) >= PATH_MAX)
+            return 0;
+        snprintf(document->temporary, sizeof document->temporary, "%s.%d.tmp", document->name, (int)getpid());
+        fd = files_open_named(document->temporary, O_TRUNC);
+        if (fd >= 0 && is_there)
+            (void)!fchmod(fd, found.st_mode & 07777);
+    }
+    if (fd < 0) /* who may not make files in the folder may write to this one */
+        document->temporary[0] = '\0';
+    document->out = fd >= 0 ? fdopen(fd, "w") : fopen(path, "we");
+    return document->out != NULL;
+}
+
+int document_close(struct document *document, int is_whole)
+{
+    errno = 0;
+    is_whole = fflush(document->out) == 0 && !ferror(document->out) && is_whole;
+    int error = errno;
+    if (document->out != stdout && fclose(document->out) != 0 && is_whole) {
+        is_whole = 0;
+        error = errno;
+    }
+    if (!document->temporary[0] || (is_whole && rename(document->temporary, document->name) == 0)) {
+        errno = error;
+        return is_whole;
+    }
+    error = is_whole ? errno : error;
+    unlink(document->temporary);
+    errno = error;
+    return 0;
+}
+
 int installation_find(const char *file, const char *const *folders, size_t count, const char *name, char path[PATH_MAX])
 {
     char candidate[PATH_MAX];

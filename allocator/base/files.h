@@ -30,6 +30,19 @@ int files_write(int fd, const void *bytes, size_t size);
 int files_put(const char *name, const void *head, size_t head_size, const void *bytes, size_t size);
 int files_put_text(const char *name, const char *text);
 
+/* A file that the user has named, and that another may have now: it is replaced when the new one is whole. */
+struct document {
+    FILE *out;
+    char name[PATH_MAX], temporary[PATH_MAX + 32]; /* "": it is written where it is */
+};
+
+/* "-" is standard output; a pipe or device is written to as it is. Returns 0 on failure and sets errno. */
+int document_open(struct document *document, const char *path);
+
+/* Not whole: the file stays as it was. Returns 0 if it is not whole, or cannot be written, and sets errno (0: the caller's own
+ * failure). */
+int document_close(struct document *document, int is_whole);
+
 /* Finds files of an installation from where one of them lies. Looks for `name` in folders relative to that of `file`; each ends
  * with a slash or is "". `path` gets the real path of the first that exists. Returns 0 if there is none. */
 int installation_find(const char *file, const char *const *folders, size_t count, const char *name, char path[PATH_MAX]);

@@ -202,7 +202,7 @@ static void tell_of_losses(void)
     if (!output.lost)
         return;
     int length = snprintf(text, sizeof text, "cufence: %u message%s could not be written here: %s\n", output.lost,
-                          output.lost == 1 ? "" : "s", strerror(output.lost_error));
+                          plural(output.lost), strerror(output.lost_error));
     output.lost = 0;
     keep(&output.kept, text, length > 0 ? (size_t)length : 0, 1);
 }

@@ -1,7 +1,9 @@
 #include "tally.h"
 
 #include "env.h"
+#include "text.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -51,13 +53,22 @@ static int open_next(const char **list)
     return open_one(path);
 }
 
-int tally_add(int fd, enum tally_letter letter)
+/* Adds to the letter's count, or sets it. */
+static int change(int fd, enum tally_letter letter, unsigned count, int is_set)
 {
     struct content *content = mmap(NULL, sizeof *content, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (content == MAP_FAILED)
         return 0;
-    __atomic_fetch_add(&content->tally.counts[letter], 1, __ATOMIC_RELAXED);
+    if (is_set)
+        __atomic_store_n(&content->tally.counts[letter], count, __ATOMIC_RELAXED);
+    else
+        __atomic_fetch_add(&content->tally.counts[letter], count, __ATOMIC_RELAXED);
     return munmap(content, sizeof *content) == 0;
+}
+
+int tally_put(int fd, enum tally_letter letter, unsigned count)
+{
+    return change(fd, letter, count, 1);
 }
 
 /* Counts the letter in all tallies, if there is one and it is not 0. Returns how many there are. */
@@ -71,7 +82,7 @@ static int put(enum tally_letter letter)
             continue;
         count++;
         if (letter)
-            tally_add(fd, letter);
+            change(fd, letter, 1, 0);
         close(fd);
     }
     return count;
@@ -142,7 +153,8 @@ static const char *reason(const struct tally *tally)
     return "no process used CUDA; `cufence doctor` helps to find out why";
 }
 
-int tally_sentence(const struct tally *tally, char *text, size_t size)
+/* Returns 0 if there is nothing to say. */
+static int sentence(const struct tally *tally, char *text, size_t size)
 {
     unsigned used = tally->counts[TALLY_CONTEXT], said = tally->counts[TALLY_SAID];
     if (!used)
@@ -152,6 +164,48 @@ int tally_sentence(const struct tally *tally, char *text, size_t size)
             text, size,
             "%u process%s used CUDA without saying at the end what was guarded (still running, killed, or left by _exit or "
             "exec); allocations were guarded in %u of %u",
-            used - said, used - said == 1 ? "" : "es", tally->counts[TALLY_GUARDED], used);
+            used - said, plural_es(used - said), tally->counts[TALLY_GUARDED], used);
     return !used || said < used;
+}
+
+int tally_judge(const struct tally *tally, int status, size_t running, int is_silent, char *lines, size_t size)
+{
+    const unsigned *counts = tally->counts;
+    int last = status || !counts[TALLY_FOUND] ? status : (int)counts[TALLY_EXITCODE], is_found = last != status;
+    char text[512];
+    if (last == 0 && counts[TALLY_REQUIRED] && (running || !counts[TALLY_GUARDED]))
+        last = TALLY_STATUS;
+    int length = !is_silent && sentence(tally, text, sizeof text)
+                     ? snprintf(lines, size, "==%d== cufence: %s\n", (int)getpid(), text)
+                     : snprintf(lines, size, "%s", "");
+    if (last == status)
+        return status;
+    if (is_found)
+        snprintf(text, sizeof text, "something was found (--error-exitcode 0 keeps the program's status)");
+    else if (running)
+        snprintf(text, sizeof text, "no verdict: %zu process%s that the program started still run%s (--require-guarded)",
+                 running, plural_es(running), running == 1 ? "s" : "");
+    else
+        snprintf(text, sizeof text, "nothing was guarded (--require-guarded)");
+    snprintf(lines + length, size - (size_t)length, "cufence run: %s; exit status %d\n", text, last);
+    return last;
+}
+
+void tally_await(int fd, int is_silent, int is_heard)
+{
+    static const char *const places[] = {"", "../bin/", "../../bin/", "../../../bin/"};
+    char program[4096], number[16], *kept[] = {NULL, NULL};
+    char *words[] = {(char[]){"cufence"}, (char[]){"await"}, number, is_silent ? (char[]){"silent"} : NULL, NULL};
+    int nowhere = is_heard ? -1 : open("/dev/null", O_WRONLY);
+    Dl_info own;
+    const char *slash = dladdr(noted, &own) && own.dli_fname ? strrchr(own.dli_fname, '/') : NULL;
+    snprintf(number, sizeof number, "%d", fd);
+    for (char **entry = environ; entry && *entry && !kept[0]; entry++)
+        kept[0] = strncmp(*entry, "LD_LIBRARY_PATH=", 16) ? NULL : *entry;
+    if (nowhere >= 0)
+        dup2(nowhere, STDERR_FILENO);
+    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++)
+        if (snprintf(program, sizeof program, "%.*s%scufence", (int)(slash + 1 - own.dli_fname), own.dli_fname, places[i]) <
+            (int)sizeof program)
+            execve(program, words, kept);
 }

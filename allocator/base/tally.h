@@ -24,9 +24,11 @@ enum tally_letter {
     TALLY_CONTEXT = 'c',   /* a context was created */
     TALLY_GUARDED = 'g',   /* the first allocation was guarded */
     TALLY_SAID = 's',      /* the process has said at its end what was guarded */
+    TALLY_FOUND = 'f',     /* it has reported a finding */
     /* of the command */
     TALLY_TORCH = 't',    /* a process that has not loaded PyTorch says nothing */
     TALLY_REQUIRED = 'r', /* something has to be guarded: else 0 becomes TALLY_STATUS */
+    TALLY_EXITCODE = 'e', /* no count: what 0 becomes if something was found */
 };
 
 /* How many processes have written each letter. */
@@ -46,15 +48,19 @@ int tally_make(char name[TALLY_NAME]);
 /* Puts the name in front of those in the environment. Returns 0 without memory. */
 int tally_set(const char *name);
 
-/* Counts the letter in the tally. Nothing is written, for that could be beyond the program's limit for files. Returns 0 on
- * failure. */
-int tally_add(int fd, enum tally_letter letter);
+/* Sets the letter's count. Nothing is written, for that could be beyond the program's limit for files. Returns 0 on failure. */
+int tally_put(int fd, enum tally_letter letter, unsigned count);
 
 /* Reads a tally. Returns 0 if the descriptor is not one. */
 int tally_read(int fd, struct tally *tally);
 
 /*
- * Writes a sentence without a newline if nothing was guarded, or if processes that used CUDA have not said what was. Returns 0
- * if there is no need for one.
+ * The last word on a program: the status that `status` becomes, and lines that say why, or that nothing was guarded ("": there
+ * is no need for any). `running`: processes that it started still run. is_silent: no word where nothing is changed.
  */
-int tally_sentence(const struct tally *tally, char *text, size_t size);
+int tally_judge(const struct tally *tally, int status, size_t running, int is_silent, char *lines, size_t size);
+
+/* What has to be guarded is judged when all that the program started has ended: this process, at its end, executes `cufence
+ * await`, which waits for that, for others may wait for this one's end. is_heard: descriptor 2 is standard error still. Returns
+ * if it cannot be executed. */
+void tally_await(int fd, int is_silent, int is_heard);

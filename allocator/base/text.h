@@ -29,10 +29,15 @@ void text_put_line(FILE *out, const char *format, ...) __attribute__((format(pri
 size_t text_format(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 size_t text_vformat(char *out, size_t size, const char *format, va_list arguments) __attribute__((format(printf, 3, 0)));
 
-/* Returns "s", or "" for one. */
+/* What makes a noun of so many: "s", or "" for one; and "es", of launch and process. */
 static inline const char *plural(uint64_t count)
 {
     return count == 1 ? "" : "s";
+}
+
+static inline const char *plural_es(uint64_t count)
+{
+    return count == 1 ? "" : "es";
 }
 
 /* Returns the object as malloc'ed text and a newline, and drops it. `flags` are jansson's: with JSON_COMPACT it is one line.

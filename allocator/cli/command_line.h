@@ -75,6 +75,10 @@ extern const struct command demo_command, doctor_command, explain_command, hunt_
 
 /* `cufence run` in this process; returns only if the program could not be run: STATUS_UNFIT, STATUS_MISSING. */
 int cli_run(int argc, char **argv);
+int cli_await(int argc, char **argv);
+
+/* Whether it can run the program. Returns 0, or the exit status after a message. */
+int run_check(const char *command);
 
 /* Whether it has an option of its own of that name, which hides the library's. */
 int arguments_has(const struct command *command, const char *name);

@@ -4,6 +4,7 @@
 #include "program.h"
 #include "findings_file.h"
 #include "demo_bugs.h"
+#include "environment.h"
 #include "settings.h"
 
 #include "base/files.h"
@@ -156,7 +157,8 @@ static int become(void *argument)
 {
     const struct play *play = argument;
     char *more = NULL;
-    if (asprintf(&more, "%s%s", driver->is_sim ? SIM_OPTIONS : "", play->options) < 0)
+    if (asprintf(&more, "%son_fault=/0,%s", driver->is_sim ? SIM_OPTIONS : "", play->options) < 0 ||
+        environment_collect(play->reports) != CUFENCE_OK)
         return complain("no host memory");
     char *argv[] = {(char *)"run",
                     (char *)"--set",
@@ -255,6 +257,7 @@ static int run(struct play *play)
     words_print(stdout, play->bug->story, 0);
     putchar('\n');
     show_sources(play);
+    environment_tell("demo");
     child_pass_signals();
     play->pid = child_start("demo", become, play, 0, &status);
     while (play->pid > 0 && !child_wait(1000, &ended))

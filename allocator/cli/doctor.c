@@ -7,6 +7,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "driver/driver.h"
@@ -363,6 +364,7 @@ static void *by_address(const char *name)
 /* Uses CUDA as a program does. What is missing without it, check_driver() says. */
 static void try_hooks(struct findings *findings)
 {
+    char self[PATH_MAX], file[PATH_MAX];
     CUdevice device;
     CUcontext context;
     if (driver_load() != CUFENCE_OK || FIND(cuInit)(0) != CUDA_SUCCESS || FIND(cuDeviceGet)(&device, 0) != CUDA_SUCCESS ||
@@ -370,7 +372,9 @@ static void try_hooks(struct findings *findings)
         found(findings, FOUND_NEITHER, "hooks", NULL, "not tried: CUDA cannot be started");
         return;
     }
-    void *library = dlopen("libcufence.so.0", RTLD_NOW | RTLD_NOLOAD);
+    int is_found =
+        installed_program(self) && installation_library(self, "libcufence.so", file); /* a wheel's has no other name */
+    void *library = is_found ? dlopen(file, RTLD_NOW | RTLD_NOLOAD) : NULL;
     try_hook(findings, "hooks (dlsym)", FIND(cuMemAlloc), FIND(cuMemFree), library);
     if (FIND(cuGetProcAddress_v2))
         try_hook(findings, "hooks (address)", by_address("cuMemAlloc"), by_address("cuMemFree"), library);

@@ -4,9 +4,11 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/tally.h"
 #include "base/text.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +25,16 @@ static cufence_status no_memory(void)
 cufence_status environment_set(const char *name, const char *value)
 {
     return unsetenv(name) == 0 && setenv(name, value, 1) == 0 ? CUFENCE_OK : no_memory();
+}
+
+cufence_status environment_collect(const char *file)
+{
+    const char *outer = env_get("CUFENCE_COLLECT");
+    char *list = NULL;
+    int is_made = asprintf(&list, "%s%s%s", file, outer ? "\n" : "", outer ? outer : "") >= 0;
+    cufence_status status = is_made ? environment_set("CUFENCE_COLLECT", list) : no_memory();
+    free(list);
+    return status;
 }
 
 /* ---- lists ---- */
@@ -174,6 +186,12 @@ void environment_tell(const char *command)
 {
     static int has_warned; /* by the only thread */
     char remedy[160], line[400];
+    const char *driver = env_get("CUFENCE_DRIVER");
+    int is_programs = !strcmp(command, "run") || !strcmp(command, "hunt");
+    if (!has_warned && is_programs && driver && !strcmp(driver, "sim") && !env_get(TALLY_VARIABLE))
+        arguments_complain(command, 0,
+                           "CUFENCE_DRIVER=sim: the simulated device is for `cufence demo` and tests only; it runs no "
+                           "kernel of a GPU");
     for (char **entry = environ; !has_warned && *entry; entry++) {
         if (!judge(*entry, remedy))
             continue;

@@ -26,9 +26,13 @@ cufence_status environment_python(const char *folder);
  */
 cufence_status environment_frameworks(const struct alloc_conf confs[ALLOC_CONFS]);
 
+/* Every process adds its reports to that file, and to those of commands around this one (fault/delivery.c). */
+cufence_status environment_collect(const char *file);
+
 /* Prints the variables that these have set. */
 void environment_show(void);
 
 /* Names the variables CUFENCE_* that nothing reads on stderr, behind the sub-command's name: CUFENCE_UAF=strict where
- * CUFENCE_OPTIONS=uaf=strict was meant. Once in a process, because `cufence hunt` starts several runs from one. */
+ * CUFENCE_OPTIONS=uaf=strict was meant, and CUFENCE_DRIVER=sim where a program is run. Once in a process, because `cufence
+ * hunt` starts several runs from one. */
 void environment_tell(const char *command);

@@ -51,7 +51,7 @@ void collected_say_guarded(const struct collected *collected, char *out, size_t 
 int collected_read(struct collected *collected, const char *command, const char *path);
 void collected_free(struct collected *collected);
 
-/* Makes the file to which each process of a program adds its reports, whatever json= says, and names it in the environment.
+/* Makes the file to which each process of a program adds its reports, whatever json= says (environment_collect()).
  * kept: its name, whole and new; NULL: a temporary file, which the caller removes. Returns 0, or the exit status after a
  * message. */
 int collected_open(const char *command, const char *kept, char file[PATH_MAX]);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/tally.h"
 #include "base/text.h"
 
@@ -26,10 +27,9 @@ struct hunt {
     struct settings settings; /* the environment's CUFENCE_OPTIONS first */
     struct run runs[MODES];
     struct collected merged;
-    const char *json; /* the file of --json */
-    FILE *list;
-    int is_file;      /* the list is, and no pipe */
-    const char *kept; /* the folder of --keep */
+    const char *json;    /* the file of --json */
+    struct stat written; /* what is there; of a pipe nothing */
+    const char *kept;    /* the folder of --keep */
     int exitcode;
 };
 
@@ -97,30 +97,33 @@ static int make_folder(struct hunt *hunt)
     return 0;
 }
 
-/* Writes the list in place of what its file has. Returns 0 after a message. */
-static int write_list(const struct hunt *hunt, int is_complete)
+/* Replaces the list, whose file always holds a whole one. Returns 0 after a message. */
+static int write_list(struct hunt *hunt, int is_complete)
 {
-    if (!hunt->list)
+    struct document document;
+    struct stat found;
+    char apart[PATH_MAX + 32];
+    const char *path = hunt->json;
+    if (!path)
         return 1;
-    if (hunt->is_file && (fseek(hunt->list, 0, SEEK_SET) != 0 || ftruncate(fileno(hunt->list), 0) != 0))
-        return complain(0, "--json %s: %s", hunt->json, strerror(errno));
-    errno = 0;
-    if (hunt_put_json(hunt->list, &hunt->plan, hunt->runs, &hunt->merged, is_complete) && fflush(hunt->list) == 0)
-        return 1;
-    return complain(0, "--json %s: %s", hunt->json, errno ? strerror(errno) : "the host is out of memory");
+    if (hunt->written.st_ino && stat(path, &found) == 0 && found.st_ino != hunt->written.st_ino) {
+        snprintf(apart, sizeof apart, "%s.%d", path, (int)getpid());
+        complain(0, "--json %s: somebody else has replaced it meanwhile; the list is in %s", path, apart);
+        path = apart;
+    }
+    if (document_open(&document, path) &&
+        document_close(&document, hunt_put_json(document.out, &hunt->plan, hunt->runs, &hunt->merged, is_complete)))
+        return !document.temporary[0] || stat(path, &hunt->written) == 0;
+    return complain(0, "--json %s: %s", path, errno ? strerror(errno) : "the host is out of memory");
 }
 
 /* A file has the list from the start, without findings: the program may end hours later, or never. */
-static int open_list(struct hunt *hunt)
+static int begin_list(struct hunt *hunt)
 {
     struct stat found;
-    if (!hunt->json)
+    if (!hunt->json || !strcmp(hunt->json, "-") || (stat(hunt->json, &found) == 0 && !S_ISREG(found.st_mode)))
         return 0;
-    hunt->list = !strcmp(hunt->json, "-") ? stdout : fopen(hunt->json, "we");
-    if (!hunt->list)
-        return complain(STATUS_USAGE, "--json %s: %s", hunt->json, strerror(errno));
-    hunt->is_file = hunt->list != stdout && fstat(fileno(hunt->list), &found) == 0 && S_ISREG(found.st_mode);
-    return !hunt->is_file || write_list(hunt, 0) ? 0 : STATUS_USAGE;
+    return write_list(hunt, 0) ? 0 : STATUS_USAGE;
 }
 
 /* ---- one run ---- */
@@ -145,7 +148,7 @@ static int become(void *argument)
     size_t used = 0;
     const struct mode *mode = &modes[start->mode];
     int size = asprintf(&last, "%s,on_fault=/0", mode->options);
-    if (!argv || size < 0)
+    if (!argv || size < 0 || environment_collect(plan->reports) != CUFENCE_OK)
         return STATUS_UNFIT;
     for (const char *const *word = (const char *const[]){"run", "--set", plan->options, "--set", last, "--", NULL}; *word;
          word++)
@@ -181,7 +184,8 @@ static void run_program(const struct plan *plan, unsigned mode, struct run *run)
         if (child_signals && !is_said++)
             complain(0, "%s: waiting for the program to end; a second one kills it", strsignal(child_first_signal));
     }
-    run->is_ended = child_signals > 1;
+    run->left = is_started ? child_wait_rest("hunt", name) : 0;
+    run->is_ended = child_signals > 0;
     run->seconds = now() - began;
     run->is_guarded = tally_read(fd, &tally) && tally.counts[TALLY_GUARDED];
     if (fd >= 0)
@@ -197,6 +201,9 @@ static void tell_end(const struct hunt *hunt, unsigned mode)
     fprintf(stderr, "cufence hunt: %s: ", modes[mode].name);
     run_end_print(stderr, run);
     fprintf(stderr, " after %.1f s, ", run->seconds);
+    if (run->left)
+        fprintf(stderr, "%zu process%s that it started still run%s, ", run->left, plural_es(run->left),
+                run->left == 1 ? "s" : "");
     if (found)
         fprintf(stderr, "%zu finding%s\n", found, plural(found));
     else
@@ -254,7 +261,7 @@ static int conclude(struct hunt *hunt, int refusal)
                  hunt->merged.known_count == 1 ? " is" : "s are");
     if (!refusal && hunt->kept)
         complain(0, "the reports of each run are in %s", hunt->plan.folder);
-    if (!write_list(hunt, !verdict.cut && !child_signals))
+    if (!write_list(hunt, !verdict.cut && !verdict.left && !child_signals))
         status = status ? status : STATUS_FAILED;
     return refusal ? refusal : status;
 }
@@ -310,10 +317,8 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
         hunt->plan.modes = ALL_MODES;
     if (hunt->kept && !*hunt->kept)
         return complain(STATUS_USAGE, "--keep: the folder's name is empty");
-    int status = check_settings(hunt, own) ?: open_list(hunt);
-    if (status == 0 && hunt->kept)
-        status = make_folder(hunt);
-    return status ?: conclude(hunt, run_all(hunt));
+    int status = check_settings(hunt, own) ?: run_check(hunt->plan.command[0]) ?: hunt->kept ? make_folder(hunt) : 0;
+    return status ?: begin_list(hunt) ?: conclude(hunt, run_all(hunt));
 }
 
 static int run(int argc, char **argv)
@@ -323,8 +328,6 @@ static int run(int argc, char **argv)
     int status = settings_insert(&hunt.settings, 0, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
     if (status == 0 && arguments_read(&hunt_command, argc, argv, &hunt, &status))
         status = start(&hunt, argc, argv, &own);
-    if (hunt.list && hunt.list != stdout)
-        fclose(hunt.list);
     collected_free(&hunt.merged);
     settings_free(&hunt.settings);
     free(own);

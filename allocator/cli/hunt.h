@@ -38,7 +38,8 @@ struct run {
     int status;  /* of waitpid() */
     double seconds;
     int is_guarded; /* allocations of at least one process were */
-    int is_ended;   /* by a second signal */
+    int is_ended;   /* by a signal that was sent to us */
+    size_t left;    /* processes that have not ended with it */
 };
 
 /* ---- words ---- */
@@ -58,6 +59,7 @@ struct hunt_verdict {
     unsigned cut;       /* of the plan, but not made, or ended by us */
     unsigned unguarded; /* nothing was guarded, and that is required */
     unsigned failed;    /* as run_has_failed() */
+    unsigned left;      /* processes still run */
     int is_complete;    /* none of these */
 };
 struct hunt_verdict hunt_judge(const struct plan *plan, const struct run runs[MODES], const struct collected *merged);

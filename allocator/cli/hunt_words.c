@@ -139,6 +139,8 @@ static void tell_runs(FILE *out, const struct plan *plan, const struct run runs[
         fprintf(out, "%-7s %-48s ", modes[mode].name, modes[mode].looks_for);
         if (!runs[mode].is_started)
             fputs("not run", out);
+        else if (runs[mode].is_ended && !merged_by(merged, mode))
+            fputs("ended by a signal", out);
         else if (!runs[mode].is_guarded && !merged_by(merged, mode))
             fputs("nothing was guarded", out);
         else
@@ -154,11 +156,12 @@ struct hunt_verdict hunt_judge(const struct plan *plan, const struct run runs[MO
         const struct run *run = &runs[mode];
         verdict.runs += (unsigned)run->is_started;
         verdict.cut |= (unsigned)(!run->is_started || run->is_ended) << mode & plan->modes;
-        verdict.unguarded |= (unsigned)(run->is_started && !run->is_guarded) << mode;
+        verdict.left |= (unsigned)(run->left > 0) << mode;
+        verdict.unguarded |= (unsigned)(run->is_started && !run->is_guarded && !run->is_ended) << mode;
         verdict.failed |= (unsigned)run_has_failed(run, merged, mode) << mode;
     }
     verdict.unguarded *= (unsigned)plan->is_guarded_required;
-    verdict.is_complete = !verdict.cut && !verdict.unguarded && !verdict.failed;
+    verdict.is_complete = !verdict.cut && !verdict.unguarded && !verdict.failed && !verdict.left;
     return verdict;
 }
 
@@ -175,6 +178,10 @@ static void tell_verdict(FILE *out, const struct hunt_verdict *verdict)
         fputs("nothing was guarded in ", out);
         put_modes(out, verdict->unguarded);
         fputs(", and the program's processes have said why.\n", out);
+    } else if (verdict->left) {
+        fputs("processes that the program started still run in ", out);
+        put_modes(out, verdict->left);
+        fputs("; let the program wait for them, or stop them.\n", out);
     } else if (!verdict->is_complete) {
         fputs(verdict->failed ? "the program failed by itself.\n" : "not every run was made to its end.\n", out);
     }

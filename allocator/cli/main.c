@@ -148,6 +148,8 @@ static int dispatch(int argc, char **argv)
     }
     if (!strcmp(argv[0], "rerun")) /* started by cufence */
         return rerun_play();
+    if (!strcmp(argv[0], "await")) /* likewise */
+        return cli_await(argc, argv);
     const struct command *command = command_find(argv[0]);
     return command ? command->run(argc, argv) : unknown_command(argv);
 }

@@ -4,12 +4,16 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/tally.h"
 #include "base/text.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -373,6 +377,70 @@ int child_wait(unsigned milliseconds, int *status)
             return 0;
         nanosleep(&pause, NULL);
     }
-    target = 0;
+    if (target > 0) /* the other processes of a group can still be reached by it */
+        target = 0;
     return 1;
+}
+
+/* Whether the list of a process's environment has the tally. What has no environment, or another user's, has not. */
+static int has_tally(const char *process, const char *tally)
+{
+    char path[64], *entry = NULL;
+    size_t capacity = 0, head = strlen(TALLY_VARIABLE "=");
+    int is_there = 0;
+    snprintf(path, sizeof path, "/proc/%.32s/environ", process);
+    FILE *file = fopen(path, "re");
+    while (file && !is_there && getdelim(&entry, &capacity, '\0', file) > 0) {
+        const char *at = strncmp(entry, TALLY_VARIABLE "=", head) ? NULL : strstr(entry + head, tally);
+        is_there = at && strchr(":", at[strlen(tally)]) != NULL;
+    }
+    free(entry);
+    if (file)
+        fclose(file);
+    return is_there;
+}
+
+/* `one` gets the name of the last, "sleep (process 4242)". */
+static size_t count_rest(const char *tally, char *one, size_t size)
+{
+    size_t count = 0;
+    char path[64], name[64] = "";
+    DIR *all = opendir("/proc");
+    for (struct dirent *entry; all && (entry = readdir(all));) {
+        if (!isdigit((unsigned char)entry->d_name[0]) || !has_tally(entry->d_name, tally))
+            continue;
+        count++;
+        snprintf(path, sizeof path, "/proc/%.32s/comm", entry->d_name);
+        FILE *file = fopen(path, "re");
+        name[file ? fread(name, 1, sizeof name - 1, file) : 0] = '\0';
+        if (file)
+            fclose(file);
+        name[strcspn(name, "\n")] = '\0';
+        text_make_plain(name);
+        snprintf(one, size, "%s (process %.16s)", name, entry->d_name);
+    }
+    if (all)
+        closedir(all);
+    return count;
+}
+
+size_t child_wait_rest(const char *command, const char *tally)
+{
+    enum { SURE = 3, SAID_MS = 1000 }; /* a process that executes another has no environment for a moment */
+    const struct timespec pause = {0, 20000000};
+    uint64_t began = monotonic_ms();
+    size_t count = 0;
+    char one[128];
+    for (int none = 0, is_said = 0; none < SURE; none = count ? 0 : none + 1) {
+        uint64_t passed = monotonic_ms() - began;
+        count = count_rest(tally, one, sizeof one);
+        if (count && (passed > CHILD_REST_S * 1000ull || child_signals > 1))
+            break;
+        if (count && passed > SAID_MS && !is_said++)
+            arguments_complain(command, 0,
+                               "the program's first process has ended; waiting up to %d s for %zu other%s, such as %s",
+                               CHILD_REST_S, count, plural(count), one);
+        nanosleep(&pause, NULL);
+    }
+    return count;
 }

@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 /* Exit statuses, the same as a shell's. */
@@ -64,3 +65,11 @@ pid_t child_start(const char *command, int (*become)(void *argument), void *argu
 
 /* Waits for the child's end up to so many milliseconds, or until a signal comes. Returns whether it has ended. */
 int child_wait(unsigned milliseconds, int *status);
+
+/* How long a program's end is waited for when its first process has ended: a daemon never ends. */
+enum { CHILD_REST_S = 30 };
+
+/* Waits, behind the child's end, for all processes that count in the tally of that name (base/tally.h), up to CHILD_REST_S or
+ * until a second signal comes; says so on stderr, behind the sub-command's name, if it takes long. Returns how many still run.
+ */
+size_t child_wait_rest(const char *command, const char *tally);

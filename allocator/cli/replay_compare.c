@@ -113,7 +113,7 @@ static void print_text(const struct comparison *comparison)
     if (comparison->different)
         puts(comparison->different > LISTED ? ", ..." : "");
     if (comparison->unread)
-        printf("cufence replay: %zu buffers could not be read and compared\n", comparison->unread);
+        printf("cufence replay: %zu buffer%s could not be read and compared\n", comparison->unread, plural(comparison->unread));
 }
 
 static void print_json(const struct replay *replay)

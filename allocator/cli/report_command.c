@@ -3,6 +3,7 @@
 #include "findings_file.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -135,20 +136,16 @@ static int check_paths(const struct wanted *wanted)
 /* Returns 0, or the exit status after a message. */
 static int write_faces(const struct wanted *wanted, const struct collected *collected)
 {
+    struct document document;
     int status = 0;
     for (int i = 0; i < FACES; i++) {
         const char *path = wanted->paths[i];
         if (!path)
             continue;
-        int is_dash = !strcmp(path, "-");
-        FILE *out = is_dash ? stdout : fopen(path, "we");
-        errno = out ? 0 : errno;
-        int is_written = out && faces[i].write(collected, out) && fflush(out) == 0 && !ferror(out);
-        if (!is_written)
-            status = complain(out ? STATUS_FAILED : STATUS_USAGE, "%s %s: %s", faces[i].option, path,
+        int is_open = document_open(&document, path);
+        if (!is_open || !document_close(&document, faces[i].write(collected, document.out)))
+            status = complain(is_open ? STATUS_FAILED : STATUS_USAGE, "%s %s: %s", faces[i].option, path,
                               errno ? strerror(errno) : "the host is out of memory");
-        if (out && !is_dash)
-            fclose(out);
     }
     return status;
 }

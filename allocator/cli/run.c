@@ -16,17 +16,20 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 struct request {
     struct settings settings;
     int is_verbose;
     int is_guarded_required; /* --require-guarded */
+    unsigned exitcode;       /* after a finding */
     int is_if_asked;         /* leave the program alone unless PyTorch's variables ask for cufence */
     int is_left;             /* they do not */
     char **command;          /* ends with NULL */
@@ -82,7 +85,7 @@ static int begin_json(const struct request *request, const struct options *optio
     return error && !may_come ? complain(STATUS_USAGE, "json=%s: %s", path, strerror(error)) : 0;
 }
 
-static int set_options(const struct request *request)
+static int set_options(struct request *request)
 {
     char *merged = settings_text(&request->settings);
     struct options options;
@@ -90,6 +93,7 @@ static int set_options(const struct request *request)
         return complain(STATUS_UNFIT, "no host memory");
     options_default(&options);
     int status = settings_check(&request->settings, &options) ?: check_known(options.known);
+    request->exitcode = (unsigned)options.exitcode;
     if (status == 0 && writable_check(&options, 0, refuse))
         status = STATUS_USAGE;
     if (status == 0 && lifecycle_inspect(&options, 0) != CUFENCE_OK)
@@ -168,6 +172,12 @@ static int choose(const char *command, char path[PATH_MAX])
     return status == PROGRAM_FITS ? 0 : complain(status, "%s", error_detail());
 }
 
+int run_check(const char *command)
+{
+    char path[PATH_MAX];
+    return choose(command, path);
+}
+
 /* The tally of an earlier `cufence run` that has made this process the one that speaks; -1: there is none. */
 static int own_tally(const char *list)
 {
@@ -175,7 +185,8 @@ static int own_tally(const char *list)
     return list && sscanf(list, "/proc/%d/fd/%d", &process, &fd) == 2 && process == getpid() && tally_is_kept() ? fd : -1;
 }
 
-/* The program says at its end whether anything was guarded, and ends with another status if it had to be. Without a descriptor
+/* The program says at its end whether anything was guarded, and ends with another status if it had to be, or if a process that
+ * it has started has a finding. Without a descriptor
  * for that it runs all the same, unless it has to. Returns 0, or the exit status after a message. */
 static int keep_tally(const struct request *request)
 {
@@ -183,8 +194,9 @@ static int keep_tally(const struct request *request)
     int fd = own_tally(env_get(TALLY_VARIABLE)), is_new = fd < 0;
     if (is_new)
         fd = tally_make(name);
-    int is_kept = fd >= 0 && (!is_new || !request->is_if_asked || tally_add(fd, TALLY_TORCH)) &&
-                  (!request->is_guarded_required || tally_add(fd, TALLY_REQUIRED)) && (!is_new || tally_set(name));
+    int is_kept = fd >= 0 && (!is_new || !request->is_if_asked || tally_put(fd, TALLY_TORCH, 1)) &&
+                  (!request->is_guarded_required || tally_put(fd, TALLY_REQUIRED, 1)) &&
+                  tally_put(fd, TALLY_EXITCODE, request->exitcode) && (!is_new || tally_set(name));
     if (is_kept)
         return 0;
     int error = errno;
@@ -209,6 +221,30 @@ static int become(struct request *request)
                     errno == ENOEXEC ? "; name the program that runs it, as in `cufence run -- sh FILE`" : "");
 }
 
+/* `cufence await FD [silent]`: what the program's first process becomes at its end, with the tally that it has had open
+ * (preload/interpose.c). Its environment, with the tally's name, is gone. */
+int cli_await(int argc, char **argv)
+{
+    struct tally tally;
+    char name[TALLY_NAME], lines[1200];
+    sigset_t none;
+    int fd = argc > 1 ? atoi(argv[1]) : 0;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (fd <= STDERR_FILENO)
+        return STATUS_USAGE;
+    for (int other = STDERR_FILENO + 1; other < fd; other++) /* somebody may read until they are closed */
+        close(other);
+    syscall(SYS_close_range, (unsigned)fd + 1, ~0u, 0); /* Linux 5.9 */
+    snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)getpid(), fd);
+    size_t running = child_wait_rest("run", name);
+    if (!tally_read(fd, &tally))
+        return STATUS_USAGE;
+    int status = tally_judge(&tally, 0, running, argc > 2, lines, sizeof lines);
+    fputs(lines, stderr);
+    return status;
+}
+
 /* ---- the command line ---- */
 
 static const struct argument arguments[] = {
@@ -221,7 +257,9 @@ static const struct argument arguments[] = {
      offsetof(struct request, settings), settings_take_key, .key = "json"},
     {"error-exitcode", "N", "the same as --on_fault /N", .offset = offsetof(struct request, settings),
      .take = settings_take_status},
-    {"require-guarded", NULL, "exit with 87 if nothing was guarded, where the program would exit with 0",
+    {"require-guarded", NULL,
+     "exit with 87 if nothing was guarded, where the program would exit with 0. Waits for the processes that the program "
+     "has started; 87 if one still runs after 30 s",
      .offset = offsetof(struct request, is_guarded_required)},
     {"if-asked", NULL,
      "only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence; otherwise run the program as it is",

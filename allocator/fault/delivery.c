@@ -6,6 +6,7 @@
 #include "base/aside.h"
 #include "base/env.h"
 #include "base/output.h"
+#include "base/tally.h"
 #include "base/text.h"
 #include "base/tunables.h"
 
@@ -17,6 +18,8 @@
 #include <unistd.h>
 
 #define NO_MEMORY "cufence: a kernel has faulted, and the host has no memory for the report\n"
+
+enum { COLLECTORS = 4 }; /* commands inside each other */
 
 /* A file that reports are appended to. */
 struct report_file {
@@ -31,10 +34,10 @@ static struct {
     char *last_json; /* of the same report; NULL if out of host memory */
     cufence_fault_handler handler;
     void *handler_user;
-    struct report_file log, json[2]; /* the names are constant after delivery_open(); json[1]: the same lines for `cufence run`,
-                                        which makes documents of them at the end */
-    int is_forced, has_no_color;     /* color: constant likewise */
-    uint64_t *printed;               /* identities of the printed reports */
+    struct report_file log, json[1 + COLLECTORS]; /* the names are constant after delivery_open(); behind the first: the same
+                                                     lines for each `cufence hunt` or `cufence demo` that has started us */
+    int is_forced, has_no_color;                  /* color: constant likewise */
+    uint64_t *printed;                            /* identities of the printed reports */
     uint64_t printed_count, reported, again, beyond;
     uint64_t known, known_times; /* reports that the user knows already: without repetitions, with them */
 } delivery = {.lock = LOCK(RANK_LEAF)};
@@ -49,7 +52,11 @@ cufence_status delivery_open(const struct options *options)
     delivery.has_no_color = (no_color && *no_color) || (term && !strcmp(term, "dumb"));
     cufence_status status = options_expand_path(options->log, delivery.log.name, sizeof delivery.log.name);
     status = status ?: options_expand_path(options->json, delivery.json[0].name, sizeof delivery.json[0].name);
-    snprintf(delivery.json[1].name, sizeof delivery.json[1].name, "%s", collected ? collected : "");
+    for (int i = 1; collected && *collected && i <= COLLECTORS; i++) {
+        size_t length = strcspn(collected, "\n");
+        snprintf(delivery.json[i].name, sizeof delivery.json[i].name, "%.*s", (int)length, collected);
+        collected += length + (collected[length] == '\n');
+    }
     return status;
 }
 
@@ -90,6 +97,7 @@ static void complain(const struct report_file *file, int error)
 
 static void keep(const char *text, const char *json)
 {
+    tally_note(TALLY_FOUND);
     char *kept_text = strdup(text), *kept_json = json ? strdup(json) : NULL;
     HOLD(&delivery.lock);
     free(delivery.last_text);
@@ -125,13 +133,13 @@ void delivery_conclude(void)
     uint64_t again = delivery.again, beyond = delivery.beyond, known = delivery.known, times = delivery.known_times;
     lock_release(&delivery.lock);
     if (again)
-        output_note("findings reported above occurred %llu more time%s", (unsigned long long)again, again == 1 ? "" : "s");
+        output_note("findings reported above occurred %llu more time%s", (unsigned long long)again, plural(again));
     if (beyond)
         output_note("%llu more finding%s not reported: a process reports %llu", (unsigned long long)beyond, plural(beyond),
                     (unsigned long long)tunables.reports);
     if (known)
         output_note("%llu known finding%s (known=), met %llu time%s, not reported", (unsigned long long)known,
-                    known == 1 ? "" : "s", (unsigned long long)times, times == 1 ? "" : "s");
+                    known == 1 ? "" : "s", (unsigned long long)times, plural(times));
 }
 
 void delivery_keep_known(const char *json, uint64_t identity)
@@ -180,12 +188,14 @@ int delivery_needs_head(void)
 void delivery_print(const char *text, const char *json)
 {
     int logged = text ? append(&delivery.log, text) : 0;
-    int written = json ? append(&delivery.json[0], json) : 0, collected = json ? append(&delivery.json[1], json) : 0;
+    int written = json ? append(&delivery.json[0], json) : 0;
+    for (int i = 1; json && i <= COLLECTORS; i++)
+        if (access(delivery.json[i].name, F_OK) == 0) /* else the command has ended before us */
+            complain(&delivery.json[i], append(&delivery.json[i], json));
     int printed = text ? print_on_standard_error(text) : 0;
     complain(&delivery.log, logged);
     complain(NULL, printed);
     complain(&delivery.json[0], written);
-    complain(&delivery.json[1], collected);
 }
 
 struct addition {

@@ -1,6 +1,8 @@
 
 #include "report_common.h"
 
+#include "base/text.h"
+
 #include <inttypes.h>
 
 void nan_launch_lines(struct report *report, const struct finding *finding)
@@ -19,7 +21,7 @@ static void put_figures(struct report *report, const struct nan_input *input)
     if (input->finite)
         report_put(report, "min %s max %s mean %s std %s, %" PRIu64 " zero%s, ", real_of(input->min).text,
                    real_of(input->max).text, real_of(input->mean).text, real_of(input->deviation).text, input->zeros,
-                   input->zeros == 1 ? "" : "s");
+                   plural(input->zeros));
     report_put(report, "%" PRIu64 " NaN, %" PRIu64 " Inf", input->nans, input->infinities);
     report_end(report, CERTAIN_NOT);
 }

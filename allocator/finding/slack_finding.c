@@ -150,9 +150,10 @@ static void launch_lines(struct report *report, const struct slack_write *write)
         report_frame_lines(report, "", "launched at", NULL, CERTAIN_NOT, launch->frames,
                            is_other && launch->frame_count ? 1 : launch->frame_count);
     }
-    if (write->launch_total > write->launch_count)
-        report_line(report, "", NULL, CERTAIN_NOT, "and %zu more launches since it was %s",
-                    write->launch_total - write->launch_count, write->found.poison.bytes ? "poisoned" : "last checked");
+    size_t more = write->launch_total - write->launch_count;
+    if (more)
+        report_line(report, "", NULL, CERTAIN_NOT, "and %zu more launch%s since it was %s", more, plural_es(more),
+                    write->found.poison.bytes ? "poisoned" : "last checked");
 }
 
 void slack_lines(struct report *report, const struct slack_write *write)

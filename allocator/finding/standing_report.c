@@ -85,7 +85,7 @@ static void launch_lines(struct report *report, const struct standing_grid *grid
     report_put(report, "%s", grid_of(grid->row.grid, grid->row.block).text);
     if (grid->row.cluster[0] > 1 || grid->row.cluster[1] > 1 || grid->row.cluster[2] > 1)
         report_put(report, " in clusters of %s", dim_of(grid->row.cluster).text);
-    report_put(report, ", %zu threads left", grid->threads);
+    report_put(report, ", %zu thread%s left", grid->threads, plural(grid->threads));
     report_end(report, CERTAIN_NOT);
     put_parameters(report, grid->parameters);
 }

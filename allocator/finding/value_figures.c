@@ -165,7 +165,7 @@ static void put_range(struct flow *flow, const struct value_fact *value)
         gap = ": ";
     }
     if (figures->finite && figures->zeros == figures->finite)
-        part_add(text, "all are 0");
+        part_add(text, figures->nans || figures->infinities ? "all finite are 0" : "all are 0");
     else if (figures->finite)
         part_add(text, "min %s max %s mean %s", bound_of(value->summary.type, figures->min).text,
                  bound_of(value->summary.type, figures->max).text, real_of(figures->mean).text);

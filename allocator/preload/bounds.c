@@ -3,14 +3,10 @@
 #include "preload_internal.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "launch/inspect_table.h"
 
 #include <stdio.h>
-
-static const char *plural(unsigned long long count)
-{
-    return count == 1 ? "" : "s";
-}
 
 static int refuse(const struct host_call *call, CUdeviceptr address, unsigned long long size, int is_write)
 {

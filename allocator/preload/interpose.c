@@ -317,20 +317,18 @@ static int say_last_word(int status)
 {
     static int is_done; /* atomic */
     struct tally tally;
-    char text[512], line[700] = "";
+    char lines[1200];
     if (tally_fd < 0 || getpid() != speaker || __atomic_exchange_n(&is_done, 1, __ATOMIC_RELAXED) ||
         !tally_read(tally_fd, &tally))
         return status;
-    int is_changed = status == 0 && tally.counts[TALLY_REQUIRED] && !tally.counts[TALLY_GUARDED];
     /* not without /proc, or with a new environment: its children could not write */
-    if (tally_is_kept() && !is_silent(&tally) && tally_sentence(&tally, text, sizeof text))
-        snprintf(line, sizeof line, "==%d== cufence: %s\n", (int)speaker, text);
-    if (is_changed)
-        snprintf(line + strlen(line), sizeof line - strlen(line),
-                 "cufence run: nothing was guarded (--require-guarded); exit status %d\n", TALLY_STATUS);
-    if (line[0] && is_as_it_was())
-        (void)!write(STDERR_FILENO, line, strlen(line));
-    return is_changed ? TALLY_STATUS : status;
+    int is_quiet = !tally_is_kept() || is_silent(&tally), is_heard = is_as_it_was();
+    if (status == 0 && tally.counts[TALLY_REQUIRED])
+        tally_await(tally_fd, is_quiet, is_heard);
+    status = tally_judge(&tally, status, 0, is_quiet, lines, sizeof lines);
+    if (lines[0] && is_heard)
+        (void)!write(STDERR_FILENO, lines, strlen(lines));
+    return status;
 }
 
 /* Behind all other exit handlers and destructors, for it is registered before main(): those of libcufence.so say what was

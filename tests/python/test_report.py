@@ -50,6 +50,16 @@ class Report(standin.InFolder):
         self.assertEqual(done.returncode, status, done.stderr)
         return done
 
+    def test_a_page_that_cannot_be_written_leaves_the_last_one(self) -> None:
+        (self.folder / "page.html").write_text("old")
+        self.write("found.json", finding(0))
+        full = ["sh", "-c", 'trap "" XFSZ; ulimit -f 0; exec "$0" report --html page.html found.json', str(COMMAND)]
+        done = standin.run(*full, cwd=self.folder)
+        self.assertEqual((done.returncode, (self.folder / "page.html").read_text()), (1, "old"), done.stderr)
+        self.assertEqual(list(self.folder.glob("*.tmp")), [])
+        self.report("--html", "page.html", "found.json")
+        self.assertIn("out-of-bounds WRITE", (self.folder / "page.html").read_text())
+
     def three_ranks(self) -> list[str]:
         other = {"label": "weights", "id": 7, "size": 8}
         return [
@@ -376,7 +386,13 @@ class Report(standin.InFolder):
         self.assertEqual(lines[2], "cufence report: bad.json:4: it was written by a newer cufence: this one reads schemas up to 2")
         self.assertEqual(lines[3], "cufence report: missing.json: No such file or directory")
         self.assertTrue(lines[4].startswith("cufence report: empty.json: it is empty; "), lines)
-        self.assertEqual([line.split(": ")[1] for line in lines[5:]], ["nul.json:1", "nul.json:2"])
+        self.assertEqual([line.split(": ")[1] for line in lines[5:]], ["nul.json:1"])  # nothing of cufence's is in it
+
+    def test_a_file_of_another_kind_is_told_once(self) -> None:
+        (self.folder / "text").write_text("to\nbe\nor\n")
+        (self.folder / "late").write_text("to\nbe\n" + json.dumps(finding(0)) + "\n")
+        self.assertRegex(self.report("text", status=87).stderr, r"^cufence report: text:1: .*\n$")
+        self.assertRegex(self.report("late", status=87).stderr, r"^cufence report: late:1: .*\n.* late: nor can 1 more line be read\n$")
 
     def test_wrong_arguments(self) -> None:
         self.assertIn("no file given", self.report(status=2).stderr)

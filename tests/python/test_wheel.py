@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import importlib.util
 import json
 import platform
@@ -16,7 +17,9 @@ import zipfile
 from pathlib import Path
 from typing import ClassVar
 
+import simulated
 import standin
+import test_pytest_plugin
 from standin import BUILD
 
 LIBRARIES = ["libcufence.so", "libcufence_preload.so", "libcufence_sim.so"]
@@ -63,6 +66,32 @@ print("the kernel, started once:", cell("import os; print(os.getpid())") == str(
 client.stop_channels()
 manager.shutdown_kernel(now=True)
 """
+
+
+# What the pages run: an allocation and a launch on the simulated device, opened as a program opens the CUDA driver.
+_TRAIN = """
+import simulated
+
+def test_step():
+    device = simulated.Driver("libcuda.so.1")
+    device.read(device.allocate(1000))
+    device.synchronize()
+
+if __name__ == "__main__":
+    test_step()
+"""
+
+
+def typed_commands() -> list[str]:
+    """The commands of README.md and docs/install.md, those of its tables too, that need no GPU, network or checkout."""
+    found = []
+    for page in ("README.md", "docs/install.md"):
+        text = (standin.ROOT / page).read_text()
+        for block in re.findall(r"^```\n(.*?)^```$", text, re.M | re.S):
+            found += [line.partition("  #")[0].strip() for line in block.splitlines()]
+        for row in re.findall(r"^\| [^|`]+ \|(.*?)\|", text, re.M):
+            found += re.findall(r"`(cufence [^`]+)`", row)
+    return [line for line in dict.fromkeys(found) if not line.startswith(("pip ", "./dev ", "cmake "))]
 
 
 def run(*command: str | Path, **named: object) -> subprocess.CompletedProcess[str]:
@@ -246,6 +275,39 @@ class Wheel(standin.InOneFolder):
         done = run(self.python, "-m", "cufence", "no-such-command", env=environment)
         self.assertEqual(done.returncode, 2)
 
+    def test_doctor(self) -> None:
+        done = run(self.folder / "venv" / "bin" / "cufence", "doctor", env=standin.clean_environment(CUFENCE_DRIVER="sim"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"\nyes +hooks \(dlsym\) .*\n(.*\n)*yes +hooks \(address\) ")
+        self.assertNotIn("\nNO ", done.stdout)
+
+    def test_what_the_pages_type(self) -> None:
+        """Each command, as it stands there, with a program that needs no GPU."""
+        folder = self.folder / "typed"
+        folder.mkdir()
+        (folder / "libcuda.so.1").symlink_to(self.packages() / "cufence" / "lib" / "libcufence_sim.so")
+        plugins = run(test_pytest_plugin.python_with_pytest(), "-c", "import pytest; print(pytest.__path__[0])").stdout
+        scripts = {"pytest": '#!/bin/sh\nexec python -m pytest "$@"\n', "app": f"#!{self.python}{_TRAIN}"}
+        scripts |= {"train.py": _TRAIN, "test_train.py": _TRAIN, "a.out": scripts["app"]}
+        for name, text in scripts.items():
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+        environment = standin.clean_environment(
+            LD_LIBRARY_PATH=str(folder),
+            PYTHONPATH=f"{standin.ROOT / 'tests' / 'python'}:{Path(plugins.strip()).parent}",
+            SIMULATED_KERNEL=str(simulated.build(folder, "cc")),
+        )
+        environment["PATH"] = f"{folder}:{self.python.parent}:{environment['PATH']}"
+        commands = typed_commands()
+        self.assertGreater(len(commands), 15)
+        for command in commands:
+            program = "cufence demo" if "kept" in command else "python train.py"
+            dump = "".join(glob.glob(f"{folder}/kept/*/dump.gz"))
+            done = run("sh", "-c", command.replace("...", program).replace("FILE", dump), env=environment, cwd=folder)
+            with self.subTest(command):
+                self.assertEqual(done.returncode, 86 if "kept" in command else 0, done.stdout + done.stderr)
+                self.assertNotIn("NOTHING WAS GUARDED", done.stderr)
+
     def test_cmake(self) -> None:
         project = self.folder / "project"
         project.mkdir()
@@ -256,9 +318,11 @@ class Wheel(standin.InOneFolder):
         (project / "user.c").write_text(
             "#include <cufence.h>\n#include <stdio.h>\nint main(void) { puts(cufence_version_string()); return 0; }\n"
         )
-        package = self.packages() / "cufence" / "cmake"
-        for command in (["-G", "Ninja", "-S", project, "-B", project / "build", f"-Dcufence_DIR={package}"], ["--build", project / "build"]):
-            done = run("cmake", *command)
+        (typed,) = re.findall(r"^cmake -B build -Dcufence_DIR=.*$", (standin.ROOT / "docs" / "install.md").read_text(), re.M)
+        environment = standin.clean_environment(CMAKE_GENERATOR="Ninja")
+        environment["PATH"] = f"{self.python.parent}:{environment['PATH']}"
+        for command in (typed, "cmake --build build"):
+            done = run("sh", "-c", command, env=environment, cwd=project)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(run(project / "build" / "user").stdout, r"^\d+\.\d+\.\d+\n$")
 

@@ -186,6 +186,30 @@ TEST(the_list_is_there_from_the_start)
     expect(2, "no/list.json: No such file or directory\n");
 }
 
+/* The files of the last hunt are replaced by another hunt, and not by a mistake. */
+TEST(a_hunt_that_cannot_begin_leaves_the_last_one)
+{
+    char was[4096], is[4096];
+    hunt(HUNT "--modes end --keep \"$FOLDER/kept\" -- \"$PROGRAM\" overrun");
+    read_file("list.json", was, sizeof was);
+    expect_words(run_shell("\"$CUFENCE\" hunt --json list.json --keep none -- no-such-program"), 127,
+                 PATTERNS("no-such-program"));
+    expect_words(run_shell("\"$CUFENCE\" hunt --json list.json --keep kept -- true"), 2, PATTERNS("name another folder"));
+    read_file("list.json", is, sizeof is);
+    assert_string_equal(was, is);
+    assert_false(is_left("none"));
+    assert_false(is_left("*.tmp"));
+}
+
+TEST(two_hunts_into_one_file_are_two_lists)
+{
+    hunt(HUNT "--modes end -- sh -c 'echo other >\"$FOLDER/o\"; mv \"$FOLDER/o\" \"$FOLDER/list.json\"'");
+    expect(87, "list.json: somebody else has replaced it meanwhile; the list is in ");
+    read_file("list.json", text, sizeof text);
+    assert_string_equal(text, "other\n");
+    assert_true(is_left("list.json.*"));
+}
+
 static void expect_known(void)
 {
     assert_int_equal(found(), 0);
@@ -256,6 +280,37 @@ TEST(a_program_that_cannot_be_run_is_told_once)
     assert_false(is_left("cufence-hunt-*"));
 }
 
+/* ---- processes that the first one leaves behind ---- */
+
+TEST(a_process_in_the_background_is_waited_for)
+{
+    hunt(HUNT "--modes end -- sh -c '\"$PROGRAM\" small_ones; (sleep 1; exec \"$PROGRAM\" overrun) &'");
+    expect(86, "cufence hunt: 1 finding in 1 run\n");
+    expect_finding("overrun", 4096, "end", 1);
+    assert_false(is_left("cufence-hunt-*"));
+}
+
+/* A daemon is no reason to wait for ever, nor for a verdict. */
+TEST(a_process_that_still_runs_is_no_verdict)
+{
+    hunt(HUNT "--modes end -- sh -c '\"$PROGRAM\" small_ones; exec sleep 50 >/dev/null 2>&1 &'");
+    expect(87, "the program's first process has ended; waiting up to 30 s for 1 other, such as sleep (process ",
+           "1 process that it started still runs, no finding\n",
+           "That is no verdict: processes that the program started still run in end; let the program wait for them");
+    assert_false(json_is_true(json_object_get(last.list, "complete")));
+}
+
+/* Its findings are those of whoever runs it. */
+TEST(a_finding_of_a_command_inside_is_found)
+{
+    hunt(HUNT "--modes end -- env CUFENCE_DRIVER=sim \"$CUFENCE\" demo");
+    expect(86, "cufence hunt: 1 finding in 1 run\n");
+    hunt(HUNT "--modes end -- \"$CUFENCE\" hunt --modes start --keep \"$FOLDER/inner\" -- \"$PROGRAM\" overrun");
+    expect(86, "cufence hunt: 1 finding in 1 run\n");
+    assert_int_equal(found(), 1);
+    assert_true(is_left("inner/start.json"));
+}
+
 /* ---- signals ---- */
 
 static void wait_for(const char *word)
@@ -268,6 +323,19 @@ static void wait_for(const char *word)
         nanosleep(&pause, NULL);
     }
     fail_msg("\"%s\" was never said:\n%s", word, text);
+}
+
+TEST(a_signal_is_no_failure_of_the_programs_own)
+{
+    int status = -1;
+    pid_t pid = start(HUNT "-- sh -c 'echo >&2 begun; exec sleep 90'");
+    wait_for("\nbegun\n");
+    kill(pid, SIGINT);
+    waitpid(pid, &status, 0);
+    take_outcome(status);
+    expect(128 + SIGINT, "killed by signal 2 (Interrupt) after ", "!failed",
+           "That is no verdict: not every run was made to its end.\n",
+           "end     accesses past the end of a buffer                ended by a signal\n");
 }
 
 TEST(a_signal_ends_the_run_and_the_list_is_told)

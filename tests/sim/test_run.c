@@ -11,9 +11,10 @@
 /* As torchrun does: one parent, a child a rank, told by RANK. */
 TEST(each_rank_has_its_file)
 {
-    SUCCEEDS(RUN "--set log=$PWD/rank%%r.txt -- sh -c 'RANK=0 %s & first=$!; RANK=1 %s & second=$!; "
-                 "wait $first; one=$?; wait $second; two=$?; [ $one = 86 ] && [ $two = 86 ]'",
-             CUFENCE_RUN_STORY, CUFENCE_RUN_STORY);
+    assert_int_equal(run_shell(RUN "--set log=$PWD/rank%%r.txt -- sh -c 'RANK=0 %s & first=$!; RANK=1 %s & second=$!; "
+                                   "wait $first; one=$?; wait $second; two=$?; [ $one = 86 ] && [ $two = 86 ]'",
+                               CUFENCE_RUN_STORY, CUFENCE_RUN_STORY),
+                     86);
     for (int rank = 0; rank < 2; rank++) {
         SUCCEEDS("cat rank%d.txt", rank);
         assert_int_equal(count_in(text, "out-of-bounds WRITE of 4 bytes"), 1);
@@ -179,6 +180,36 @@ TEST(a_process_of_another_user_counts)
     snprintf(command, sizeof command, "\"$CUFENCE\" run --require-guarded -- sh -c '%s \"$STORY\" clean; true'", nobody);
     assert_int_equal(run_shell("%s", command), 0);
     assert_int_equal(count_in(text, "NOTHING WAS GUARDED"), 0);
+}
+
+/* ---- what other processes of the program have found, and have yet to ---- */
+
+TEST(a_finding_of_any_process_is_one_of_the_run)
+{
+    assert_int_equal(run_shell("\"$CUFENCE\" run -- sh -c '\"$STORY\"; true'"), 86);
+    assert_int_equal(count_in(text, "cufence run: something was found (--error-exitcode 0 keeps the program's status); exit "
+                                    "status 86\n"),
+                     1);
+    assert_int_equal(run_shell("\"$CUFENCE\" run --error-exitcode 7 -- sh -c '\"$STORY\"; true'"), 7);
+    assert_int_equal(run_shell("\"$CUFENCE\" run --error-exitcode 0 -- sh -c '\"$STORY\"; true'"), 0);
+    assert_int_equal(run_shell("\"$CUFENCE\" run -- sh -c '\"$STORY\"; exit 3'"), 3);
+    assert_int_equal(run_shell("CUFENCE_DRIVER=sim \"$CUFENCE\" run -- \"$CUFENCE\" demo"), 86);
+    assert_int_equal(
+        count_in(text, "cufence run: CUFENCE_DRIVER=sim: the simulated device is for `cufence demo` and tests only"), 1);
+    assert_int_equal(run_shell("CUFENCE_DRIVER=sim \"$CUFENCE\" demo"), 0);
+    HAS("!simulated device is for", "!exit status 86");
+}
+
+/* The first process, which ends at once, is waited for by another one. */
+#define BACKGROUND(what) "--require-guarded -- sh -c '\"$STORY\" clean; (sleep 1; exec " what ") >/dev/null 2>&1 &'"
+
+TEST(what_is_required_waits_for_all_processes)
+{
+    assert_int_equal(run_shell("\"$CUFENCE\" run " BACKGROUND("\"$STORY\"")), 86);
+    assert_int_equal(run_shell("\"$CUFENCE\" run " BACKGROUND("\"$STORY\" clean")), 0);
+    HAS("1 allocation guarded", "!no verdict");
+    assert_int_equal(run_shell("\"$CUFENCE\" run " BACKGROUND("sleep 50")), 87);
+    HAS("cufence run: no verdict: 1 process that the program started still runs (--require-guarded); exit status 87\n");
 }
 
 TEST(a_signal_stays_a_signal)

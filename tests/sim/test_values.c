@@ -24,6 +24,11 @@ TEST(shows_before_and_after)
            "after   min 2.0 max 2000.0 mean 1001.0 std 577.35, 0 NaN", "2  float32 2.0", "3  int32 1000", "values_story.c");
 }
 
+TEST(a_nan_is_not_0)
+{
+    expect("--values scale", "one_nan", 0, "same    all finite are 0, 1 NaN (first at 7)");
+}
+
 TEST(shows_what_the_filter_chooses)
 {
     expect("--values scale", "half many", 0, "");

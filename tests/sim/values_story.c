@@ -184,6 +184,13 @@ STORY(scale)
     launch_scale(in, out, 2);
 }
 
+STORY(one_nan)
+{
+    CALL(cuMemsetD32_v2, in, 0, COUNT);
+    put_nan(in, 7);
+    launch_scale(in, out, 2);
+}
+
 STORY(many)
 {
     fill(in, -1);

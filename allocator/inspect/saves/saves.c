@@ -1,6 +1,7 @@
 #include "inspect/inspect.h"
 
 #include "base/output.h"
+#include "base/text.h"
 #include "bundles.h"
 #include "inspect/values/tell_values.h"
 #include "inspect/values/types.h"
@@ -272,7 +273,7 @@ static void finished(const struct visit *visit, uint8_t *results, size_t bytes, 
 static void closed(void)
 {
     uint64_t refused = __atomic_load_n(&saves.refused, __ATOMIC_RELAXED);
-    output_note("save_values: %" PRIu64 " launch%s saved in %s (%" PRIu64 " bytes)", saves.saved, saves.saved == 1 ? "" : "es",
+    output_note("save_values: %" PRIu64 " launch%s saved in %s (%" PRIu64 " bytes)", saves.saved, plural_es(saves.saved),
                 saves.folder, saves.bytes);
     if (saves.bundled)
         output_note("save_values: %" PRIu64 " of them for `cufence replay`, at most %" PRIu64 " of a kernel", saves.bundled,

@@ -49,7 +49,7 @@ static uint64_t bits_at(const struct measured *measured, const uint8_t *end, siz
 static void put_counts(struct report *report, const struct measured *measured)
 {
     if (measured->zeros && measured->zeros < measured->finite)
-        report_put(report, ", %" PRIu64 " zero%s", measured->zeros, measured->zeros == 1 ? "" : "s");
+        report_put(report, ", %" PRIu64 " zero%s", measured->zeros, plural(measured->zeros));
     if (value_is_float(measured->type))
         report_put(report, ", %" PRIu64 " NaN", measured->nans);
     if (measured->nans)
@@ -80,7 +80,7 @@ static void figures_line(struct report *report, const char *when, const struct m
     if (!measured->finite)
         report_put(report, "no finite number");
     else if (measured->zeros == measured->finite)
-        report_put(report, "all are 0");
+        report_put(report, measured->finite < measured->count ? "all finite are 0" : "all are 0");
     else
         report_put(report, "min %s max %s mean %s std %s", element_of(plain, measured->least).text,
                    element_of(plain, measured->greatest).text, real_of(measured->mean).text, real_of(measured->deviation).text);
@@ -123,7 +123,7 @@ static void put_scalar(struct report *report, const struct shown_launch *launch,
     const struct visit *visit = launch->visit;
     uint64_t bits = 0;
     if (argument.size > sizeof bits || argument.offset + argument.size > visit->argument_bytes) {
-        report_put(report, "%u bytes", argument.size);
+        report_put(report, "%u byte%s", argument.size, plural(argument.size));
         return;
     }
     memcpy(&bits, visit->arguments + argument.offset, argument.size);
@@ -167,9 +167,10 @@ static void argument_lines(struct report *report, const struct shown_launch *lau
         begin_argument(report, &line, -1);
         pointer_lines(report, &launch->pointers[at]);
     }
-    if (launch->pointer_count < launch->visit->reached_count) {
+    size_t more = launch->visit->reached_count - launch->pointer_count;
+    if (more) {
         begin_argument(report, &line, -1);
-        report_put(report, "and %zu more pointers", launch->visit->reached_count - launch->pointer_count);
+        report_put(report, "and %zu more pointer%s", more, plural(more));
         report_end(report, CERTAIN_NOT);
     }
 }

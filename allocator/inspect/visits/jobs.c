@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/output.h"
+#include "base/text.h"
 #include "base/thread.h"
 
 #include <stdlib.h>
@@ -335,6 +336,6 @@ void jobs_close(unsigned ms)
         output_say("cufence: the values of some launches could not be written within %u ms\n", ms);
     }
     if (jobs.missed)
-        output_say("cufence: %llu launches had no room among those whose values wait to be written\n",
-                   (unsigned long long)jobs.missed);
+        output_say("cufence: %llu launch%s had no room among those whose values wait to be written\n",
+                   (unsigned long long)jobs.missed, plural_es(jobs.missed));
 }
