@@ -249,7 +249,6 @@ static CUresult look_up(CUtexObject texture, CUdeviceptr out)
     return launch("_Z7look_upyPj", lookup_kernel, texture, out);
 }
 
-/* A size that has the alignment which a texture needs. */
 static CUtexObject texture_of(CUdeviceptr buffer)
 {
     CUtexObject texture = 0;
@@ -471,6 +470,7 @@ CASE(freed, texture_in_order)
         CUdeviceptr buffer = allocate(BYTES, first);
         CUtexObject texture = texture_of(buffer);
         MUST(look_up(texture, out));
+        MUST(cu.cuStreamSynchronize(first));
         MUST(cu.cuTexObjectDestroy(texture));
         MUST(cu.cuMemFreeAsync(buffer, first));
     }
