@@ -175,14 +175,15 @@ void keepers_give(const struct host_call *call, const struct heap_range *range, 
 
 void keepers_take(const struct host_kind *kind, uint64_t address, size_t size, int is_write)
 {
+    const struct given *found = NULL;
     HOLD(&lock);
-    for (uint64_t i = given_count; i-- > 0 && given_count - i <= GIVEN_KEPT;) {
-        const struct given *found = &given[i % GIVEN_KEPT];
-        if (found->address == address && found->size == size && found->is_write == is_write) {
-            add_locked((uint64_t)(uintptr_t)kind->executable, kind->node, found, 0);
-            return;
-        }
+    for (uint64_t i = given_count; i-- > 0 && given_count - i <= GIVEN_KEPT && !(found && found->size == size);) {
+        const struct given *next = &given[i % GIVEN_KEPT];
+        if (next->address == address && next->is_write == is_write && (!found || next->size == size))
+            found = next; /* the driver may put the size in other words */
     }
+    if (found)
+        add_locked((uint64_t)(uintptr_t)kind->executable, kind->node, found, 0);
 }
 
 void keepers_follow(CUgraphExec executable, CUgraph graph)
