@@ -222,7 +222,8 @@ int keepers_allow_graph(const struct host_call *call, CUgraphExec graph)
     struct given gone;
     struct naming naming;
     uint64_t handle = (uint64_t)(uintptr_t)graph;
-    if (!__atomic_load_n(&have_keepers, __ATOMIC_ACQUIRE) || !find_gone(handle, &gone))
+    if (!__atomic_load_n(&have_keepers, __ATOMIC_ACQUIRE) || !find_gone(handle, &gone) ||
+        capture_is_on(call->stream)) /* it may never be launched */
         return 1;
     name(&naming, call, &gone, handle);
     return bounds_refuse(call, gone.address, gone.size, gone.is_write, &naming.use);
@@ -288,7 +289,7 @@ int keepers_allow_launch(const struct launch_call *call, const char *name_of_cal
     const struct launch_function *function = any_is_gone() ? functions_find(call->function) : NULL;
     for (uint32_t i = 0; function && launch_span(call, function, i, &span); i++) {
         CUtexObject texture = !span.is_all && span.size == sizeof texture ? load_u64(span.bytes) : 0;
-        if (texture && find_gone(texture, &gone) && is_texture(function, i))
+        if (texture && find_gone(texture, &gone) && is_texture(function, i) && !capture_is_on(call->stream))
             return refuse(call, name_of_call, texture, i, &gone);
     }
     return 1;
