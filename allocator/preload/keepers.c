@@ -132,9 +132,9 @@ static int find_gone(uint64_t handle, struct given *out)
     return 0;
 }
 
-struct naming {
-    uint32_t stack;
+struct naming { /* large */
     struct earlier_use use;
+    uint32_t stack;
     struct stack_frame frames[STACK_READ];
 };
 
@@ -145,8 +145,12 @@ static void name_frames(void *argument)
     naming->use.frame_count = stack_interned_frames(naming->stack, naming->frames, STACK_READ);
 }
 
-static void name(struct naming *naming, const struct host_call *call, const struct given *gone, uint64_t graph)
+/* Who has given the address. The caller frees it; NULL: out of host memory. */
+static struct earlier_use *giver(const struct host_call *call, const struct given *gone, uint64_t graph)
 {
+    struct naming *naming = malloc(sizeof *naming);
+    if (!naming)
+        return NULL;
     naming->stack = gone->stack;
     naming->use = (struct earlier_use){.call = gone->call,
                                        .is_kept = 1,
@@ -156,6 +160,7 @@ static void name(struct naming *naming, const struct host_call *call, const stru
                                        .tid = gone->tid,
                                        .time_ns = gone->time_ns};
     aside_call(name_frames, naming);
+    return &naming->use;
 }
 
 /* ---- graphs ---- */
@@ -220,13 +225,14 @@ int keepers_change(const struct host_call *call, CUgraphExec executable, CUgraph
 int keepers_allow_graph(const struct host_call *call, CUgraphExec graph)
 {
     struct given gone;
-    struct naming naming;
     uint64_t handle = (uint64_t)(uintptr_t)graph;
     if (!__atomic_load_n(&have_keepers, __ATOMIC_ACQUIRE) || !find_gone(handle, &gone) ||
         capture_is_on(call->stream)) /* it may never be launched */
         return 1;
-    name(&naming, call, &gone, handle);
-    return bounds_refuse(call, gone.address, gone.size, gone.is_write, &naming.use);
+    struct earlier_use *use = giver(call, &gone, handle);
+    bounds_refuse(call, gone.address, gone.size, gone.is_write, use);
+    free(use);
+    return 0;
 }
 
 /* ---- textures ---- */
@@ -267,18 +273,18 @@ static int is_texture(const struct launch_function *function, uint32_t argument)
     return is;
 }
 
-static int refuse(const struct launch_call *launch, const char *name_of_call, CUtexObject texture, uint32_t argument,
-                  const struct given *gone)
+static __attribute__((noinline)) int refuse(const struct launch_call *launch, const char *name_of_call, CUtexObject texture,
+                                            uint32_t argument, const struct given *gone)
 {
     const struct host_call call = {.name = name_of_call, .frame = launch->frame, .stream = launch->stream};
     cufence_description where;
-    struct naming naming;
+    struct earlier_use *use = giver(&call, gone, 0);
     heap_describe(gone->address, &where);
-    name(&naming, &call, gone, 0);
     error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
               "gives a kernel texture 0x%llx, as argument %u, of buffer #%llu, which has been freed", texture, argument,
               (unsigned long long)gone->buffer);
-    misuse(&call, (struct misuse){.kind = "use-after-free", .address = gone->address, .where = &where, .earlier = &naming.use});
+    misuse(&call, (struct misuse){.kind = "use-after-free", .address = gone->address, .where = &where, .earlier = use});
+    free(use);
     return 0;
 }
 
