@@ -33,7 +33,7 @@ enum lock_rank {
     RANK_WAITS,    /* events of contexts other than the block's are queried, or such a context is about to be destroyed */
     RANK_EVENTS,   /* a context's unused events */
     RANK_CAPTURES, /* which streams have begun a capture */
-    RANK_EXECUTABLES, /* executable graphs */
+    RANK_EXECUTABLES, /* executable graphs; textures */
     RANK_POOLS,       /* the program's memory pools */
     RANK_ORDER,       /* the order of streams, with streams=on */
     RANK_LAUNCHES,    /* rings of launches */

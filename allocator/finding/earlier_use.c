@@ -10,14 +10,21 @@ void earlier_take(struct finding *finding, const struct misuse *misuse)
     const struct earlier_use *use = used->use = misuse->earlier;
     if (use->kernel)
         finding_kernel_of(use->kernel, used->kernel, sizeof used->kernel);
-    if (use->is_host_memory)
+    if (use->graph)
+        part_add(used->order, "a node of graph 0x%" PRIx64 " keeps the address that it was given then", use->graph);
+    else if (use->is_kept)
+        part_add(used->order, "the texture keeps the address that it was given then");
+    else if (use->is_host_memory)
         part_add(used->order, "the host had not waited for that copy: its stream, or an event behind it");
     else if (use->by_host)
         part_add(used->order, "this call does not wait for that stream, and neither has the host");
     else
         part_add(used->order, "stream 0x%" PRIx64 " has not waited for an event after that work, and neither has the host",
                  use->by_stream);
-    if (use->is_host_memory)
+    if (use->is_kept)
+        part_add(finding->hint, "keep the buffer until the last launch%s",
+                 use->graph ? ", or give the node another address first" : " with this texture");
+    else if (use->is_host_memory)
         part_add(finding->hint,
                  "wait for the copy, by its stream or an event behind it, before the memory is changed, read or freed");
     else if (misuse->access == ACCESS_UNKNOWN && use->by_host)
@@ -36,7 +43,7 @@ void earlier_lines(struct report *report, const struct finding *finding)
     const struct earlier_use *use = used->use;
     if (!use)
         return;
-    report_begin(report, "in use by", NULL);
+    report_begin(report, use->is_kept ? "given by" : "in use by", NULL);
     if (use->kernel) {
         report_put_name(report, used->kernel[0] ? used->kernel : "a kernel");
         if (use->entry)
@@ -47,5 +54,5 @@ void earlier_lines(struct report *report, const struct finding *finding)
     report_end(report, CERTAIN_DERIVED);
     report_when_line(report, NULL, finding->now_ns, use->time_ns, use->tid, use->stream);
     report_frame_lines(report, "", "from", NULL, CERTAIN_NOT, use->frames, use->frame_count);
-    report_sentence(report, "order", used->order, CERTAIN_DERIVED);
+    report_sentence(report, use->is_kept ? "kept" : "order", used->order, CERTAIN_DERIVED);
 }

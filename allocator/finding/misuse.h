@@ -5,7 +5,8 @@
 
 #include "analysis/verdict/diagnosis.h"
 
-/* Work that may not be done when the call frees or writes its buffer: nothing orders the two. */
+/* Work that may not be done when the call frees or writes its buffer: nothing orders the two. Or a call that gave a node of a
+ * graph or a texture the address of a buffer that is freed by now. */
 struct earlier_use {
     const char *kernel;               /* mangled; "" if unknown, NULL if it was no launch */
     const struct launch_entry *entry; /* the launch; NULL if it is no longer on record */
@@ -13,6 +14,8 @@ struct earlier_use {
     uint64_t stream, by_stream;       /* where it runs, and that of the call */
     int by_host;                      /* the call is one that the host waits for */
     int is_host_memory;               /* a copy, of page-locked memory that the host changes, reads or frees */
+    int is_kept;                      /* the latter */
+    uint64_t graph;                   /* the executable whose node it was; 0: none */
     uint64_t tid, time_ns;            /* time_ns: 0 if unknown */
     const struct stack_frame *frames; /* of the caller, innermost first */
     size_t frame_count;
@@ -31,5 +34,5 @@ struct misuse {
     size_t frame_count;
     uint64_t now_ns;
     struct buffer_frames buffer_frames;
-    const struct earlier_use *earlier; /* of a stream race, else NULL */
+    const struct earlier_use *earlier; /* of a stream race, or of what is kept; else NULL */
 };

@@ -75,6 +75,8 @@ static uint64_t write_freed(struct block *block, struct stream *stream, int is_r
     if (is_retired)
         __atomic_store_n(&block->ids_at_free, heap_ids(), __ATOMIC_RELAXED);
     facts_write_freed(block, now, stream ? (uint64_t)(uintptr_t)stream->handle : 0, facts_freed_by(thread_id(), stack));
+    if (is_retired && block_has(block, RARE_GRAPH))
+        __atomic_add_fetch(&blocks_given_freed, 1, __ATOMIC_RELEASE);
     return now;
 }
 

@@ -153,12 +153,16 @@ int heap_looks_freed(uint64_t address);
 void heap_retire_freed(uint64_t address, int may_wait);
 
 /*
- * The same for kernels of graphs, which are launched long after they were given a pointer. heap_given_to_graph(): call for each
- * of them; its buffer is then unmapped when it is freed. heap_before_graph(): call before a graph is launched, to wait for that
- * within the same share of the time.
+ * The same for nodes of graphs and textures, which are used long after they were given a pointer. heap_given_for_later(): call
+ * for each of them; its buffer is then unmapped when it is freed, unless it returns 0: it is of those above, or no live one.
+ * heap_before_graph(): call before a graph is launched, to wait for that within the same share of the time.
+ * heap_given_frees(): the number of such buffers that were freed. heap_given_is_gone(): whether the buffer with this number, at
+ * this address, was, and neither a graph nor anybody else has its memory.
  */
-void heap_given_to_graph(uint64_t address);
+int heap_given_for_later(uint64_t address);
 void heap_before_graph(void);
+uint64_t heap_given_frees(void);
+int heap_given_is_gone(uint64_t address, uint64_t id);
 
 void heap_describe(uint64_t address, cufence_description *description);
 

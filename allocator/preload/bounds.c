@@ -8,7 +8,8 @@
 
 #include <stdio.h>
 
-static int refuse(const struct host_call *call, CUdeviceptr address, unsigned long long size, int is_write)
+int bounds_refuse(const struct host_call *call, CUdeviceptr address, unsigned long long size, int is_write,
+                  const struct earlier_use *by)
 {
     cufence_description description;
     heap_describe(address, &description);
@@ -20,7 +21,8 @@ static int refuse(const struct host_call *call, CUdeviceptr address, unsigned lo
         error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s from byte %llu of buffer #%llu, %llu byte%s past its end", what, offset,
                   id, beyond, plural(beyond));
     else if (description.place == CUFENCE_PLACE_FREED)
-        error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s from byte %llu of buffer #%llu, which has been freed", what, offset, id);
+        error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s from byte %llu of buffer #%llu, which has been freed%s", what, offset, id,
+                  by ? ", for a node of the graph" : "");
     else if (description.place == CUFENCE_PLACE_PAST_END || description.place == CUFENCE_PLACE_BEFORE_START)
         error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s, beginning %llu byte%s %s buffer #%llu", what, offset, plural(offset),
                   description.place == CUFENCE_PLACE_PAST_END ? "past the end of" : "before the start of", id);
@@ -30,7 +32,8 @@ static int refuse(const struct host_call *call, CUdeviceptr address, unsigned lo
                                  .address = address,
                                  .access = is_write ? ACCESS_WRITE : ACCESS_READ,
                                  .bytes = size,
-                                 .where = &description});
+                                 .where = &description,
+                                 .earlier = by});
     return 0;
 }
 
@@ -55,6 +58,10 @@ static int within(const struct host_call *call, CUdeviceptr address, size_t size
     if (!heap_owns(address) || size == 0)
         return 1;
     int is_of_node = call->kind && call->kind->is_of_node;
+    if (is_of_node && call->kind->is_told) {
+        keepers_take(call->kind, address, size, is_write);
+        return 1;
+    }
     if (is_write && !is_of_node && INSPECTOR_WANTS(host_writes))
         inspector_now()->host_writes(address);
     int is_live = heap_range_of(address, &range);
@@ -63,9 +70,11 @@ static int within(const struct host_call *call, CUdeviceptr address, size_t size
             peer_reaches(address, device_of(call));
         if (call->kind && heap_is_synchronous(address))
             call->kind->is_synchronous = 1;
+        if (__builtin_expect(is_of_node || heap_may_capture(), 0))
+            keepers_give(call, &range, address, size, is_write);
         return 1;
     }
-    return (!is_live && is_of_node) || refuse(call, address, size, is_write);
+    return (!is_live && is_of_node) || bounds_refuse(call, address, size, is_write, NULL);
 }
 
 int bounds_within(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)

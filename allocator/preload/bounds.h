@@ -8,6 +8,7 @@
 #include "newer_types.h"
 
 struct host_call; /* preload_internal.h */
+struct earlier_use;
 
 /* Returns 1 if [address, address + size) is within one live buffer, or outside our address space. Otherwise reports it and
  * returns 0. */
@@ -16,6 +17,10 @@ int bounds_within(const struct host_call *call, CUdeviceptr address, size_t size
 /* The same for `height` rows of `width` bytes, `pitch` apart. */
 int bounds_within_rows(const struct host_call *call, CUdeviceptr address, size_t pitch, size_t width, size_t height,
                        int is_write);
+
+/* Reports that it is not. by: who has given the address to a node of the graph that is launched, or NULL. Returns 0. */
+int bounds_refuse(const struct host_call *call, CUdeviceptr address, unsigned long long size, int is_write,
+                  const struct earlier_use *by);
 
 int bounds_within_2d(const struct host_call *call, const CUDA_MEMCPY2D *copy);
 int bounds_within_3d(const struct host_call *call, const CUDA_MEMCPY3D *copy);

@@ -140,6 +140,7 @@ void graph_instantiated(CUgraphExec executable, CUgraph graph)
     if (!is_active())
         return;
     heap_graph_instantiated(executable, graph, graph_wants(graph));
+    keepers_follow(executable, graph);
     if (inspector_now())
         inspector_now()->graph_instantiated(executable, graph);
 }
@@ -149,6 +150,7 @@ void graph_instantiated(CUgraphExec executable, CUgraph graph)
 CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *),
                             CUgraphExec executable, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why)
 {
+    keepers_forget((uint64_t)(uintptr_t)executable, NULL); /* to ask for all nodes again would cost what the update saves */
     if (!is_active() || !heap_graph_allocates(graph))
         return function(executable, graph, node, why);
     if (node)
@@ -161,6 +163,7 @@ CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNo
 CUresult executable_updated_v2(CUresult (*function)(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *),
                                CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *why)
 {
+    keepers_forget((uint64_t)(uintptr_t)executable, NULL); /* to ask for all nodes again would cost what the update saves */
     if (!is_active() || !heap_graph_allocates(graph))
         return function(executable, graph, why);
     if (why)
@@ -171,6 +174,7 @@ CUresult executable_updated_v2(CUresult (*function)(CUgraphExec, CUgraph, CUgrap
 void executable_ends(CUgraphExec executable)
 {
     heap_executable_gone(executable);
+    keepers_forget((uint64_t)(uintptr_t)executable, NULL);
     if (inspector_now())
         inspector_now()->executable_gone(executable);
     if (order_is_wanted())
@@ -225,6 +229,24 @@ void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresu
         node_allocates(node->alloc.bytesize);
 }
 
+CUgraphNode *graph_nodes(CUgraph graph, size_t *count)
+{
+    CUgraphNode *nodes = NULL;
+    *count = 0;
+    if (driver->cuGraphGetNodes && driver->cuGraphNodeGetType && driver->cuGraphGetNodes(graph, NULL, count) == CUDA_SUCCESS)
+        nodes = malloc(*count * sizeof *nodes);
+    if (!nodes || driver->cuGraphGetNodes(graph, nodes, count) != CUDA_SUCCESS)
+        *count = 0;
+    return nodes;
+}
+
+CUgraphNodeType node_type(CUgraphNode node)
+{
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    driver->cuGraphNodeGetType(node, &type);
+    return type;
+}
+
 static int have_nodes; /* atomic: the driver allocates for nodes of some graph */
 
 void graph_has_node(void)
@@ -241,19 +263,11 @@ void node_allocates(size_t bytes)
 size_t graph_wants(CUgraph graph)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS wanted;
-    CUgraphNode *nodes = NULL;
     size_t count = 0, sum = 0;
-    if (__atomic_load_n(&have_nodes, __ATOMIC_RELAXED) && driver->cuGraphGetNodes &&
-        driver->cuGraphGetNodes(graph, NULL, &count) == CUDA_SUCCESS)
-        nodes = malloc(count * sizeof *nodes);
-    if (nodes && driver->cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)
-        count = 0;
-    for (size_t i = 0; nodes && i < count; i++) {
-        CUgraphNodeType type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
-        if (driver->cuGraphNodeGetType) /* the driver logs it where a node of another kind is asked, and refuses */
-            driver->cuGraphNodeGetType(nodes[i], &type);
-        if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && real.cuGraphMemAllocNodeGetParams(nodes[i], &wanted) == CUDA_SUCCESS &&
-            wanted.bytesize > 1) /* ours: a byte */
+    CUgraphNode *nodes = __atomic_load_n(&have_nodes, __ATOMIC_RELAXED) ? graph_nodes(graph, &count) : NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (node_type(nodes[i]) == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
+            real.cuGraphMemAllocNodeGetParams(nodes[i], &wanted) == CUDA_SUCCESS && wanted.bytesize > 1) /* ours: a byte */
             sum += wanted.bytesize;
     }
     free(nodes);

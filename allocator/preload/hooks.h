@@ -319,14 +319,16 @@
           CUgraphNodeParams *parameters), (node, graph, nodes, edges, count, parameters))                                      \
     HOOK_RENEWED(HOOK, cuGraphNodeSetParams, 12020, 13040, CHANGES_NODE, parameters,                                           \
                  (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                        \
-    HOOK(cuGraphExecNodeSetParams, "cuGraphExecNodeSetParams", 12020, 0, CHANGES_NODE, parameters,                             \
+    HOOK(cuGraphExecNodeSetParams, "cuGraphExecNodeSetParams", 12020, 0, CHANGES_NODE,                                         \
+         (keepers_forget((uintptr_t)executable, node), parameters),                                                            \
          (CUgraphExec executable, CUgraphNode node, CUgraphNodeParams *parameters), (executable, node, parameters))            \
     HOOK(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode", 10000, 0, CHECKS, bounds_node_copies(copy, context),                    \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, const CUDA_MEMCPY3D *copy,                 \
           CUcontext context), (node, graph, nodes, count, copy, context))                                                      \
     HOOK(cuGraphMemcpyNodeSetParams, "cuGraphMemcpyNodeSetParams", 10000, 0, CHECKS, bounds_node_copies(copy, NULL),           \
          (CUgraphNode node, const CUDA_MEMCPY3D *copy), (node, copy))                                                          \
-    HOOK(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams", 10020, 0, CHECKS, bounds_node_copies(copy, context),\
+    HOOK(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams", 10020, 0, CHECKS,                                   \
+         keepers_change(call, executable, node) && bounds_node_copies(copy, context),                                          \
          (CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context),                             \
          (executable, node, copy, context))                                                                                    \
     HOOK(cuGraphAddMemAllocNode, "cuGraphAddMemAllocNode", 11040, 0, AFTER,                                                    \
@@ -398,6 +400,7 @@
     HOOK(cuTexObjectCreate, "cuTexObjectCreate", 5000, 0, INSTEAD, texture_created,                                            \
          (CUtexObject *object, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *texture,                           \
           const CUDA_RESOURCE_VIEW_DESC *view), (object, resource, texture, view))                                             \
+    HOOK(cuTexObjectDestroy, "cuTexObjectDestroy", 5000, 0, AFTER, keepers_forget(object, NULL), (CUtexObject object), (object))\
     HOOK(cuTexRefSetAddress_v2, "cuTexRefSetAddress", 3020, 0, INSTEAD, texture_bound,                                         \
          (size_t *offset, CUtexref texture, CUdeviceptr pointer, size_t size), (offset, texture, pointer, size))               \
     HOOK(cuTexRefSetAddress2D_v2, "cuTexRefSetAddress2D", 3020, 0, INSTEAD, texture_bound_2d,                                  \

@@ -145,9 +145,12 @@
     HOOK(cuGraphAddMemsetNode, "cuGraphAddMemsetNode", 10000, 0, CHECKS, bounds_node_sets(set),                                \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, const CUDA_MEMSET_NODE_PARAMS *set,        \
           CUcontext context), (node, graph, nodes, count, set, context))                                                       \
+    HOOK(cuGraphNodeSetEnabled, "cuGraphNodeSetEnabled", 11060, 0, BEFORE, keepers_forget((uintptr_t)executable, node),        \
+         (CUgraphExec executable, CUgraphNode node, unsigned is_on), (executable, node, is_on))                                \
     HOOK(cuGraphMemsetNodeSetParams, "cuGraphMemsetNodeSetParams", 10000, 0, CHECKS, bounds_node_sets(set),                    \
          (CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set), (node, set))                                                  \
-    HOOK(cuGraphExecMemsetNodeSetParams, "cuGraphExecMemsetNodeSetParams", 10020, 0, CHECKS, bounds_node_sets(set),            \
+    HOOK(cuGraphExecMemsetNodeSetParams, "cuGraphExecMemsetNodeSetParams", 10020, 0, CHECKS,                                   \
+         keepers_change(call, executable, node) && bounds_node_sets(set),                                                      \
          (CUgraphExec executable, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context),                    \
          (executable, node, set, context))
 

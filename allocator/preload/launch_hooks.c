@@ -35,7 +35,7 @@ void look_at_pointers(const struct launch_call *call, const struct launch_functi
             if (!heap_owns(word))
                 continue;
             if (__builtin_expect(is_of_graph, 0))
-                heap_given_to_graph(word);
+                heap_given_for_later(word);
             else if (__builtin_expect(heap_looks_freed(word), 0))
                 heap_retire_freed(word, span.size <= LAUNCH_STRUCT_SURE);
             else if (__builtin_expect(__atomic_load_n(&maps_are_copied, __ATOMIC_RELAXED), 0) &&
@@ -100,6 +100,11 @@ static CUresult done(const struct launch_event *event, CUresult result)
     return result;
 }
 
+static int has_stale_texture(const struct launch_call *call, const char *name)
+{
+    return __builtin_expect(__atomic_load_n(&textures_are_known, __ATOMIC_RELAXED), 0) && !keepers_allow_launch(call, name);
+}
+
 /* `all` is what the driver is called with; behind it, cuLaunchKernel's parameter that the others do not have. */
 #define LAUNCH(symbol, stream_meant, cooperative, extra_meant, all, ...)                                                       \
     CUresult hook_##symbol(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,         \
@@ -108,15 +113,18 @@ static CUresult done(const struct launch_event *event, CUresult result)
         struct tried tried;                                                                                                    \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
-        const struct launch_event event = begun(&(struct launch_call){.function = f,                                           \
-                                                                      .grid = {gx, gy, gz},                                    \
-                                                                      .block = {bx, by, bz},                                   \
-                                                                      .shared_bytes = shared,                                  \
-                                                                      .stream = stream_meant(stream),                          \
-                                                                      .parameters = parameters,                                \
-                                                                      .extra = extra_meant,                                    \
-                                                                      .is_cooperative = cooperative,                           \
-                                                                      .frame = __builtin_frame_address(0)});                   \
+        const struct launch_call call = {.function = f,                                                                        \
+                                         .grid = {gx, gy, gz},                                                                 \
+                                         .block = {bx, by, bz},                                                                \
+                                         .shared_bytes = shared,                                                               \
+                                         .stream = stream_meant(stream),                                                       \
+                                         .parameters = parameters,                                                             \
+                                         .extra = extra_meant,                                                                 \
+                                         .is_cooperative = cooperative,                                                        \
+                                         .frame = __builtin_frame_address(0)};                                                 \
+        if (has_stale_texture(&call, cooperative ? "cuLaunchCooperativeKernel" : "cuLaunchKernel"))                            \
+            return CUDA_ERROR_INVALID_VALUE;                                                                                   \
+        const struct launch_event event = begun(&call);                                                                        \
         return done(&event, RELIEVED(real.symbol all));                                                                        \
     }
 #define EACH f, gx, gy, gz, bx, by, bz, shared, stream, parameters
@@ -171,6 +179,8 @@ static void note_events(const CUlaunchConfig *config, CUstream stream)
             return real.symbol(config, f, parameters, extra);                                                                  \
         const struct launch_call call =                                                                                        \
             configured(config, f, stream_meant(config->hStream), parameters, extra, __builtin_frame_address(0));               \
+        if (has_stale_texture(&call, "cuLaunchKernelEx"))                                                                      \
+            return CUDA_ERROR_INVALID_VALUE;                                                                                   \
         const struct launch_event event = begun(&call);                                                                        \
         CUresult result = done(&event, RELIEVED(real.symbol(config, f, parameters, extra)));                                   \
         if (order_is_wanted() && result == CUDA_SUCCESS)                                                                       \
@@ -197,6 +207,11 @@ static struct launch_event graph_begun(CUgraphExec graph, CUstream stream, const
         struct tried tried;                                                                                                    \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
+        if (is_active() && !keepers_allow_graph(&(const struct host_call){.name = "cuGraphLaunch",                             \
+                                                                          .frame = __builtin_frame_address(0),                 \
+                                                                          .stream = stream_meant(stream)},                     \
+                                                graph))                                                                        \
+            return CUDA_ERROR_INVALID_VALUE;                                                                                   \
         const struct launch_event event = graph_begun(graph, stream_meant(stream), __builtin_frame_address(0));                \
         if (is_active()) {                                                                                                     \
             heap_before_graph();                                                                                               \

@@ -137,7 +137,7 @@ void captures_go_on(void);
 struct stream *capture_begins(CUstream stream); /* capture_hooks.c, as the next four: NULL if it is not followed */
 CUresult capture_begun(CUresult result, struct stream *stream);
 void capture_reordered(CUstream stream, unsigned flags);
-/* textures.c */
+/* keepers.c */
 CUresult texture_created(CUresult (*function)(CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *,
                                               const CUDA_RESOURCE_VIEW_DESC *),
                          CUtexObject *object, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *texture,
@@ -154,6 +154,8 @@ void node_allocates(size_t bytes);
  * before a launch. */
 void graph_has_node(void);
 size_t graph_wants(CUgraph graph);
+CUgraphNode *graph_nodes(CUgraph graph, size_t *count); /* malloc'ed */
+CUgraphNodeType node_type(CUgraphNode node); /* one that is asked for what another type has fails, which the driver logs */
 void graph_makes_room(CUgraphExec executable);
 CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr),
                          CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUdeviceptr pointer);
@@ -223,7 +225,10 @@ struct needs caller_needs(const void *address);
 
 /* What is particular about a copy or set. */
 struct host_kind {
-    int is_of_node;     /* a graph will do it, perhaps with buffers that are not live now */
+    int is_of_node;         /* a graph will do it, perhaps with buffers that are not live now */
+    int is_told;            /* and this is what the driver tells of it: the checks of bounds.h only note it */
+    CUgraphExec executable; /* whose node it is, as far as the graph is instantiated; else NULL */
+    CUgraphNode node;
     int is_synchronous; /* else: it may return before it is done, but a buffer asks that it does not; set by bounds_within() */
 };
 
@@ -239,6 +244,22 @@ struct host_call {
 
 /* capture_hooks.c: whether what a node will do stays within our buffers, as far as they are live. */
 int node_is_within(const struct host_call *call, const CUgraphNodeParams *node);
+
+/*
+ * keepers.c: buffers whose address a node of a graph or a texture keeps, and that may be freed before a launch uses it. give():
+ * the call gives one to a node; take(): the driver tells that a node does this; follow(): the executable was made of the graph;
+ * change(): the checks of this call say what its node does from now on; forget(): that is no longer known of one node or (NULL)
+ * all, or of a texture. allow_graph(), allow_launch() (call it if textures_are_known, atomic): return 0 and report it if the
+ * launch would access such a buffer.
+ */
+extern int textures_are_known;
+void keepers_give(const struct host_call *call, const struct heap_range *range, uint64_t address, size_t size, int is_write);
+void keepers_take(const struct host_kind *kind, uint64_t address, size_t size, int is_write);
+void keepers_follow(CUgraphExec executable, CUgraph graph);
+int keepers_change(const struct host_call *call, CUgraphExec executable, CUgraphNode node);
+void keepers_forget(uint64_t handle, CUgraphNode node);
+int keepers_allow_graph(const struct host_call *call, CUgraphExec graph);
+int keepers_allow_launch(const struct launch_call *call, const char *name_of_call);
 
 /* refusals.c: reports an invalid call on one of our buffers. `what` holds its kind, address, access and what is there;
  * cufence_error_detail() is its message. Returns CUDA_ERROR_INVALID_VALUE. */

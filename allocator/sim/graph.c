@@ -380,22 +380,59 @@ DRIVER(cuGraphNodeGetType, 10000, (CUgraphNode, hNode, CUgraphNodeType *, type))
     return CUDA_SUCCESS;
 }
 
-/* Launches in progress continue with the previous contents of the executable. */
-DRIVER(cuGraphExecKernelNodeSetParams, 12000,
-       (CUgraphExec, hGraphExec, CUgraphNode, hNode, const CUDA_KERNEL_NODE_PARAMS *, nodeParams))
+DRIVER(cuGraphMemcpyNodeGetParams, 10000, (CUgraphNode, hNode, CUDA_MEMCPY3D *, params))
 {
-    struct operation *operation;
+    const struct operation *node = (const struct operation *)hNode;
+    CALL_REFUSE(node == NULL || params == NULL || node->kind != OPERATION_COPY, INVALID_VALUE);
+    const struct transfer_end *from = &node->copy.transfer.from, *to = &node->copy.transfer.to;
+#define SIDE(side, end)                                                                                                        \
+    .side##MemoryType = (end)->type, .side##Device = (end)->address, .side##Host = (void *)(uintptr_t)(end)->address,          \
+    .side##Pitch = (end)->pitch, .side##Height = (end)->pitch != 0 ? (end)->slice / (end)->pitch : 0
+    *params = (CUDA_MEMCPY3D){SIDE(src, from), SIDE(dst, to), .WidthInBytes = node->copy.transfer.bytes,
+                              .Height = node->copy.transfer.rows, .Depth = node->copy.transfer.slices};
+    return CUDA_SUCCESS;
+}
+
+DRIVER(cuGraphMemsetNodeGetParams, 10000, (CUgraphNode, hNode, CUDA_MEMSET_NODE_PARAMS *, params))
+{
+    const struct operation *node = (const struct operation *)hNode;
+    CALL_REFUSE(node == NULL || params == NULL || node->kind != OPERATION_SET, INVALID_VALUE);
+    const struct transfer *set = &node->copy.transfer;
+    const size_t count = set->bytes / set->width;
+    *params = (CUDA_MEMSET_NODE_PARAMS){set->to.address, set->to.pitch, set->value, set->width, count, set->rows};
+    return CUDA_SUCCESS;
+}
+
+/* Puts an operation in the place of a node. Launches in progress continue with the previous contents of the executable. */
+static CUresult exchange(CUgraphExec executable, CUgraphNode node, struct operation *operation, enum operation_kind kind)
+{
+    OPERATION(owned, operation);
     size_t at = 0;
-    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec), INVALID_VALUE);
-    struct recording *previous = hGraphExec->recording;
-    while (at < previous->count && previous->operations[at]->node != hNode && previous->operations[at] != (void *)hNode)
+    struct recording *previous = executable->recording;
+    while (at < previous->count && previous->operations[at]->node != node && previous->operations[at] != (void *)node)
         at++;
-    CALL_REFUSE(at == previous->count || previous->operations[at]->kind != OPERATION_KERNEL, INVALID_VALUE);
-    CALL_TRY(create_kernel(&operation, nodeParams));
-    struct recording *copy = hGraphExec->recording = recording_copy(previous);
-    operation->node = hNode;
+    CALL_REFUSE(at == previous->count || (kind != OPERATION_NOTHING && previous->operations[at]->kind != kind), INVALID_VALUE);
+    struct recording *copy = executable->recording = recording_copy(previous);
+    owned->node = node;
     operation_release(copy->operations[at]);
-    copy->operations[at] = operation;
+    copy->operations[at] = operation_retain(owned);
     recording_release(previous);
     return CUDA_SUCCESS;
 }
+
+/* Gives a node of an executable the operation that `create` makes in `operation`. */
+#define SET_NODE(name, since, kind, last, create)                                                                              \
+    DRIVER(name, since, (CUgraphExec, executable, CUgraphNode, node, ALL last))                                                \
+    {                                                                                                                          \
+        struct operation *operation = NULL;                                                                                    \
+        CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, executable), INVALID_VALUE);                                           \
+        CALL_TRY(create);                                                                                                      \
+        return exchange(executable, node, operation, kind);                                                                    \
+    }
+SET_NODE(cuGraphExecKernelNodeSetParams, 12000, OPERATION_KERNEL, (const CUDA_KERNEL_NODE_PARAMS *, params),
+         create_kernel(&operation, params))
+SET_NODE(cuGraphExecMemcpyNodeSetParams, 10020, OPERATION_COPY, (const CUDA_MEMCPY3D *, params, CUcontext, context),
+         create_copy(&operation, params, context))
+/* It can't be enabled again. */
+SET_NODE(cuGraphNodeSetEnabled, 11060, OPERATION_NOTHING, (unsigned int, is_enabled),
+         is_enabled ? CUDA_ERROR_NOT_SUPPORTED : ((operation = operation_create(OPERATION_NOTHING)), CUDA_SUCCESS))

@@ -57,7 +57,7 @@ EXCUSES = {
     "of a texture or surface reference: cuTexRefSetAddress alone takes memory that may be ours": r"cuSurfRefSetArray"
     r"|cuTexRef(Create|Destroy|Set(?!Address(2D)?$)\w+)",
     # other memory
-    "ends what is left to the driver": r"cu(Mipmapped)?ArrayDestroy|cu(Tex|Surf)ObjectDestroy|cuIpcCloseMemHandle"
+    "ends what is left to the driver": r"cu(Mipmapped)?ArrayDestroy|cuSurfObjectDestroy|cuIpcCloseMemHandle"
     r"|cuDestroyExternal\w+|cuGraphicsUnregisterResource|cuMulticastUnbind|cuLogicalEndpoint(Destroy|Unbind)",
     "of memory that the program maps itself, left to the driver": r"cuMem(Release|MapArrayAsync)"
     r"|cuMem(ExportTo|ImportFrom)ShareableHandle",
@@ -74,7 +74,7 @@ EXCUSES = {
     "an empty graph, or the end of one, of which a user object tells (heap/graphs/capture_memory.c)": r"cuGraph(Create|Destroy)",
     "refused by the driver for graphs that allocate, so for those with memory of ours": r"cuGraphClone|cuGraphDestroyNode"
     r"|cuGraphRemoveDependencies|cuGraph(Add|Exec)ChildGraphNode(SetParams)?",
-    "orders or switches nodes": r"cuGraphAdd(Dependencies|EmptyNode)|cuGraphNodeSetEnabled|cuGraphConditionalHandleCreate",
+    "orders nodes, or makes a handle for one": r"cuGraphAdd(Dependencies|EmptyNode)|cuGraphConditionalHandleCreate",
     "a node that was noted for its kind when it was added": r"cuGraph(Exec)?EventWaitNodeSetEvent"
     r"|cuGraph(Exec)?(BatchMemOp|ExternalSemaphores(Signal|Wait)|Host)NodeSetParams",
     # graphics

@@ -36,8 +36,8 @@ CIRCLES = {
     "analysis/sass/slice.c slice_terms.c": "the terms of a value are found in the instructions that wrote it, and those have terms themselves",
     "api/lifecycle.c public.c": "the public functions start the process, and the start says the version",
     "contexts/contexts.c streams.c": "streams end with their context, and each belongs to one",
-    "preload/bounds.c capture_hooks.c context_hooks.c coredumps.c event_hooks.c frees.c launch_hooks.c map_hooks.c memops.c memory_hooks.c "
-    "peers.c pointers.c pool_hooks.c start.c table.c textures.c watch_hooks.c":
+    "preload/bounds.c capture_hooks.c context_hooks.c coredumps.c event_hooks.c frees.c keepers.c launch_hooks.c map_hooks.c memops.c "
+    "memory_hooks.c peers.c pointers.c pool_hooks.c start.c table.c watch_hooks.c":
         "the table names each hook, and each hook calls the driver by way of the table",
     "stacks/cfi.c cfi_entry.c": "rules are read for an architecture, which the unwinder knows",
 }

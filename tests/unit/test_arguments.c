@@ -36,6 +36,10 @@ TEST(pointers_to_const_are_told_apart)
             if (signature_is_const(cases[i].name, cases[i].count, k) != (int)(cases[i].is_const >> k & 1))
                 fail_msg("%s, argument %zu", cases[i].name, k);
     assert_false(signature_is_const(NULL, 1, 0));
+    assert_true(signature_is("look_up(unsigned long long, float*)", 2, 0, "unsigned long long"));
+    assert_false(signature_is("count(unsigned long, float*)", 2, 0, "unsigned long long"));
+    assert_false(signature_is("count(a::unsigned long long)", 1, 0, "unsigned long long") ||
+                 signature_is(NULL, 1, 0, "unsigned long long"));
 }
 
 /* Of the first four arguments. */

@@ -178,6 +178,15 @@ BUGS = [
             says=(*_FREED, r"argument 0( at byte 32)? points to this buffer"), right=f"{twin}: cudaSuccess") for kind, kernel, twin in (
         ("same_stream", "scale", "unused"), ("waited", "scale", "unused"), ("behind_work", "scale", "unused"), ("loop", "scale", "unused"),
         ("of_struct", "scale_of", "list"), ("other_stream", "scale", "list"), ("graph", "scale", "graph_in_order"))),
+    *(Bug(f"freed {kind}", "freed.cu", (kind,), what, mark=mark, bytes=size, call=call, twin=(twin,), right=f"{twin}: cudaSuccess", status=86,
+          prints=("launch: cudaErrorInvalidValue", f"{kind}: cudaSuccess"), says=(said, r"given by +cu\w+", r"allocated at +\S", r"freed at +\S"))
+      for kind, what, mark, size, call, twin, said in (
+        ("copy_node", "freed buffer of a copy in a graph", "late", 4000, r"cu(da)?GraphLaunch", "copies_in_order",
+         r"host read out of bounds by cuGraphLaunch: reads 4000 bytes from byte 0 of buffer #\d+, which has been freed"),
+        ("set_node", "freed buffer of a set in a graph", "late", 4000, r"cu(da)?GraphLaunch", "copies_in_order",
+         r"host write out of bounds by cuGraphLaunch: writes 4000 bytes from byte 0 of buffer #\d+, which has been freed"),
+        ("texture", "freed buffer of a texture", "texture", 4096, r"cu(da)?LaunchKernel", "textures_in_order",
+         r"use-after-free by cuLaunchKernel\w*: gives a kernel texture 0x[0-9a-f]+, as argument 0, of buffer #\d+, which has been freed"))),
     *(_cuda("pool", kind, what, "fill", "write", 4, None, bytes=1000, thread=thread, mark="WRITES", twin=("clean",), reason=_POOL, status=86, prints=("done",),
             lacks=("line", "thread"), right="done", says=(
                 rf"cufence: WRITE to poisoned memory: {changed} of the 1024 poisoned ones on, in buffer #\d+",

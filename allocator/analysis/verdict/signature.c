@@ -90,6 +90,12 @@ enum value_type signature_elements(const char *name, size_t count, size_t index)
     return type;
 }
 
+int signature_is(const char *name, size_t count, size_t index, const char *type)
+{
+    const char *start, *end;
+    return find_argument(name, count, index, &start, &end) && ends_with(start, &end, type) && start == end;
+}
+
 enum value_type signature_scalar(const char *name, size_t count, size_t index)
 {
     const char *start, *end;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 unsigned blocks_leaving;
+uint64_t blocks_given_freed;
 unsigned heap_rare = RARE_CAPTURES; /* until heap_captures_are_seen() */
 
 #define TO(state) (1u << BLOCK_##state)

@@ -77,8 +77,9 @@ enum rare {
     /* Of a block (block->rare), changed by its holder unless it says otherwise. */
     RARE_RECORDED = 1 << 0, /* other streams use it: recorded_count is not 0. Under recorded_lock */
     RARE_TWIN = 1 << 1,     /* twin_count is not 0. Under RANK_TWINS */
-    RARE_GRAPH = 1 << 2,    /* a kernel of a graph was given the buffer: a launch may use it long after its free. Any thread */
-    RARE_LEAVING = 1 << 3,  /* and it was freed, and counts in blocks_leaving until it is unmapped */
+    RARE_GRAPH =
+        1 << 2, /* a node of a graph or a texture has the buffer: a launch may use it long after its free. Any thread */
+    RARE_LEAVING = 1 << 3,     /* and it was freed, and counts in blocks_leaving until it is unmapped */
     RARE_SYNCHRONOUS = 1 << 4, /* heap_set_synchronous(). Any thread */
     RARE_ELSEWHERE = 1 << 5,   /* its memory is on another device than its context: never reused for another buffer */
     RARE_CELL = 1 << 6,        /* block_is_cell(). Constant */
@@ -161,7 +162,8 @@ static inline int block_outlives_context(const struct block *block)
 /* Moves a held block to the books of another context: its own has ended. */
 void block_adopt(struct block *block, struct books *books);
 
-extern unsigned blocks_leaving; /* atomic */
+extern unsigned blocks_leaving; /* atomic, as is the number of frees of blocks with RARE_GRAPH */
+extern uint64_t blocks_given_freed;
 
 /* The bits of a block. */
 static inline unsigned block_rare(const struct block *block)

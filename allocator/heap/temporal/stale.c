@@ -112,16 +112,44 @@ void heap_retire_freed(uint64_t address, int may_wait)
         aside_call(retire, &stale);
 }
 
-/* ---- graphs ---- */
+/* ---- graphs, and textures ---- */
 
-void heap_given_to_graph(uint64_t address)
+int heap_given_for_later(uint64_t address)
 {
     struct block *block = heap_options->uaf != UAF_OFF ? index_holding(address) : NULL;
     if (!block || block_is_cell(block) || block_pool_now(block))
-        return;
+        return 0;
     struct facts facts = facts_read(block);
-    if (!facts.freed_ns && address - facts.address < facts.size)
-        block_mark(block, RARE_GRAPH);
+    if (facts.freed_ns || address - facts.address >= facts.size)
+        return 0;
+    block_mark(block, RARE_GRAPH);
+    return 1;
+}
+
+uint64_t heap_given_frees(void)
+{
+    return __atomic_load_n(&blocks_given_freed, __ATOMIC_ACQUIRE);
+}
+
+struct given {
+    uint64_t id;
+    int is_gone;
+};
+
+static void look_for(struct slot *slot, uint64_t gap_start, void *user)
+{
+    (void)gap_start;
+    struct given *given = user;
+    const struct block *block = (const struct block *)slot;
+    struct facts facts = facts_read(block);
+    given->is_gone |= facts.id == given->id && facts.freed_ns && !block_pool_now(block);
+}
+
+int heap_given_is_gone(uint64_t address, uint64_t id)
+{
+    struct given given = {.id = id};
+    arena_visit(address, 1, look_for, &given);
+    return given.is_gone;
 }
 
 static int is_leaving(void)

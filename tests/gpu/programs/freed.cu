@@ -137,7 +137,101 @@ static void graph()
     CALL(cudaGraphLaunch(executable, stream));
 }
 
+// What a copy, a set or a texture reads by an address of before. Nothing is read: the launch is refused.
+
+static cudaGraphExec_t graph_of_copy(float *numbers, bool sets)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    float *to = make(stream);
+    CALL(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    if (sets)
+        CALL(cudaMemsetAsync(numbers, 1, COUNT * sizeof(float), stream));
+    else
+        CALL(cudaMemcpyAsync(to, numbers, COUNT * sizeof(float), cudaMemcpyDeviceToDevice, stream));
+    CALL(cudaStreamEndCapture(stream, &graph));
+    CALL(cudaGraphInstantiate(&executable, graph, 0));
+    return executable;
+}
+
+static void launch_late(bool sets)
+{
+    float *numbers = make(stream);
+    cudaGraphExec_t executable = graph_of_copy(numbers, sets);
+    CALL(cudaGraphLaunch(executable, stream));
+    CALL(cudaFreeAsync(numbers, stream));
+    make(stream);
+    heard = cudaGraphLaunch(executable, stream); // FAULT late
+    printf("launch: %s\n", cudaGetErrorName(heard));
+}
+
+static void copy_node()
+{
+    launch_late(false);
+}
+
+static void set_node()
+{
+    launch_late(true);
+}
+
+enum { TEXELS = 1024 }; // so many bytes have the alignment that a texture needs
+
+__global__ void look_up(cudaTextureObject_t texture, float *to)
+{
+    to[threadIdx.x] = tex1Dfetch<float>(texture, threadIdx.x);
+}
+
+static cudaTextureObject_t texture_of(float *texels)
+{
+    cudaTextureObject_t texture = 0;
+    cudaResourceDesc resource = {};
+    cudaTextureDesc description = {};
+    resource.resType = cudaResourceTypeLinear;
+    resource.res.linear = {texels, cudaCreateChannelDesc<float>(), TEXELS * sizeof(float)};
+    description.readMode = cudaReadModeElementType;
+    CALL(cudaCreateTextureObject(&texture, &resource, &description, nullptr));
+    return texture;
+}
+
+static void texture()
+{
+    float *texels, *to = make(stream);
+    CALL(cudaMalloc(&texels, TEXELS * sizeof(float)));
+    cudaTextureObject_t texture = texture_of(texels);
+    CALL(cudaFree(texels));
+    look_up<<<1, BLOCK, 0, stream>>>(texture, to); // FAULT texture
+    printf("launch: %s\n", cudaGetErrorName(cudaGetLastError()));
+}
+
 // ---- right ----
+
+static void copies_in_order()
+{
+    for (int i = 0; i < TIMES; i++) {
+        float *numbers = make(stream);
+        cudaGraphExec_t executable = graph_of_copy(numbers, i % 2);
+        CALL(cudaGraphLaunch(executable, stream));
+        CALL(cudaGraphLaunch(executable, stream));
+        CALL(cudaGraphExecDestroy(executable));
+        CALL(cudaFreeAsync(numbers, stream));
+    }
+}
+
+// The driver gives the textures' handles out again.
+static void textures_in_order()
+{
+    float *to = make(stream);
+    for (int i = 0; i < TIMES; i++) {
+        float *texels;
+        CALL(cudaMalloc(&texels, TEXELS * sizeof(float)));
+        cudaTextureObject_t texture = texture_of(texels);
+        look_up<<<1, BLOCK, 0, stream>>>(texture, to);
+        CALL(cudaStreamSynchronize(stream));
+        CALL(cudaDestroyTextureObject(texture));
+        CALL(cudaFree(texels));
+    }
+}
 
 static void unused()
 {
@@ -192,6 +286,11 @@ static const struct {
     {"of_struct", of_struct},
     {"other_stream", other_stream},
     {"graph", graph},
+    {"copy_node", copy_node},
+    {"set_node", set_node},
+    {"texture", texture},
+    {"copies_in_order", copies_in_order},
+    {"textures_in_order", textures_in_order},
     {"unused", unused},
     {"list", in_a_list},
     {"graph_in_order", graph_in_order},
