@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PATTERN "pattern:"
 #define KEY "\"finding_name\"" /* in docs/finding.schema.json */
 
 const char *const known_words[] = {NULL, "suppressed", "baseline"};
@@ -84,6 +85,14 @@ static cufence_status read_lines(struct known_names *names, char *text, const ch
     return CUFENCE_OK;
 }
 
+static cufence_status zero_byte(const char *text, const char *path)
+{
+    size_t line = 1;
+    for (; *text; text++)
+        line += *text == '\n';
+    return error_set(CUFENCE_ERROR_OPTION, "%s: a zero byte is in line %zu; it must be a text file", path, line);
+}
+
 cufence_status known_read(struct known_names *names, const char *path)
 {
     FILE *file = files_open_text(path);
@@ -91,13 +100,14 @@ cufence_status known_read(struct known_names *names, const char *path)
     size_t capacity = 0;
     if (!file)
         return error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, strerror(errno));
+    cufence_status status = CUFENCE_OK;
     ssize_t length = files_read_until(file, &text, &capacity, '\0');
-    const char *why = length < 0 && errno               ? strerror(errno)
-                      : length > 0 && !text[length - 1] ? "it has a NUL byte: it is no text"
-                                                        : NULL;
-    cufence_status status = why          ? error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, why)
-                            : length > 0 ? read_lines(names, text, path)
-                                         : CUFENCE_OK;
+    if (length < 0 && errno)
+        status = error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, strerror(errno));
+    else if (length > 0 && !text[length - 1])
+        status = zero_byte(text, path);
+    else if (length > 0)
+        status = read_lines(names, text, path);
     free(text);
     fclose(file);
     return status;
@@ -113,7 +123,9 @@ enum known known_as(const struct known_names *names, const char *name)
 {
     for (size_t i = 0; name && *name && i < names->count; i++) {
         const struct known_name *known = &names->all[i];
-        if (!strcmp(known->text, name) || (known->as == KNOWN_SUPPRESSED && fnmatch(known->text, name, 0) == 0))
+        int is_pattern = known->as == KNOWN_SUPPRESSED && !strncmp(known->text, PATTERN, strlen(PATTERN));
+        const char *pattern = known->text + strlen(PATTERN);
+        if (is_pattern ? !fnmatch(pattern + strspn(pattern, " "), name, 0) : !strcmp(known->text, name))
             return known->as;
     }
     return KNOWN_NOT;

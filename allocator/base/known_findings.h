@@ -1,9 +1,9 @@
 /*
  * Findings that a user knows already, by name: those that a file names, and those of an earlier run.
  *
- *   # a name or a glob (* ? [ ]) a line
- *   overrun at oob.py in k_oob
- *   slack write * in at::native::*
+ *   # a name a line, as it is printed, or a glob (* ? [ ])
+ *   overrun at oob.py in k_oob #3f2a
+ *   pattern: slack write * in at::native::*
  *
  * An earlier run's are in its file of JSON: of json=, `cufence report --json` or `cufence hunt --json`. A file may have both,
  * the JSON after the names.

@@ -36,23 +36,34 @@ void earlier_take(struct finding *finding, const struct misuse *misuse)
         part_add(finding->hint, "let the stream of this call wait for an event recorded after that work");
 }
 
+const char *use_name(const struct earlier_use *use, char *name, size_t size)
+{
+    if (!use->kernel)
+        return use->call ? use->call : "work that is not on record";
+    finding_kernel_of(use->kernel, name, size);
+    return name[0] ? name : "a kernel";
+}
+
+void use_lines(struct report *report, const char *key, const struct earlier_use *use, enum certainty certainty, uint64_t now_ns)
+{
+    char name[256];
+    report_begin(report, key, NULL);
+    report_put_name(report, use_name(use, name, sizeof name));
+    if (use->entry)
+        report_put(report, "%s", grid_of(use->entry->grid, use->entry->block).text);
+    report_end(report, certainty);
+    if (use->tid)
+        report_when_line(report, NULL, now_ns, use->time_ns, use->tid, use->stream);
+    report_frame_lines(report, "", "from", NULL, CERTAIN_NOT, use->frames, use->frame_count);
+}
+
 /* Puts what may still use the buffer, who launched it, and that nothing orders it before the call. */
 void earlier_lines(struct report *report, const struct finding *finding)
 {
     const struct used_fact *used = &finding->used;
-    const struct earlier_use *use = used->use;
-    if (!use)
+    if (!used->use)
         return;
-    report_begin(report, use->is_kept ? "given by" : "in use by", NULL);
-    if (use->kernel) {
-        report_put_name(report, used->kernel[0] ? used->kernel : "a kernel");
-        if (use->entry)
-            report_put(report, "%s", grid_of(use->entry->grid, use->entry->block).text);
-    } else {
-        report_put(report, "%s", use->call);
-    }
-    report_end(report, CERTAIN_DERIVED);
-    report_when_line(report, NULL, finding->now_ns, use->time_ns, use->tid, use->stream);
-    report_frame_lines(report, "", "from", NULL, CERTAIN_NOT, use->frames, use->frame_count);
-    report_sentence(report, use->is_kept ? "kept" : "order", used->order, CERTAIN_DERIVED);
+    int is_kept = used->use->is_kept;
+    use_lines(report, is_kept ? "given by" : "in use by", used->use, CERTAIN_DERIVED, finding->now_ns);
+    report_sentence(report, is_kept ? "kept" : "order", used->order, CERTAIN_DERIVED);
 }

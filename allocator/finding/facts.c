@@ -17,7 +17,7 @@ static const char *const from_words[] = {"", "the start", "past the end", "befor
 static const char *const side_words[] = {"past_end", "before_start", NULL};
 static const char *const source_words[] = {"live buffers", "arguments", "launches", "running", NULL};
 static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] = {"derived", NULL},
-                         *const version_word[] = {VERSION_TEXT, NULL};
+                         *const candidate_word[] = {"candidate", NULL}, *const version_word[] = {VERSION_TEXT, NULL};
 
 /* Rows of a table: kind, member, and the name in the JSON. */
 #define FRAME(kind, ...) FIELD(kind, struct stack_frame, __VA_ARGS__)
@@ -242,6 +242,9 @@ TABLE(nan_of, struct nan_fact, NAN_OF(PART, by, NULL, .table = &by), NAN_OF(INT,
       OPEN("written_at", WHEN(struct nan_fact, file)), NAN_OF(TEXT, file, "file", MUST), NAN_OF(INT, line, "line", MUST), CLOSE,
       NAN_OF(NUMBER, index, "index", MUST), NAN_OF(NUMBER, made, "made", MUST), NAN_OF(NUMBER, count, "count", MUST),
       NAN_OF(WORD, type, "type", .words = value_names, MUST), NAN_OF(TRUE, is_of_unwritten, "of_unwritten"),
+      OPEN("beside", WHEN(struct nan_fact, other)), {.name = "certainty", .type = FIELD_FIXED, .words = candidate_word, MUST},
+      NAN_OF(PART, other, NULL, .flags = BEHIND, .table = &earlier_name),
+      NAN_OF(PART, other, NULL, .flags = BEHIND, .table = &earlier), CLOSE,
       NAN_OF(LIST, inputs, "inputs", .table = &input, .flags = REQUIRED | BEHIND, COUNT(struct nan_fact, input_count)));
 
 /* ---- the process ---- */

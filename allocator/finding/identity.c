@@ -101,35 +101,46 @@ static void add_place_name(char *out, size_t size, const char *word, const char 
         part_append(out, size, " in %s", function);
 }
 
-static void add_frame_name(char *out, size_t size, const char *word, const struct stack_frame *frames, size_t count)
+/* Returns the line, or the place in the code where that is unknown; 0: neither is known. */
+static uint64_t add_frame_name(char *out, size_t size, const char *word, const struct stack_frame *frames, size_t count)
 {
-    if (count) {
-        const struct stack_frame *own = frames_own(frames, count);
-        add_place_name(out, size, word, own->file[0] ? own->file : own->module, own->function);
-    }
+    if (!count)
+        return 0;
+    const struct stack_frame *own = frames_own(frames, count);
+    add_place_name(out, size, word, own->file[0] ? own->file : own->module, own->function);
+    return own->line > 0 ? (uint64_t)own->line : own->offset;
 }
 
 void finding_name(const struct finding *finding, char *out, size_t size)
 {
     const struct called_from *allocated = &finding->buffer.allocated;
     const char *in = !finding->slack ? "of" : finding->slack->found.poison.bytes ? "in" : "next to";
+    const struct evidence_site *site = &finding->where.site;
     char kernel[256] = "";
+    uint64_t code = 0;
     out[0] = '\0';
     part_append(out, size, "%s%s%s", finding->kind, finding->called.call ? " by " : "",
                 finding->called.call ? finding->called.call : "");
     if (finding->where.is_known && !finding->slack) {
-        finding_kernel(&finding->where.site, kernel, sizeof kernel);
-        add_place_name(out, size, "at", finding->where.site.is_in_driver ? NULL : finding->where.site.file, kernel);
+        finding_kernel(site, kernel, sizeof kernel);
+        add_place_name(out, size, "at", site->is_in_driver ? NULL : site->file, kernel);
+        code = site->file && site->line > 0        ? (uint64_t)site->line
+               : site->kernel_offset == UINT64_MAX ? 0
+                                                   : site->kernel_offset;
     } else if (finding->by) {
         part_append(out, size, " in %s", finding->by->plain);
-        add_frame_name(out, size, "launched at", finding->by->frames, finding->by->frame_count);
+        code = add_frame_name(out, size, "launched at", finding->by->frames, finding->by->frame_count);
     } else if (finding->called.call) {
-        add_frame_name(out, size, "at", finding->called.frames, finding->called.count);
+        code = add_frame_name(out, size, "at", finding->called.frames, finding->called.count);
     } else if (allocated->count) {
         part_append(out, size, " %s a buffer", in);
-        add_frame_name(out, size, "from", allocated->frames, allocated->count);
+        code = add_frame_name(out, size, "from", allocated->frames, allocated->count);
     } else if (finding->buffer.buffer && finding->buffer.buffer->label[0]) {
         part_append(out, size, " %s \"%s\"", in, finding->buffer.buffer->label);
     }
     text_make_plain(out);
+    char place[600];
+    snprintf(place, sizeof place, "%s|%" PRIu64, out, code);
+    if (code)
+        part_append(out, size, " #%04x", (unsigned)(finding_hash(place) & 0xffff));
 }

@@ -8,10 +8,12 @@
 void nan_launch_lines(struct report *report, const struct finding *finding)
 {
     const struct nan_fact *nan = finding->nan;
-    launched_kernel_line(report, &nan->by);
+    launched_kernel_line(report, &nan->by, nan->other ? CERTAIN_CANDIDATE : CERTAIN_EXACT);
     if (nan->file)
-        report_line(report, "", "written at", CERTAIN_DERIVED, "%s:%d", nan->file, nan->line);
+        report_line(report, "", "written at", nan->other ? CERTAIN_CANDIDATE : CERTAIN_DERIVED, "%s:%d", nan->file, nan->line);
     launched_lines(report, &nan->by);
+    if (nan->other)
+        use_lines(report, "or", nan->other, CERTAIN_CANDIDATE, finding->now_ns);
 }
 
 static void put_figures(struct report *report, const struct nan_input *input)

@@ -6,6 +6,7 @@
 
 #include "analysis/values/value.h"
 #include "json/json_table.h"
+#include "misuse.h"
 #include "slack_finding.h"
 
 /* The launch. */
@@ -54,5 +55,6 @@ struct nan_fact {
     const cufence_buffer
         *fresh;           /* one of the inputs with such elements, where they may have come from; NULL: unknown, or none */
     uint64_t fresh_count; /* elements of it that hold the fill */
+    const struct earlier_use *other; /* on another stream, it may have written there at the same time; NULL: nothing has */
     uint64_t now_ns;
 };

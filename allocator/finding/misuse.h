@@ -21,6 +21,9 @@ struct earlier_use {
     size_t frame_count;
 };
 
+/* What it is called: the kernel without its types, or the call. */
+const char *use_name(const struct earlier_use *use, char *name, size_t size);
+
 struct misuse {
     const char *kind;     /* "double free", "invalid free", "host write out of bounds", ... */
     const char *call;     /* the driver function, as in the CUDA documentation */

@@ -62,6 +62,7 @@ static void add_nan_hint(struct finding *finding, const struct nan_fact *nan)
 void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_origin *origin)
 {
     const char *what = strcmp(nan->kind, FINDING_INF) == 0 ? "Inf" : "NaN";
+    char other[256];
     *finding = (struct finding){.origin = *origin,
                                 .kind = nan->kind,
                                 .nan = nan,
@@ -69,8 +70,10 @@ void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const s
                                 .access = {.source = NO_ARGUMENT},
                                 .now_ns = nan->now_ns};
     part_add(finding->what, "%s", nan->kind);
-    part_add(finding->headline, "%s: %s writes %" PRIu64 " %s", nan->kind, nan->by.kernel ? nan->by.plain : "a CUDA graph",
-             nan->made, what);
+    part_add(finding->headline, "%s: %s", nan->kind, nan->by.kernel ? nan->by.plain : "a CUDA graph");
+    if (nan->other)
+        part_add(finding->headline, ", or %s on another stream,", use_name(nan->other, other, sizeof other));
+    part_add(finding->headline, " writes %" PRIu64 " %s", nan->made, what);
     if (nan->buffer->id)
         part_add(finding->headline, " to buffer #%" PRIu64, nan->buffer->id);
     if (nan->buffer->id && nan->buffer->label[0])

@@ -161,7 +161,7 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
     report_frame_lines(report, "", "freed at", NULL, CERTAIN_NOT, fact->freed.frames, fact->freed.count);
 }
 
-void launched_kernel_line(struct report *report, const struct launched_fact *by)
+void launched_kernel_line(struct report *report, const struct launched_fact *by, enum certainty certainty)
 {
     report_begin(report, "kernel", NULL);
     if (by->kernel) {
@@ -171,7 +171,7 @@ void launched_kernel_line(struct report *report, const struct launched_fact *by)
         report_put(report, "one of a CUDA graph: ");
         report_put_name(report, by->plain);
     }
-    report_end(report, CERTAIN_EXACT);
+    report_end(report, certainty);
 }
 
 void launched_lines(struct report *report, const struct launched_fact *by)

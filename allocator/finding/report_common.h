@@ -49,7 +49,7 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
 void report_continue(struct report *report, const char *subkey, enum certainty certainty);
 
 /* Put the kernel, and the launch, of findings that have finding->by. */
-void launched_kernel_line(struct report *report, const struct launched_fact *by);
+void launched_kernel_line(struct report *report, const struct launched_fact *by, enum certainty certainty);
 void launched_lines(struct report *report, const struct launched_fact *by);
 
 /* ---- parts of a report that are files of their own ---- */
@@ -71,6 +71,9 @@ void nan_launch_lines(struct report *report, const struct finding *finding);
 void nan_input_lines(struct report *report, const struct finding *finding);
 
 /* What may still use the buffer of a stream race; nothing if it is none. */
+/* Puts the work, when and from where it was launched or called. */
+void use_lines(struct report *report, const char *key, const struct earlier_use *use, enum certainty certainty,
+               uint64_t now_ns);
 void earlier_lines(struct report *report, const struct finding *finding);
 
 /* What was found in the slack of a buffer, and the launches that may have written it. */

@@ -264,8 +264,13 @@ void clocks_host_knows(struct order_clocks *clocks, const struct order_clock *se
     join(clocks, &clocks->host, seen);
 }
 
+uint64_t clocks_done(const struct order_clocks *clocks, unsigned stream, unsigned by)
+{
+    uint64_t host = clocks->host.at[stream], before = by == ORDER_NOT_TRACKED ? 0 : clocks->streams[by].before.at[stream];
+    return host > before ? host : before;
+}
+
 int clocks_is_ordered(const struct order_clocks *clocks, unsigned stream, uint64_t position, unsigned by)
 {
-    return clocks->host.at[stream] >= position ||
-           (by != ORDER_NOT_TRACKED && clocks->streams[by].before.at[stream] >= position);
+    return clocks_done(clocks, stream, by) >= position;
 }

@@ -96,8 +96,9 @@ struct order_clock clocks_of_event(const struct order_clocks *clocks, uint64_t e
 struct order_clock clocks_of_context(const struct order_clocks *clocks, const void *context);
 void clocks_host_knows(struct order_clocks *clocks, const struct order_clock *seen);
 
-/* Whether work at `position` of `stream` is done before the next work of `by`, or, with ORDER_NOT_TRACKED, before what the host
- * does now. */
+/* Up to which position work of `stream` is done before the next work of `by`, or, with ORDER_NOT_TRACKED, before what the host
+ * does now; and whether that at `position` is. */
+uint64_t clocks_done(const struct order_clocks *clocks, unsigned stream, unsigned by);
 int clocks_is_ordered(const struct order_clocks *clocks, unsigned stream, uint64_t position, unsigned by);
 
 static inline void order_set_add(struct order_set *set, unsigned stream)

@@ -83,6 +83,22 @@ void order_context_gone(struct context *context)
 
 /* ---- launches ---- */
 
+static HOT_TLS struct order_position launched; /* the thread's latest launch */
+
+/* Notes what other streams may do with the buffer at the same time. */
+static void meet(uint64_t buffer, const struct use *use)
+{
+    lock_expect(RANK_ORDER);
+    const struct buffer_uses *of = uses_of(&order_state->uses, buffer);
+    for (uint32_t i = 0; of && i < of->count; i++) {
+        const struct use *other = &of->uses[i];
+        uint64_t done = clocks_done(&order_state->clocks, other->stream, use->stream);
+        if (other->stream != use->stream && done < other->position)
+            order_state->meetings[order_state->meeting_count++ % MEETINGS_KEPT] =
+                (struct order_meeting){buffer, done, {*other, *use}};
+    }
+}
+
 /* The live buffers that a launch was given. */
 struct given {
     unsigned count;
@@ -136,13 +152,16 @@ static void kernel_launched(const struct launch_event *event, struct stream *str
     for (unsigned i = 0; use.position && i < given.count; i++) {
         use.start = given.ranges[i].address;
         use.end = use.start + given.ranges[i].size;
+        meet(given.ranges[i].id, &use);
         uses_add(&order_state->uses, given.ranges[i].id, &use);
     }
+    launched = (struct order_position){use.position, order_state->meeting_count, use.stream};
 }
 
 void order_launched(const struct launch_event *event)
 {
     struct stream *stream = stream_in(event->context, event->stream);
+    launched = (struct order_position){.stream = ORDER_NOT_TRACKED};
     if (follow(stream) != FOLLOWED)
         return;
     if (event->call) {
@@ -150,12 +169,68 @@ void order_launched(const struct launch_event *event)
         return;
     }
     HOLD(&order_lock);
-    clocks_graph_launched(&order_state->clocks, index_of(stream), name_of(event->graph));
+    unsigned index = index_of(stream);
+    clocks_graph_launched(&order_state->clocks, index, name_of(event->graph));
     host_copies_forget_done();
+    if (index != ORDER_NOT_TRACKED)
+        launched = (struct order_position){order_state->clocks.latest.at[index], order_state->meeting_count, index};
 }
 
-int order_open(void)
+/* ---- what ran at the same time ---- */
+
+struct order_position order_launch_position(void)
 {
+    return launched;
+}
+
+void order_graph_given(const struct heap_range *buffer, CUstream stream)
+{
+    const struct use use = {.kind = USE_LAUNCH,
+                            .stream = launched.stream,
+                            .position = launched.position,
+                            .start = buffer->address,
+                            .end = buffer->address + buffer->size,
+                            .tid = thread_id(),
+                            .handle = name_of(stream)};
+    if (!use.position)
+        return;
+    HOLD(&order_lock);
+    meet(buffer->id, &use);
+    uses_add(&order_state->uses, buffer->id, &use);
+}
+
+/* Which of the two uses may have run at the same time as the launch: NULL for none. */
+static const struct use *other_of(const struct order_meeting *meeting, const struct order_position *launch)
+{
+    const struct use *uses = meeting->uses;
+    if (uses[1].stream == launch->stream && uses[1].position == launch->position)
+        return &uses[0];
+    return uses[0].stream == launch->stream && meeting->done < launch->position && launch->position <= uses[0].position
+               ? &uses[1]
+               : NULL;
+}
+
+int order_beside(const struct order_position *launch, uint64_t buffer, uint64_t start, uint64_t end, struct order_race *race)
+{
+    HOLD(&order_lock);
+    uint64_t count = order_state->meeting_count, first = count < MEETINGS_KEPT ? 0 : count - MEETINGS_KEPT;
+    for (uint64_t i = count; launch->position && i-- > first;) {
+        const struct order_meeting *meeting = &order_state->meetings[i % MEETINGS_KEPT];
+        const struct use *other = meeting->buffer == buffer ? other_of(meeting, launch) : NULL;
+        if (other && other->kind != USE_READ && start < other->end && end > other->start) {
+            *race = (struct order_race){.use = *other};
+            return 1;
+        }
+    }
+    *race = (struct order_race){.use = {.kind = USE_WRITE}};
+    return !launch->position || first > launch->meetings;
+}
+
+static int finds_races; /* constant after order_open() */
+
+int order_open(int finds)
+{
+    finds_races = finds;
     order_state = calloc(1, sizeof *order_state);
     if (!order_state)
         return 0;
@@ -177,9 +252,10 @@ void order_recorded(uint64_t address, CUstream handle)
 
 static int found(const struct use *use, struct order_race *race)
 {
-    if (use)
-        race->use = *use;
-    return use != NULL;
+    if (!use || !finds_races)
+        return 0;
+    race->use = *use;
+    return 1;
 }
 
 /* cuMemFree of plain memory waits for the buffer's context, so that the host knows all of its work to be done; and for no
@@ -252,6 +328,7 @@ static int look_at_accesses(const struct order_copy *copy, const struct heap_ran
                 uses_against_write(&order_state->uses, &order_state->clocks, ranges[i].id, use->stream, use->start, use->end),
                 race);
         }
+        meet(ranges[i].id, use);
         if (!copy->is_awaited)
             uses_add(&order_state->uses, ranges[i].id, use);
     }
@@ -281,7 +358,7 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
         writes += copy->accesses[i].is_write != 0;
     }
     int host_learns = copy->is_awaited || (!writes && is_pageable(copy->host_target));
-    struct use use = {.tid = thread_id(), .handle = name_of(copy->stream)};
+    struct use use = {.tid = thread_id(), .handle = name_of(copy->stream), .function = copy->call};
     *race = (struct order_race){.stream = copy->stream, .by_host = copy->is_awaited};
     HOLD(&order_lock);
     use.stream = index_of(stream);
@@ -293,7 +370,6 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
             use.source = record;
             use.turn = record->turn;
             use.python = record->stack.python;
-            use.function = copy->call;
         }
         is_race = look_at_accesses(copy, ranges, &use, race);
         if (copy->host.end)
@@ -324,7 +400,7 @@ static void describe_copy(const struct use *use, struct order_details *out)
     const struct order_call *record = use->source;
     out->use.call = use->function;
     HOLD(&order_lock);
-    if (record->turn == use->turn) {
+    if (record && record->turn == use->turn) {
         out->stack = record->stack;
         out->use.time_ns = record->time_ns;
     }

@@ -24,8 +24,8 @@ static inline int order_is_wanted(void)
     return __builtin_expect(__atomic_load_n(&order_is_on, __ATOMIC_ACQUIRE), 0) != 0;
 }
 
-/* Starts it. The heap is open. Returns 0 if out of host memory. */
-int order_open(void);
+/* Starts it. The heap is open. finds_races: else it finds none (nan= alone). Returns 0 if out of host memory. */
+int order_open(int finds_races);
 
 void order_launched(const struct launch_event *event); /* a kernel or a graph */
 
@@ -135,6 +135,21 @@ int order_host_conflict(uint64_t start, uint64_t size, enum order_host_use by, s
 
 /* The memory goes, and is not looked at any more. */
 void order_host_forget(uint64_t start, uint64_t size);
+
+/* ---- what ran at the same time (nan=) ---- */
+
+struct order_position {
+    uint64_t position, meetings;
+    unsigned stream;
+};
+
+/* Where the calling thread's latest launch is, after order_launched(); a graph's needs the buffers that it is given. */
+struct order_position order_launch_position(void);
+void order_graph_given(const struct heap_range *buffer, CUstream stream);
+
+/* Whether a launch or copy on another stream may have written to [start, end) of the buffer while the launch ran: *race has it.
+ * A use of kind USE_WRITE without a function is not on record. */
+int order_beside(const struct order_position *launch, uint64_t buffer, uint64_t start, uint64_t end, struct order_race *race);
 
 /* What there is to say about the use of a race; with its frames if is_named, which takes up to 0.1 s. Large. */
 struct order_details {

@@ -6,6 +6,7 @@
 #include "base/lock.h"
 
 #define CALLS_KEPT 256u
+#define MEETINGS_KEPT 4096u
 
 /* A copy or set on buffers, with who called: launches have a ring of their own in launch/. */
 struct order_call {
@@ -15,11 +16,19 @@ struct order_call {
     struct stack stack;
 };
 
+/* uses[1] of the buffer came when the work of the stream of uses[0] was done up to position `done` only. */
+struct order_meeting {
+    uint64_t buffer, done;
+    struct use uses[2];
+};
+
 struct order_state {
     struct order_clocks clocks;
     uint64_t call_count;
     struct order_call calls[CALLS_KEPT]; /* the latest ones */
     struct uses uses;
+    uint64_t meeting_count;
+    struct order_meeting meetings[MEETINGS_KEPT]; /* the latest ones */
 };
 extern struct order_state *order_state; /* constant after order_open(); its contents are under the lock */
 extern struct lock order_lock;

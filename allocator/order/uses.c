@@ -17,7 +17,7 @@ static struct buffer_uses *find(struct uses *uses, uint64_t buffer)
     return NULL;
 }
 
-static const struct buffer_uses *look_up(const struct uses *uses, uint64_t buffer)
+const struct buffer_uses *uses_of(const struct uses *uses, uint64_t buffer)
 {
     return find((struct uses *)uses, buffer);
 }
@@ -86,7 +86,7 @@ static const struct use *worse(const struct use *found, const struct use *other)
 
 const struct use *uses_against_free(const struct uses *uses, const struct order_clocks *clocks, uint64_t buffer, unsigned by)
 {
-    const struct buffer_uses *of = look_up(uses, buffer);
+    const struct buffer_uses *of = uses_of(uses, buffer);
     const struct use *found = NULL;
     for (uint32_t i = 0; of && i < of->count; i++) {
         if (is_unordered(clocks, &of->uses[i], by) && !order_set_has(&of->recorded, of->uses[i].stream))
@@ -105,7 +105,7 @@ static int overlaps(const struct use *use, uint64_t start, uint64_t end)
 const struct use *uses_against_write(const struct uses *uses, const struct order_clocks *clocks, uint64_t buffer, unsigned by,
                                      uint64_t start, uint64_t end)
 {
-    const struct buffer_uses *of = look_up(uses, buffer);
+    const struct buffer_uses *of = uses_of(uses, buffer);
     const struct use *found = NULL;
     for (uint32_t i = 0; of && i < of->count; i++) {
         if (overlaps(&of->uses[i], start, end) && is_unordered(clocks, &of->uses[i], by))

@@ -46,6 +46,7 @@ struct uses {
 };
 
 void uses_add(struct uses *uses, uint64_t buffer, const struct use *use);
+const struct buffer_uses *uses_of(const struct uses *uses, uint64_t buffer); /* NULL: none */
 
 /* A free of the buffer waits for the work of this stream, too. */
 void uses_recorded(struct uses *uses, uint64_t buffer, unsigned stream);

@@ -14,14 +14,6 @@
 
 #define RACES_NAMED 16u /* per process: a program may do it in a loop */
 
-static const char *name_of(const struct earlier_use *use, char *name, size_t size)
-{
-    if (!use->kernel)
-        return use->call;
-    finding_kernel_of(use->kernel, name, size);
-    return name[0] ? name : "a kernel";
-}
-
 struct describing {
     const struct order_race *race;
     int has_frames;
@@ -61,7 +53,7 @@ static void report(const struct host_call *call, const struct order_race *race, 
     if (!race->by_host)
         snprintf(on, sizeof on, " on stream 0x%" PRIx64, details->use.by_stream);
     error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s buffer #%" PRIu64 "%s, which %s on stream 0x%" PRIx64 " may still use", verb,
-              where.buffer.id, on, name_of(&details->use, name, sizeof name), details->use.stream);
+              where.buffer.id, on, use_name(&details->use, name, sizeof name), details->use.stream);
     what.kind = "stream race";
     what.address = race->address;
     what.where = &where;

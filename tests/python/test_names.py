@@ -12,6 +12,7 @@ import textwrap
 import types
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import simulated
 import standin
@@ -141,6 +142,24 @@ class Names(standin.InOneFolder):
         freed["buffer"]["freed"] = {"ns": 1}
         self.assertEqual(self.said(freed, [sys._getframe()]), "")
         del elsewhere, here
+
+    def test_a_tensor_that_has_taken_a_buffers_place_is_not_named(self) -> None:
+        class Library:
+            def __init__(self, number: int, place: int = 1) -> None:
+                self.number, self.place = number, place
+
+            def cufence_describe(self, address: int, out: object) -> int:
+                out._obj.place, out._obj.buffer.id = self.place, self.number
+                return 0
+
+        table = self.torch.Tensor(ADDRESS, (8,))
+        given = {"list": [{"number": 0, "value": hex(ADDRESS), "buffer": 7, "offset": 0}]}
+        for library, is_named in ((Library(7), True), (Library(8), False), (Library(7, place=4), False)):
+            with mock.patch.object(self.names._library, "loaded", return_value=library):
+                for report in (report_of(4000), {"arguments": given}):
+                    said = self.said(report, [sys._getframe()])
+                    self.assertEqual("buffer #7 is table in" in said, is_named, said)
+        del table
 
     def test_what_has_no_storage_or_would_be_copied_is_left_alone(self) -> None:
         lazy, cow = self.torch.Lazy(ADDRESS, (1000,)), self.torch.Tensor(ADDRESS, (1000,))

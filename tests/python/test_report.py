@@ -316,8 +316,8 @@ class Report(standin.InFolder):
         program = [str(BUILD / "tests/programs/program_linked"), "beside", "async", "-4", "0"]
         self.run_program("--json", "before.json", "--", *program, status=86)
         name = self.read_lines("before.json")[1]["finding_name"]
-        self.assertRegex(name, r"^slack write next to a buffer from slack_stories\.c in \w+$")
-        (self.folder / "known.txt").write_text("# a comment\n\n  slack write * from slack_stories.c in *  \n")
+        self.assertRegex(name, r"^slack write next to a buffer from slack_stories\.c in \w+ #[0-9a-f]{4}$")
+        (self.folder / "known.txt").write_text("# a comment\n\n  pattern: slack write * from slack_stories.c in *  \n")
         for option, file, word in (("suppress", "known.txt", "suppressed"), ("baseline", "before.json", "baseline")):
             said = self.run_program("--known", file, "--json", f"{option}.json", "--", *program, status=0)
             self.assertIn("1 known finding (known=), met 1 time, not reported\n", said)

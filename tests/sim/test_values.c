@@ -157,6 +157,22 @@ TEST(only_the_maker_is_blamed)
     assert_int_equal(count_in(text, "cufence: first NaN: "), 1);
 }
 
+TEST(what_ran_at_the_same_time_is_named)
+{
+    expect("--nan report", "nan_beside", 86, "first NaN: slow_scale, or normalise on another stream, writes 1 NaN to buffer #4",
+           "or         normalise<<<(8,1,1), (128,1,1)>>>",
+           "first NaN: normalise, or slow_scale on another stream, writes 1 NaN");
+    HAS("candidate");
+    setenv("COPIES", "1", 1);
+    expect("--nan report", "nan_beside", 86, "first NaN: slow_scale, or cuMemcpyDtoDAsync on another stream, writes 1 NaN");
+    unsetenv("COPIES");
+    setenv("WAITS", "1", 1);
+    expect("--nan report", "nan_beside", 86, "first NaN: normalise writes 1 NaN to buffer #4");
+    assert_int_equal(count_in(text, "another stream"), 0);
+    assert_int_equal(count_in(text, "cufence: first NaN: "), 1);
+    unsetenv("WAITS");
+}
+
 TEST(stop_ends_the_program_there)
 {
     expect("--nan stop", "nan", 3, "cuLaunchKernel: error 710", "2 launches seen");

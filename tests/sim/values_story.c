@@ -100,10 +100,17 @@ static void add_halves(const cusim_thread *t, void *const *arguments)
         out[index_of(t)] = 0x4000; /* 1 + 1 */
 }
 
+static void slow_scale(const cusim_thread *t, void *const *arguments)
+{
+    usleep(index_of(t) ? 0 : 300000);
+    scale(t, arguments);
+}
+
 static const size_t scale_sizes[] = {8, 8, 4, 4}, normalise_sizes[] = {8, 8, 4}, mask_sizes[] = {8, 4},
                     copy_sizes[] = {sizeof(struct two)}, one_pointer[] = {8}, triton_sizes[] = {8, 8, 8, 4, 8, 8};
 
 static const cusim_kernel kernels[] = {
+    {.name = "_Z10slow_scalePKfPffi", .function = slow_scale, .argument_bytes = scale_sizes, .argument_count = 4},
     {.name = "_Z5scalePKfPffi", .function = scale, .argument_bytes = scale_sizes, .argument_count = 4},
     {.name = "_Z4moveIfEvPKfPvfi", .function = scale, .argument_bytes = scale_sizes, .argument_count = 4},
     {.name = "_Z9normalisePKfPfi", .function = normalise, .argument_bytes = normalise_sizes, .argument_count = 3},
@@ -440,6 +447,30 @@ STORY(nan_struct)
     fill(in, 5);
     launch_normalise(in, other);
     launch_copy(other, out);
+}
+
+/* Two streams write to the halves of a buffer, at the same time or, if the second one waits, in turn. It makes a NaN. */
+STORY(nan_beside)
+{
+    CUstream streams[2];
+    CUevent event;
+    CUdeviceptr both = allocate(2 * COUNT * 4), half = both + COUNT * 4;
+    for (int i = 0; i < 2; i++)
+        CALL(cuStreamCreate, &streams[i], CU_STREAM_NON_BLOCKING);
+    CALL(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
+    CALL(cuMemsetD32_v2, both, 0, 2 * COUNT);
+    fill(in, 417);
+    put_nan(out, 7);
+    launch_on(streams[0], "_Z10slow_scalePKfPffi", (void *[]){&in, &both, &(float){1}, &(int){COUNT}});
+    usleep(20000);
+    CALL(cuEventRecord, event, streams[0]);
+    if (getenv("WAITS"))
+        CALL(cuStreamWaitEvent, streams[1], event, 0);
+    if (getenv("COPIES"))
+        CALL(cuMemcpyDtoDAsync_v2, half, out, COUNT * 4, streams[1]);
+    else
+        launch_on(streams[1], "_Z9normalisePKfPfi", (void *[]){&in, &half, &(int){COUNT}});
+    synchronise();
 }
 
 STORY(mask)

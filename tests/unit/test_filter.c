@@ -137,9 +137,10 @@ static int forget(void **state)
 
 TEST_WITH(a_line_is_a_name_or_a_glob, NULL, forget)
 {
-    assert_int_equal(read_text("# overrun in commented\n\n  overrun at a.py in k \r\nslack write * in fill<[48]>\nin x[0]"),
-                     CUFENCE_OK);
-    assert_int_equal(names.count, 3);
+    assert_int_equal(
+        read_text("# overrun in commented\n\n  overrun at a.py in k \r\npattern: slack write * in fill<[48]>\nin x[0]\n*\n"),
+        CUFENCE_OK);
+    assert_int_equal(names.count, 4);
     static const struct {
         const char *name;
         enum known as;
@@ -149,8 +150,9 @@ TEST_WITH(a_line_is_a_name_or_a_glob, NULL, forget)
         {"underrun at a.py in k", KNOWN_NOT},
         {"slack write next to a buffer from m.py in fill<4>", KNOWN_SUPPRESSED},
         {"slack write next to a buffer from m.py in fill<2>", KNOWN_NOT},
-        {"in x[0]", KNOWN_SUPPRESSED}, /* as it stands, although it is a glob for another name */
-        {"in x0", KNOWN_SUPPRESSED},
+        {"in x[0]", KNOWN_SUPPRESSED},
+        {"in x0", KNOWN_NOT}, /* no glob without the word */
+        {"slack write in k", KNOWN_NOT},
         {"", KNOWN_NOT},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -176,7 +178,7 @@ TEST_WITH(a_baseline_has_the_names_of_its_findings, NULL, forget)
 
 TEST_WITH(names_and_an_earlier_run_are_in_one_file, NULL, forget)
 {
-    assert_int_equal(read_text("overrun * in k\n"), CUFENCE_OK);
+    assert_int_equal(read_text("pattern:overrun * in k\n"), CUFENCE_OK);
     assert_false(names.has_run);
     assert_int_equal(read_text("leak of x\n\n  {\"cufence\":\"1\"}\n{\"cufence\":\"1\",\"finding_name\":\"leak of z\"}\n"),
                      CUFENCE_OK);
@@ -200,6 +202,11 @@ TEST_WITH(what_is_no_such_file_is_told, NULL, forget)
         assert_int_equal(read_text(cases[i].text), CUFENCE_ERROR_OPTION);
         assert_non_null(strstr(error_detail(), cases[i].why));
     }
+    FILE *file = fopen("known-zero", "w");
+    assert_true(file && fwrite("a\n\0\nb\n", 1, 6, file) == 6 && !fclose(file));
+    assert_int_equal(known_read(&names, "known-zero"), CUFENCE_ERROR_OPTION);
+    remove("known-zero");
+    assert_string_equal(error_detail(), "known-zero: a zero byte is in line 2; it must be a text file");
     assert_int_equal(known_read(&names, "/nowhere"), CUFENCE_ERROR_OPTION);
     assert_string_equal(error_detail(), "/nowhere: No such file or directory");
 }

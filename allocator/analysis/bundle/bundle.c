@@ -133,8 +133,8 @@ char *bundle_readme(const struct bundle *bundle)
             "cufence %s saved here what it takes to launch the kernel `%s` again as it %s: its code,\nits arguments, and the "
             "memory that they reach%s.%s%s%s\n\n",
             is_well ? "A launch" : "A fault", VERSION_TEXT, bundle->symbol, is_well ? "was launched" : "faulted",
-            is_well ? ", before the launch and after it. It ended well" : "", *bundle->device_name ? " It ran on " : "",
-            bundle->device_name, *bundle->device_name ? "." : "");
+            is_well ? ", before the launch and after it" : "", *bundle->device_name ? " It ran on " : "", bundle->device_name,
+            *bundle->device_name ? "." : "");
     fprintf(out,
             "```\ncufence replay .                             # launch it again, and %s\n"
             "cufence replay . --times 20                  # does it %s every time?\n"

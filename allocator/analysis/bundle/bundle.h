@@ -40,7 +40,7 @@ struct bundle_buffer {
     char file[48];          /* with the bytes before the launch; "" if they were left out */
     char reason[64];        /* why they were left out; "" if they were not */
     char label[64];
-    char after[48]; /* of a launch that ended well: the file with the bytes after it; "" if it did not change them */
+    char after[48]; /* of a saved launch: the file with the bytes after it; "" if it did not change them */
     char type[16];  /* "float32": what its elements are taken for; "" if unknown */
 };
 
@@ -53,7 +53,7 @@ struct bundle {
     uint64_t arena_start, arena_end;      /* cufence's address space in the process that made the launch */
     const struct rerun_launch *launches;  /* at least one; the launch that faulted, or those that may have, the best first */
     size_t launch_count;                  /* at most BUNDLE_LAUNCHES on disk, RERUN_LAUNCHES for the rerun process */
-    int has_outputs;                      /* the launch ended well, and what the buffers held after it is kept */
+    int has_outputs;                      /* what the buffers held after the launch is kept; it may have faulted all the same */
     const struct launch_argument *layout; /* of the arguments, in order; NULL if unknown */
     size_t argument_count;
     const struct bundle_buffer *buffers; /* by mapping_start if it was read */

@@ -1,4 +1,4 @@
-/* The files of a bundle of a launch that ended well. */
+/* The files of a bundle of a launch that is saved by request. */
 #include "bundles.h"
 
 #include "inspect/values/types.h"

@@ -12,6 +12,7 @@
 #include "analysis/values/value.h"
 #include "inspect/kernels/elements.h"
 #include "inspect/visits/visits.h"
+#include "order/order.h"
 #include "types.h"
 
 /* What a user names as its kernels. */
@@ -68,7 +69,8 @@ struct plan_item {
 };
 
 struct plan {
-    uint64_t written; /* nan's: bit i: the memory that pointer i leads to was written before the launch */
+    uint64_t written;             /* nan's: bit i: the memory that pointer i leads to was written before the launch */
+    struct order_position launch; /* nan's */
     uint32_t count;
     struct plan_item items[];
 };

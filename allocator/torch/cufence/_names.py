@@ -7,11 +7,12 @@ the context has failed by then. Takes SECONDS at most, apart from the list of al
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import sys
 import time
 
-from . import _kernels
+from . import _kernels, _library
 
 TYPE_CHECKING = False
 
@@ -25,6 +26,7 @@ _TENSORS_SHOWN = 3  # of a buffer: the rest are mostly views
 _NAMES_SHOWN = 3  # of a tensor
 _ELEMENTS_SEARCHED = 1000  # of a list, tuple or dict in a variable
 _DEPTH = 64  # of nested modules
+_INSIDE = 1  # CUFENCE_PLACE_INSIDE
 _KERNELS = (("CompiledKernel", "triton"), ("_Kernel", "numba"), ("Kernel", "warp"))  # their classes, and of which packages
 
 # What a name is, best first.
@@ -48,7 +50,15 @@ class _Buffers:
         found = self.ids.get(storage)
         if found is None and self.owner and 0 <= storage - int(self.owner["address"], 16) < self.owner["size"]:
             found = self.owner["id"]
-        return found
+        return found if found is not None and _is_still(storage, found) else None
+
+
+def _is_still(address: int, buffer: int) -> bool:
+    """Whether that buffer is at the address now: it may have been freed since the report, and another has its place."""
+    library, here = _library.loaded(), _library.Description()
+    if library is None:
+        return True
+    return library.cufence_describe(address, ctypes.byref(here)) == 0 and (here.place, here.buffer.id) == (_INSIDE, buffer)
 
 
 def _has_torch() -> bool:
