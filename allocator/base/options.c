@@ -145,7 +145,7 @@ static const struct option_row *row_find(struct span key)
 static const struct option_row *row_nearest(struct span key)
 {
     size_t nearest = text_nearest(key.start, key.length, table, sizeof *table, ROWS, NULL);
-    return nearest == ROWS || gone_instead(GONE_OPTION, key.start, key.length) ? NULL : &table[nearest];
+    return nearest == ROWS ? NULL : &table[nearest];
 }
 
 const struct option_row *options_find(const char *name, size_t length, int *is_exact)
@@ -160,9 +160,6 @@ static cufence_status unknown_key(struct span key, const char *source)
 {
     char names[1024] = "";
     const struct option_row *nearest = row_nearest(key);
-    const char *instead = gone_instead(GONE_OPTION, key.start, key.length);
-    if (instead)
-        return error_set(CUFENCE_ERROR_OPTION, "%s: %s= is gone: %s", source, excerpt_of(key).text, instead);
     if (nearest)
         return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s', did you mean '%s'? `cufence options` lists all",
                          source, excerpt_of(key).text, nearest->name);
