@@ -297,17 +297,6 @@ with cufence.label("loader"):
         self.assertIn("leak of 4 buffers, 12 MiB in all", lines[1]["headline"])
         self.assertEqual([line["buffer"]["allocated"]["frames"][0]["function"] for line in lines[1:3]], ["layer", "<module>"])
 
-    def test_streams(self) -> None:
-        self.run_code(
-            """
-kept = alloc(1000, 0, None)
-(row,) = cufence.streams()
-assert row["stream"] == 0 and row["device"] == 0 and row["live_buffers"] == 1 and row["live_bytes"] == 1000, row
-assert cufence.streams(0) == cufence.streams() and cufence.streams(5) == []
-""",
-            CUFENCE_OPTIONS="say=quiet",
-        )
-
     def test_out_of_memory_says_who_holds_it(self) -> None:
         said = self.run_code(
             """
