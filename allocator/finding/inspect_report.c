@@ -7,8 +7,6 @@ void nan_launch_lines(struct report *report, const struct finding *finding)
 {
     const struct nan_fact *nan = finding->nan;
     launched_kernel_line(report, &nan->by);
-    if (nan->file)
-        report_line(report, "", "written at", CERTAIN_DERIVED, "%s:%d", nan->file, nan->line);
     launched_lines(report, &nan->by);
 }
 
