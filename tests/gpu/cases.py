@@ -200,13 +200,6 @@ def clean(name: str, output: list[str], story: str = "", **other: object) -> Cas
     return Case(name, f"{story or name}.py", status=0, output=output, **{"needs": TORCH, **other})  # type: ignore[arg-type]
 
 
-def _pool(name: str, *needs: str) -> list[Case]:
-    how = {"needs": needs, "ways": RUN}
-    wrong = next(case_of(bug) for bug in BUGS if bug.program == "pool_overrun.py")
-    right = clean(f"{name}_pool_right", ["neighbours are as they were: True"], "pool_overrun", arguments=[name, "right"], **how)
-    return [right] if name == "cupy" else [replace(wrong, name=f"{name}_pool_overrun", arguments=[name, "wrong"], needs=needs), right]
-
-
 def _nan(name: str, kernel: str, story: str, report: list[str], **other: object) -> Case:
     """One launch makes a NaN; those behind it, which have it from there, are not reported."""
     head = rf"\A==\d+== cufence: first NaN: {kernel}\S* writes \d+ NaN to buffer #\d+"
@@ -295,8 +288,7 @@ PYTORCH = [
          output=[r"(?s)_ test_wrong _.*cufence: out-of-bounds READ.*kernel +k_oob\b.*k_oob\.py:{FAULT}\b", "1 failed, 2 passed"]),
     Case("host_copies_result", "host_copies.py", ["result"], 86, options={"streams": "on+host"}, output=["4 sums"], needs=TORCH, ways=HOOKED, report=[
         r"stream race by Tensor\.numpy: reads 16 bytes of pinned memory", r"host_copies\.py:{RESULT}\b", r"in use by +cuMemcpy(HtoD|DtoH)Async +derived"]),
-    *_pool("cupy", "cupy"),
-    *_pool("rmm", "cupy", "rmm"),
+    clean("cupy_pool_right", ["neighbours are as they were: True"], "pool_overrun", arguments=["cupy", "right"], needs=("cupy",), ways=RUN),
     *(Case(f"poison_{how}", "poison_rows.py", [how], status, output=["sums are right: True", said], report=report, options={"nan": "report"}, needs=TORCH, ways=RUN)
       for how, status, said, report in (
         ("right", 0, "check: 0", []),
