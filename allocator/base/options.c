@@ -94,8 +94,6 @@ static const struct option_row table[] = {
     OPTION("nan", CHOICE, "off | report | stop | report+inf | stop+inf, also with /N", "off", IN(nan),
            .joint = "/", REST(NUMBER, "1", IN(every), RANGE(1, 1000000)),
            .help = "report the first launches that make a NaN of inputs without one; stop: also wait after each launch, and end the program there; +inf: infinities too, of which masks of attention are full; /N: look at one in N launches of each kernel, which costs less"),
-    OPTION("graphs", SWITCH, "on | off", "on", IN(graphs),
-           .help = "off: torch.compile and torch.cuda.make_graphed_callables run without CUDA graphs, so that each launch has its own values; other captures stay graphs"),
 };
 /* clang-format on */
 

@@ -64,7 +64,6 @@ struct options {
     char values[256];        /* filter.h: launches whose values are shown, "" = none */
     char values_out[256];    /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
     enum option_nan nan;     /* off (default) | report | stop | report+inf | stop+inf: look for the first NaN */
-    int graphs;              /* on (default) | off: PyTorch runs without CUDA graphs where it can */
 };
 
 enum option_type {

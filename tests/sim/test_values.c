@@ -74,14 +74,6 @@ TEST(graphs_are_shown_as_a_whole)
     expect("--values other", "graph", 0, "!a CUDA graph");
 }
 
-/* Nothing runs again what a program has captured. */
-TEST(graphs_off_says_what_it_cannot)
-{
-    expect("--values scale --graphs off", "graph scale graph", 0, "");
-    assert_int_equal(count_in(text, "graphs=off: what the program captures by itself stays a CUDA graph"), 1);
-    expect("--values scale --graphs off", "scale", 0, "!graphs=off");
-}
-
 TEST(lines_of_json)
 {
     expect("--values '*=values.json'", "scale graph", 0, "!values of launch");
@@ -97,7 +89,6 @@ TEST(what_is_wrong_is_refused)
 {
     expect("--values '#x'", "scale", 2, "values=#x is not allowed; use LAUNCHES or");
     expect("--values '*=nowhere/values.json'", "scale", 2, "");
-    expect("--set graphs=maybe", "scale", 2, "graphs=maybe is not allowed; use on | off");
     expect("--nan yes", "scale", 2, "");
 }
 

@@ -98,7 +98,7 @@ TEST(options_are_listed_and_checked)
     size_t rows = 0;
     for (const char *line = outcome.out; line && *line; line = strchr(line, '\n') + 1)
         rows += *line != ' ';
-    assert_int_equal(rows, 26);
+    assert_int_equal(rows, 25);
     assert_non_null(strstr(outcome.out, "\nguard: "));
     outcome = RUN("options", "--all");
     expect_exit(&outcome, 2);
