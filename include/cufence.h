@@ -135,18 +135,6 @@ typedef struct cufence_unguarded {
     uint64_t live_bytes;
 } cufence_unguarded;
 
-/* One stream, by the number of its handle: 0 is the legacy default stream, 2 the threads' own default streams. */
-typedef struct cufence_stream_stats {
-    uint64_t stream;
-    uint64_t live_buffers; /* allocated on it and not freed yet */
-    uint64_t live_bytes;
-    uint64_t mapped_bytes; /* of these, with their pages */
-    uint64_t idle_bytes;   /* freed on it, kept for reuse on it */
-    uint64_t allocations;  /* since the stream began */
-    uint64_t frees;
-    int32_t device;
-} cufence_stream_stats;
-
 /* A mapping, with the buffer in it. */
 typedef struct cufence_mapping {
     cufence_buffer buffer; /* id 0: it had none yet. Freed: the last one */
@@ -295,13 +283,10 @@ size_t cufence_stack(uint32_t stack, char *buffer, size_t size);
 cufence_status cufence_get_stats(int device, cufence_stats *stats);
 
 /*
- * Gets the statistics of the streams of one device (-1: all) that have allocated, at most `max` entries, in no particular
- * order. Returns the number of streams; 0 also before cufence_init(), or if the host has no memory. Takes milliseconds with
- * thousands of live buffers.
+ * Gets the mappings of one device (-1: all), live or not, at most `max` entries, in no particular order. Returns their number;
+ * 0 also before cufence_init(), or if the host has no memory. Takes milliseconds with thousands of live buffers. A page that
+ * small buffers share counts as one for each of them.
  */
-size_t cufence_get_streams(int device, cufence_stream_stats *out, size_t max);
-
-/* The same for the mappings of a device, live or not. A page that small buffers share counts as one for each of them. */
 size_t cufence_get_mappings(int device, cufence_mapping *out, size_t max);
 
 /*

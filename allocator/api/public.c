@@ -241,16 +241,6 @@ PUBLIC cufence_status cufence_get_stats(int device, cufence_stats *stats)
     return status;
 }
 
-PUBLIC size_t cufence_get_streams(int device, cufence_stream_stats *out, size_t max)
-{
-    cufence_stream_stats *all = NULL;
-    size_t count = lifecycle_check() == CUFENCE_OK ? heap_streams(device, &all) : 0;
-    for (size_t i = 0; i < count && i < max; i++)
-        out[i] = all[i];
-    free(all);
-    return count;
-}
-
 PUBLIC size_t cufence_get_mappings(int device, cufence_mapping *out, size_t max)
 {
     cufence_mapping *all = NULL;

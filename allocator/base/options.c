@@ -94,8 +94,6 @@ static const struct option_row table[] = {
     OPTION("nan", CHOICE, "off | report | stop | report+inf | stop+inf, also with /N", "off", IN(nan),
            .joint = "/", REST(NUMBER, "1", IN(every), RANGE(1, 1000000)),
            .help = "report the first launches that make a NaN of inputs without one; stop: also wait after each launch, and end the program there; +inf: infinities too, of which masks of attention are full; /N: look at one in N launches of each kernel, which costs less"),
-    OPTION("graphs", SWITCH, "on | off", "on", IN(graphs),
-           .help = "off: torch.compile and torch.cuda.make_graphed_callables run without CUDA graphs, so that each launch has its own values; other captures stay graphs"),
 };
 /* clang-format on */
 
@@ -145,7 +143,7 @@ static const struct option_row *row_find(struct span key)
 static const struct option_row *row_nearest(struct span key)
 {
     size_t nearest = text_nearest(key.start, key.length, table, sizeof *table, ROWS, NULL);
-    return nearest == ROWS || gone_instead(GONE_OPTION, key.start, key.length) ? NULL : &table[nearest];
+    return nearest == ROWS ? NULL : &table[nearest];
 }
 
 const struct option_row *options_find(const char *name, size_t length, int *is_exact)
@@ -160,9 +158,6 @@ static cufence_status unknown_key(struct span key, const char *source)
 {
     char names[1024] = "";
     const struct option_row *nearest = row_nearest(key);
-    const char *instead = gone_instead(GONE_OPTION, key.start, key.length);
-    if (instead)
-        return error_set(CUFENCE_ERROR_OPTION, "%s: %s= is gone: %s", source, excerpt_of(key).text, instead);
     if (nearest)
         return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s', did you mean '%s'? `cufence options` lists all",
                          source, excerpt_of(key).text, nearest->name);

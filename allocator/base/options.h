@@ -64,7 +64,6 @@ struct options {
     char values[256];        /* filter.h: launches whose values are shown, "" = none */
     char values_out[256];    /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
     enum option_nan nan;     /* off (default) | report | stop | report+inf | stop+inf: look for the first NaN */
-    int graphs;              /* on (default) | off: PyTorch runs without CUDA graphs where it can */
 };
 
 enum option_type {
@@ -137,10 +136,3 @@ typedef void writable_complaint(const char *option, const char *sentence);
  * of them are checked.
  */
 int writable_check(const struct options *options, int is_here, writable_complaint *complain);
-
-/* ---- old_names.c: names that earlier versions had. What serves instead is told where they are used. Any thread. ---- */
-
-enum gone { GONE_OPTION, GONE_COMMAND, GONE_FLAG /* "hunt --deep" */ };
-
-/* What to do instead; NULL if `name`, which needs no NUL, was never one. */
-const char *gone_instead(enum gone what, const char *name, size_t length);

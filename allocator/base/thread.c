@@ -3,10 +3,8 @@
 #include "clock.h"
 #include "lock.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -95,42 +93,14 @@ static struct {
     sigset_t mask;   /* of the main thread when it left */
 } process;
 
-/* Whether a thread is the program's and goes on. The main thread stays as a zombie until the process ends; another one that has
- * just ended may have started a thread that the caller's list lacks. The threads of the simulated device stand for hardware. */
-static int is_of_program(const char *number)
-{
-    char name[64], text[512] = "";
-    snprintf(name, sizeof name, "/proc/self/task/%.20s/stat", number);
-    FILE *in = fopen(name, "re");
-    size_t got = in ? fread(text, 1, sizeof text - 1, in) : 0;
-    if (in)
-        fclose(in);
-    text[got] = '\0';
-    if (is_ours((uint32_t)strtoul(number, NULL, 10)) || strstr(text, " (cufence") || strstr(text, " (cusim"))
-        return 0;
-    const char *behind_name = strrchr(text, ')');
-    return strtol(number, NULL, 10) != getpid() || !behind_name || strncmp(behind_name, ") Z", 3) != 0;
-}
-
-/* The same from what takes no descriptor, as there may be none left: the number of links is that of threads and two more. */
-static int are_as_many_left_as_are_ours(void)
+/* The number of links is that of threads and two more; the main thread stays as a zombie until the process ends. */
+static int are_only_ours_left(void)
 {
     struct stat threads;
     nlink_t count = 2 + !is_ours((uint32_t)getpid());
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         count += __atomic_load_n(&ours[i], __ATOMIC_SEQ_CST) != 0;
     return stat("/proc/self/task", &threads) == 0 && threads.st_nlink <= count;
-}
-
-static int are_only_ours_left(void)
-{
-    int count = 0, is_alone = 1;
-    DIR *folder = opendir("/proc/self/task");
-    for (struct dirent *entry; folder && is_alone && (entry = readdir(folder)) != NULL; count++)
-        is_alone = entry->d_name[0] == '.' || !is_of_program(entry->d_name);
-    if (folder)
-        closedir(folder);
-    return (is_alone && count) || are_as_many_left_as_are_ours();
 }
 
 /* Does what the C library does when the last thread ends: to it, our threads are the program's. As they block the signals that

@@ -79,22 +79,14 @@ static void list_names(const struct command *command, struct option *names, char
 static int unknown(const struct command *command, const char *argument)
 {
     char name[LONGEST_NAME] = ""; /* as the library writes it */
-    char flag[2 * LONGEST_NAME];
     int is_exact = 0;
     size_t edits;
     if (!strncmp(argument, "--", 2))
         snprintf(name, sizeof name, "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
     replace(name, '-', '_');
     const struct option_row *row = command->take_row && *name ? options_find(name, strlen(name), &is_exact) : NULL;
-    snprintf(flag, sizeof flag, "%s %.*s", command->name, (int)strcspn(argument, "="), argument);
-    const char *instead = gone_instead(GONE_OPTION, name, strlen(name)),
-               *flag_instead = gone_instead(GONE_FLAG, flag, strlen(flag));
     size_t own = text_nearest(argument + 2, strcspn(argument + 2, "="), command->arguments, sizeof *command->arguments,
                               strncmp(argument, "--", 2) ? 0 : command->count, &edits);
-    if (flag_instead)
-        return complain("%s is gone: %s", flag + strlen(command->name) + 1, flag_instead);
-    if (instead)
-        return complain("--%s is gone: %s", name, instead);
     if (row && is_exact)
         return complain("cufence sets %s by itself; --set %s=VALUE forces it", row->name, row->name);
     if (row && text_slip(name, strlen(name), row->name) < edits)

@@ -27,7 +27,7 @@ _cufence_values() {
 _cufence() {
     local current=${COMP_WORDS[COMP_CWORD]#=} command=${COMP_WORDS[1]} options='' operands='' awaits='' option='' start=0 i word
     local keys='uaf= align= side= on_fault= guard= remember= stacks= streams= slack= fill= leaks= wait_ms= explain= peers= ipc=
-        skip= small= say= log= json= known= keep= save_values= values= nan= graphs='
+        skip= small= say= log= json= known= keep= save_values= values= nan='
     keys=${keys//[[:space:]]/ }
     case $command in
     run) options="set= preset= error-exitcode= require-guarded if-asked verbose $keys" operands=COMMAND ;;

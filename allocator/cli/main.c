@@ -98,11 +98,6 @@ static int unknown_command(char **words)
         text_put_line(stderr, "cufence: unknown option '%s'; use --help (-h) or --version (-V)", words[0]);
         return STATUS_USAGE;
     }
-    const char *instead = gone_instead(GONE_COMMAND, words[0], strlen(words[0]));
-    if (instead) {
-        fprintf(stderr, "cufence: %s is gone: %s\n", words[0], instead);
-        return STATUS_USAGE;
-    }
     if (!nearest && suggest_run(words))
         return STATUS_USAGE;
     if (nearest) {

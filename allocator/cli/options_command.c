@@ -43,12 +43,9 @@ static const struct option_row *row_of(const char *typed)
     for (char *at = key; (at = strchr(at, '-'));)
         *at = '_';
     const struct option_row *row = options_find(key, strlen(key), &is_exact);
-    const char *instead = gone_instead(GONE_OPTION, key, strlen(key));
     if (is_exact)
         return row;
-    if (instead)
-        complain(0, "%s= is gone: %s", key, instead);
-    else if (row)
+    if (row)
         complain(0, "unknown option '%s', did you mean '%s'? `cufence options` lists all", typed, row->name);
     else
         complain(0, "unknown option '%s'; `cufence options` lists all", typed);

@@ -94,12 +94,6 @@
     X(cuLibraryGetKernel, 12000, OPTIONAL)                                                                                     \
     X(cuKernelGetFunction, 12000, OPTIONAL)                                                                                    \
     X(cuFuncGetModule, 11000, OPTIONAL)                                                                                        \
-    X(cuFuncGetAttribute, 2020, OPTIONAL)                                                                                      \
-    X(cuKernelGetAttribute, 12000, OPTIONAL)                                                                                   \
-    X(cuLinkCreate, 6050, OPTIONAL)                                                                                            \
-    X(cuLinkAddData, 6050, OPTIONAL)                                                                                           \
-    X(cuLinkComplete, 5050, OPTIONAL)                                                                                          \
-    X(cuLinkDestroy, 5050, OPTIONAL)                                                                                           \
     X(cuKernelGetLibrary, 12050, OPTIONAL)                                                                                     \
     X(cuUserObjectCreate, 11030, OPTIONAL)                                                                                     \
     X(cuUserObjectRelease, 11030, OPTIONAL)                                                                                    \

@@ -239,7 +239,6 @@ TABLE(by, struct launched_fact, BY(TEXT, kernel, "kernel"), BY(TEXT, symbol, "sy
       BY(TRIPLE, block, "block", WHEN(struct launched_fact, kernel)), BY(NUMBER, launch, "launch", MUST),
       BY(HEX, stream, "stream", MUST), BY(NUMBER, tid, "tid", MUST), FRAMES(struct launched_fact, frames, frame_count));
 TABLE(nan_of, struct nan_fact, NAN_OF(PART, by, NULL, .table = &by), NAN_OF(INT, argument, "argument", .flags = OR_NONE),
-      OPEN("written_at", WHEN(struct nan_fact, file)), NAN_OF(TEXT, file, "file", MUST), NAN_OF(INT, line, "line", MUST), CLOSE,
       NAN_OF(NUMBER, index, "index", MUST), NAN_OF(NUMBER, made, "made", MUST), NAN_OF(NUMBER, count, "count", MUST),
       NAN_OF(WORD, type, "type", .words = value_names, MUST), NAN_OF(TRUE, is_of_unwritten, "of_unwritten"),
       OPEN("beside", WHEN(struct nan_fact, other)), {.name = "certainty", .type = FIELD_FIXED, .words = candidate_word, MUST},

@@ -9,8 +9,6 @@ void nan_launch_lines(struct report *report, const struct finding *finding)
 {
     const struct nan_fact *nan = finding->nan;
     launched_kernel_line(report, &nan->by, nan->other ? CERTAIN_CANDIDATE : CERTAIN_EXACT);
-    if (nan->file)
-        report_line(report, "", "written at", nan->other ? CERTAIN_CANDIDATE : CERTAIN_DERIVED, "%s:%d", nan->file, nan->line);
     launched_lines(report, &nan->by);
     if (nan->other)
         use_lines(report, "or", nan->other, CERTAIN_CANDIDATE, finding->now_ns);

@@ -44,8 +44,6 @@ struct nan_fact {
     uint64_t index, made, count; /* the first such element, their number, and that of all elements */
     uint64_t pointer;            /* where the elements begin */
     int argument;                /* that points there, -1 if unknown */
-    const char *file;            /* of the only source line that stores there, according to the kernel's code; NULL: unknown */
-    int line;
     enum value_type type;
     const cufence_buffer *buffer; /* id 0: it is gone */
     struct buffer_frames buffer_frames;

@@ -195,10 +195,6 @@ void heap_use_name(const struct heap_use *use, char *out, size_t size);
  * memory. */
 size_t heap_mappings(int device, cufence_mapping **out);
 
-/* Gets the figures of each stream of a device (-1: all) that has allocated and still exists, or has live buffers. Returns their
- * number; *out is malloc'ed, NULL if out of host memory. */
-size_t heap_streams(int device, cufence_stream_stats **out);
-
 /* Returns OK if the device exists, or for -1; else INVALID_ARGUMENT. */
 cufence_status heap_check_device(int device);
 

@@ -5,7 +5,6 @@
 #include "driver/driver.h"
 #include "launch/inspect_table.h"
 #include "inspect/code/code.h"
-#include "inspect/values/machine.h"
 #include "inspect/values/types.h"
 #include "inspect/visits/visits.h"
 
@@ -14,10 +13,8 @@
 
 static void unloads(const void *module)
 {
-    if (code_is_kept) {
+    if (code_is_kept)
         code_unloaded(module);
-        machine_gone(module);
-    }
     declared_gone(module);
 }
 

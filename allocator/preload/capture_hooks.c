@@ -3,22 +3,12 @@
 #include "api/closing.h"
 #include "base/aside.h"
 #include "base/clock.h"
-#include "base/output.h"
 #include "bounds.h"
 #include "launch/inspect_table.h"
 
 #include <stdlib.h>
 
 #include "preload_internal.h" /* last: see hooks.h */
-
-/* What a capture records is run by nobody a second time, so it cannot run eagerly instead. Said once. */
-__attribute__((noinline)) static void tell_of_graphs(void)
-{
-    static int has_said; /* atomic */
-    if (!__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
-        output_note("graphs=off: what the program captures by itself stays a CUDA graph, whose launches are seen "
-                    "as a whole; in PyTorch, leave out torch.cuda.graph (see docs/values.md)");
-}
 
 /* The driver's cuMemFree of nothing does nothing else than to say so. */
 CUresult capture_asks(void)
@@ -65,8 +55,6 @@ static void await_frees(void *unused)
 struct stream *capture_begins(CUstream handle)
 {
     struct stream *stream = is_active() ? stream_resolve(handle) : NULL;
-    if (stream && !preload_options->graphs)
-        tell_of_graphs();
     if (stream) {
         __atomic_store_n(&have_begun, 1, __ATOMIC_SEQ_CST);
         if (__atomic_load_n(&held_off, __ATOMIC_SEQ_CST)) /* by who has come before the first capture */

@@ -58,21 +58,8 @@ DONE:
 """
 # The warp is still there when its store faults: of one that has left, the driver writes no dump by itself.
 STAYS = PTX.replace(b"%r2;\nDONE:", b"%r2;\n  membar.gl;\nDONE:")
-<<<<<<< HEAD
-# Every block stays for 0.5 s, but the first, whose last store faults, leaves 0.1 s before the others.
-FULL = PTX.replace(b"  // WAITS\n", b"""
-=======
 # Every block stays for 0.3 s, but the first, whose last store faults, leaves 0.1 s before the others.
-FULL = b"""
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry write_last(.param .u64 out, .param .u32 n) {
-  .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %rd<6>;
-  ld.param.u64 %rd1, [out];
-  ld.param.u32 %r1, [n];
-  mov.u32 %r2, %tid.x;
->>>>>>> p-rerun
+FULL = PTX.replace(b"  // WAITS\n", b"""
   mov.u32 %r3, %ctaid.x;
   setp.eq.u32 %p, %r3, 0;
   selp.b64 %rd3, 200000000, 300000000, %p;

@@ -65,7 +65,7 @@ _FOREIGN = (
 PROBE = """
 import json, sys
 facts = {"python": sys.version.split()[0]}
-for name in ("torch", "triton", "jax", "cupy", "rmm", "numba", "pytest"):
+for name in ("torch", "triton", "jax", "cupy", "numba", "pytest"):
     try:
         facts[name] = __import__(name).__version__
     except Exception as error:

@@ -226,8 +226,8 @@ class WrongFiles(standin.InOneFolder):
             "deep": "maximum parsing depth", "missing": "No such file", NAME: "it is not JSON",
         },
         ("report", "json", "--known"): {
-            "empty": None, "cut": "it is no text", "text": None, "folder": "Is a directory", "pipe": None, "secret": "Permission denied",
-            "bomb": "it is no text", "zeros": "it is no text", "missing": "No such file",
+            "empty": None, "cut": "it must be a text file", "text": None, "folder": "Is a directory", "pipe": None, "secret": "Permission denied",
+            "bomb": "it must be a text file", "zeros": "it must be a text file", "missing": "No such file",
         },
     }  # fmt: skip
     STATUS = {"explain": 1, "replay": 1, "report": 87, "--known": 2}

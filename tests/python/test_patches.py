@@ -42,21 +42,14 @@ version = types.SimpleNamespace(cuda="13.0")
 """
 
 CUDA = """
-from .graphs import make_graphed_callables
 def get_allocator_backend():
     import torch
     return torch.backend
 """
 
-GRAPHS = """
-def make_graphed_callables(callables, sample_args, num_warmup_iters=3):
-    return "captured"
-"""
-
 FILES = {
     "torch/__init__.py": TORCH,
     "torch/cuda/__init__.py": CUDA,
-    "torch/cuda/graphs.py": GRAPHS,
     "torch/_inductor/__init__.py": "",
     "torch/_inductor/output_code.py": OUTPUT_CODE,
     "torch/_inductor/cudagraph_trees.py": TREES,
@@ -121,42 +114,6 @@ torch.backend = "cudaMallocAsync"
 output_code.config.triton.cudagraph_trees = False
 assert compiled(output_code.cudagraph_post_compile) == (True, True)
 """
-        )
-
-    def test_graphs_off(self) -> None:
-        """Also where PyTorch could have its trees, or does without; and nobody is warned of what was asked for."""
-        self.run_code(
-            COMPILE
-            + """
-import os, torch
-from torch._inductor.cudagraph_trees import cudagraphify_impl
-model = lambda inputs: inputs
-os.environ["CUFENCE_OPTIONS"] = "graphs=on,uaf=off,graphs=off"
-with warnings.catch_warnings():
-    warnings.simplefilter("error")
-    for backend, has_trees in (("native", True), ("cudaMallocAsync", True), ("cudaMallocAsync", False)):
-        torch.backend, output_code.config.triton.cudagraph_trees = backend, has_trees
-        assert compiled(output_code.cudagraph_post_compile) == (False, False), backend
-        assert cudagraphify_impl(model, [], (), device_index=0) is model, backend
-    assert torch.cuda.make_graphed_callables(model, ()) is model
-    assert torch.cuda.make_graphed_callables((model, print), ((), ()), num_warmup_iters=1) == (model, print)
-os.environ["CUFENCE_OPTIONS"] = "graphs=on"
-assert torch.cuda.make_graphed_callables(model, ()) == "captured"
-del os.environ["CUFENCE_OPTIONS"]
-assert torch.cuda.graphs.make_graphed_callables(model, ()) == "captured"
-"""
-        )
-
-    def test_graphs_off_after_the_import(self) -> None:
-        self.run_code(
-            """
-            import os, torch, cufence._patches as patches
-            patches.install()
-            os.environ["CUFENCE_OPTIONS"] = "graphs=off"
-            assert torch.cuda.make_graphed_callables(print, ()) is print
-            assert torch.cuda.graphs.make_graphed_callables(print, ()) is print
-            """,
-            head="",
         )
 
     def test_another_way_to_the_trees(self) -> None:
@@ -235,12 +192,12 @@ assert torch.cuda.graphs.make_graphed_callables(model, ()) == "captured"
     def test_module_is_as_it_was(self) -> None:
         self.run_code(
             """
-            import importlib, inspect, sys, torch.cuda.graphs as graphs
+            import importlib, inspect, sys, torch._inductor.cudagraph_trees as graphs
             assert "exec_module" not in vars(graphs.__loader__) and graphs.__spec__.loader is graphs.__loader__
             assert "captured" in inspect.getsource(graphs)
-            del graphs.make_graphed_callables
+            del graphs.cudagraphify_impl
             importlib.reload(graphs)
-            assert graphs.make_graphed_callables.cufence_before
+            assert graphs.cudagraphify_impl.cufence_before
             patches.install()
             assert sum(type(finder).__name__ == "_Finder" for finder in sys.meta_path) == 1
             """

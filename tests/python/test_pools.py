@@ -1,7 +1,6 @@
-"""The pools of CuPy and RMM are bypassed: with stand-ins for the libraries, and with the libraries where they are.
+"""The pools of CuPy are bypassed: with a stand-in for the library, and with the library where it is.
 
-CUFENCE_TEST_POOLS_PYTHON names a Python that has the real ones (rmm-cu12, cupy-cuda13x): without a GPU they can be imported,
-and what reaches the resource below a pool be seen."""
+CUFENCE_TEST_POOLS_PYTHON names a Python that has the real one (cupy-cuda13x): without a GPU it can be imported."""
 
 from __future__ import annotations
 
@@ -13,46 +12,6 @@ import textwrap
 import standin
 
 POOLS_PYTHON = os.environ.get("CUFENCE_TEST_POOLS_PYTHON", sys.executable)
-
-# What a pool takes at once, and what RMM rounds to in one.
-RMM = """
-import sys, types
-class DeviceMemoryResource: pass
-class UpstreamResourceAdaptor(DeviceMemoryResource):
-    def __init__(self, upstream_mr): self.upstream = upstream_mr
-    def get_upstream(self): return self.upstream
-class CallbackMemoryResource(DeviceMemoryResource):
-    def __init__(self, take, give): self.allocate, self.deallocate = take, give
-class LimitingResourceAdaptor(UpstreamResourceAdaptor):
-    def __new__(cls, upstream_mr, allocation_limit):
-        self = object.__new__(cls)
-        self.upstream, self.limit, self.bytes = upstream_mr, allocation_limit, 0
-        return self
-    def __init__(self, upstream_mr, allocation_limit): pass
-    def get_allocated_bytes(self): return self.bytes
-    def allocate(self, size, stream=None):
-        self.bytes += size
-        return self.upstream.allocate(size, stream)
-    def deallocate(self, pointer, size, stream=None):
-        self.bytes -= size
-        self.upstream.deallocate(pointer, size, stream)
-class _Pool(UpstreamResourceAdaptor):
-    def __init__(self, upstream_mr, *others, **named):
-        super().__init__(upstream_mr)
-        upstream_mr.allocate(1 << 20, None)
-class PoolMemoryResource(_Pool): pass
-class ArenaMemoryResource(_Pool): pass
-class FixedSizeMemoryResource(_Pool): pass
-class BinningMemoryResource(_Pool): pass
-def _initialize(pool_allocator=False, **named):
-    global was_pool
-    was_pool = pool_allocator
-def reinitialize(pool_allocator=False, maximum_pool_size=None):
-    _initialize(pool_allocator=pool_allocator, maximum_pool_size=maximum_pool_size)
-mr = pylibrmm = memory_resource = rmm = sys.modules[__name__]
-for name in ("mr", "pylibrmm", "pylibrmm.memory_resource", "rmm"):
-    sys.modules["rmm." + name] = mr
-"""
 
 CUPY = """
 import contextlib, sys, types
@@ -77,36 +36,6 @@ cuda.memory = types.SimpleNamespace(set_allocator=_set, MemoryPool=MemoryPool, _
 _pool = MemoryPool()
 def get_default_memory_pool(): return _pool
 _set(_pool.malloc)
-"""
-
-USE_RMM = """
-import ctypes, rmm, rmm.mr
-libc, sizes = ctypes.CDLL(None), []
-libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
-def take(size, stream):
-    sizes.append(size)
-    return libc.malloc(size)
-def give(pointer, size, stream):
-    sizes.append(-size)
-    libc.free(pointer)
-below = rmm.mr.CallbackMemoryResource(take, give)
-pools = [rmm.mr.PoolMemoryResource(below, initial_pool_size=2**20, maximum_pool_size=2**21),
-         rmm.mr.PoolMemoryResource(below, "1MiB"), rmm.mr.ArenaMemoryResource(below),
-         rmm.mr.FixedSizeMemoryResource(below, 4096), rmm.mr.BinningMemoryResource(below, 10, 20)]
-assert not sizes, "a pool takes nothing ahead: %s" % sizes
-for pool in pools:
-    first, second = pool.allocate(1000), pool.allocate(10)
-    assert pool.get_upstream() is below and isinstance(pool, rmm.mr.DeviceMemoryResource)
-    if type(pool).__name__ == "PoolMemoryResource":
-        assert isinstance(pool, rmm.mr.PoolMemoryResource) and pool.pool_size() >= 1010
-    if type(pool).__name__ == "BinningMemoryResource":
-        pool.add_bin(100)
-        pool.add_bin(200, below)
-        assert pool.bin_mrs == [below]
-    pool.deallocate(first, 1000)
-    pool.deallocate(second, 10)
-    assert sizes == [1000, 10, -1000, -10], (pool, sizes)
-    sizes.clear()
 """
 
 USE_CUPY = """
@@ -155,18 +84,6 @@ class Pools(standin.InFolder):
         done = subprocess.run([python, "-c", f"import {package}"], capture_output=True, check=False)
         if done.returncode != 0:
             self.skipTest(f"{python} has no {package} (CUFENCE_TEST_POOLS_PYTHON and CUFENCE_TORCH_PYTHON name others)")
-
-    def test_rmm(self) -> None:
-        self.run_code(
-            USE_RMM + "rmm.reinitialize(pool_allocator=True, maximum_pool_size=5)\nassert rmm.was_pool is False\n", rmm=RMM
-        )
-
-    def test_rmm_without_cufence(self) -> None:
-        self.run_code("import rmm; rmm.reinitialize(pool_allocator=True); assert rmm.was_pool", preload=False, rmm=RMM)
-
-    def test_real_rmm(self) -> None:
-        self.has("rmm")
-        self.run_code(USE_RMM + "assert rmm.rmm._initialize.cufence_before\n", python=POOLS_PYTHON)
 
     def test_cupy(self) -> None:
         self.run_code(USE_CUPY, cupy=CUPY)

@@ -386,13 +386,12 @@ class Report(standin.InFolder):
         self.assertEqual(lines[2], "cufence report: bad.json:4: it was written by a newer cufence: this one reads schemas up to 2")
         self.assertEqual(lines[3], "cufence report: missing.json: No such file or directory")
         self.assertTrue(lines[4].startswith("cufence report: empty.json: it is empty; "), lines)
-        self.assertEqual([line.split(": ")[1] for line in lines[5:]], ["nul.json:1"])  # nothing of cufence's is in it
+        self.assertEqual([line.split(": ")[1] for line in lines[5:]], ["nul.json:1", "nul.json:2"])
 
     def test_a_file_of_another_kind_is_told_once(self) -> None:
-        (self.folder / "text").write_text("to\nbe\nor\n")
-        (self.folder / "late").write_text("to\nbe\n" + json.dumps(finding(0)) + "\n")
-        self.assertRegex(self.report("text", status=87).stderr, r"^cufence report: text:1: .*\n$")
-        self.assertRegex(self.report("late", status=87).stderr, r"^cufence report: late:1: .*\n.* late: nor can 1 more line be read\n$")
+        for name, last in ("text", "or"), ("late", json.dumps(finding(0))):
+            (self.folder / name).write_text(f"to\nbe\n{last}\n")
+            self.assertRegex(self.report(name, status=87).stderr, rf"^cufence report: {name}: it is not JSON; .*\n$")
 
     def test_wrong_arguments(self) -> None:
         self.assertIn("no file given", self.report(status=2).stderr)

@@ -279,16 +279,6 @@ library.cufence_record_stream(ctypes.c_void_p(optimizer()), None)
             CUFENCE_OPTIONS="skip=file:<string>",
         )
 
-    def test_streams(self) -> None:
-        self.run_code(
-            """
-kept = alloc(1000, 0, None)
-(row,) = cufence.streams()
-assert row["stream"] == 0 and row["device"] == 0 and row["live_buffers"] == 1 and row["live_bytes"] == 1000, row
-assert cufence.streams(0) == cufence.streams() and cufence.streams(5) == []
-""",
-            CUFENCE_OPTIONS="say=quiet",
-        )
 
 
 class Poison(standin.RunsCode):

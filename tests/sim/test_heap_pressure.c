@@ -167,33 +167,4 @@ STORY(memory_runs_out)
                                          "2097152 bytes in 1 buffer). A buffer"));
 }
 
-static const cufence_stream_stats *of(const cufence_stream_stats *all, size_t count, CUstream stream)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (all[i].stream == (uint64_t)(uintptr_t)stream)
-            return &all[i];
-    }
-    CHECK(0 && "the stream is there");
-    return NULL;
-}
-
-STORY(by_stream)
-{
-    CUstream a, b;
-    cufence_stream_stats all[8];
-    start_by_size(NULL);
-    CHECK_CU(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
-    CHECK_CU(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
-    allocate_as(1000, a, NULL);
-    void *second = allocate_as(PAGE + 1, a, NULL);
-    allocate_as(10, b, NULL);
-    CHECK_OK(cufence_free(second, a));
-    size_t count = cufence_get_streams(0, all, 8);
-    CHECK(count == 2 && cufence_get_streams(-1, NULL, 0) == 2 && cufence_get_streams(1, all, 8) == 0);
-    const cufence_stream_stats *first = of(all, count, a), *other = of(all, count, b);
-    CHECK(first->live_buffers == 1 && first->live_bytes == 1000 && first->mapped_bytes == PAGE && first->device == 0);
-    CHECK(first->idle_bytes == 2 * PAGE && first->allocations == 2 && first->frees == 1);
-    CHECK(other->live_buffers == 1 && other->idle_bytes == 0 && other->allocations == 1 && other->frees == 0);
-}
-
 TEST_CONCURRENTLY

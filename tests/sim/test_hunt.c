@@ -180,8 +180,6 @@ TEST(the_list_is_there_from_the_start)
     json_t *run = json_array_get(json_object_get(sarif, "runs"), 0);
     assert_int_equal(json_array_size(json_object_get(run, "results")), 1);
     json_decref(sarif);
-    hunt("--modes end --sarif p.sarif -- true");
-    expect(2, "--sarif is gone: hunt with --keep FOLDER, then `cufence report --sarif OUT FOLDER/*.json`\n");
     hunt("--json \"$FOLDER/no/list.json\" -- true");
     expect(2, "no/list.json: No such file or directory\n");
 }
@@ -462,10 +460,8 @@ TEST(an_index_that_nobody_wrote_leads_out_of_the_buffer)
     expect_finding("underrun", 1024, "fresh", 1);
 }
 
-TEST(what_is_gone_says_what_serves_instead)
+TEST(a_fill_that_the_mode_sets_is_refused)
 {
-    hunt("--uninit -- true");
-    expect(2, "cufence hunt: --uninit is gone: cufence hunt --modes fresh");
     hunt("--modes fresh --fill 0x11 -- true");
     expect(2, "fill=0x11 has no effect: ");
 }

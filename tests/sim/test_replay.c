@@ -212,7 +212,6 @@ TEST(test_argument)
     expect_replay("", 86, "written +8 bytes past the end");
     edit("/\"arguments\": \\[/,/^ \\]/d");
     expect_replay("", 86, "buffer #2");
-    expect_replay("--set-arg 1=999", 2, "--set-arg is gone: change the launch's arguments in launch.json");
 }
 
 static void save_indexed(void)

@@ -79,14 +79,6 @@ TEST(graphs_are_shown_as_a_whole)
     expect("--values other", "graph", 0, "!a CUDA graph");
 }
 
-/* Nothing runs again what a program has captured. */
-TEST(graphs_off_says_what_it_cannot)
-{
-    expect("--values scale --graphs off", "graph scale graph", 0, "");
-    assert_int_equal(count_in(text, "graphs=off: what the program captures by itself stays a CUDA graph"), 1);
-    expect("--values scale --graphs off", "scale", 0, "!graphs=off");
-}
-
 TEST(lines_of_json)
 {
     expect("--values '*=values.json'", "scale graph", 0, "!values of launch");
@@ -101,9 +93,7 @@ TEST(lines_of_json)
 TEST(what_is_wrong_is_refused)
 {
     expect("--values '#x'", "scale", 2, "values=#x is not allowed; use LAUNCHES or");
-    expect("--values '*' --values_type gemm:f16", "scale", 2, "the type is that of the kernel's signature");
     expect("--values '*=nowhere/values.json'", "scale", 2, "");
-    expect("--set graphs=maybe", "scale", 2, "graphs=maybe is not allowed; use on | off");
     expect("--nan yes", "scale", 2, "");
 }
 
@@ -196,8 +186,7 @@ TEST(the_finding_is_in_json)
         "\"index\":417,\"made\":1,\"count\":1000,\"type\":\"float32\"", "\"inputs\":[{\"argument\":0,\"at\":0,\"buffer\":3");
 }
 
-/* ---- what machine code tells `--nan`, and Triton's signatures `--values`: real cubins for sm_90 (tests/fixtures/cubins) ----
- */
+/* ---- Triton's signatures: a real cubin for sm_90 (tests/fixtures/cubins) ---- */
 
 static int make_cubins(void **state)
 {
@@ -205,61 +194,6 @@ static int make_cubins(void **state)
     int failed = make_folder(state);
     snprintf(command, sizeof command, "tar -xzf %s/cubins/cubins.tar.gz -C %s", CUFENCE_FIXTURES, folder);
     return failed ? failed : system(command);
-}
-
-TEST(a_nan_has_the_line_that_writes_it)
-{
-    expect("--nan report --json report.json", "code_nan", 86,
-           "first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of word32[1000]",
-           "written at    /src/values.cu:10 ", "derived");
-    read_file("report.json");
-    HAS("\"written_at\":{\"file\":\"/src/values.cu\",\"line\":10}");
-}
-
-TEST(an_input_that_is_the_output_is_looked_at)
-{
-    expect("--nan report", "code_in_place", 86, "first NaN: normalise writes 1 NaN to buffer #1, first to element 417",
-           "written at    /src/values.cu:10 ");
-}
-
-/* code: the file that the program loads. */
-static void expect_an_input_that_nobody_wrote(const char *code)
-{
-    setenv("VALUES_CODE", code, 1);
-    expect("--nan report", "code_only_read", 86, "");
-    unsetenv("VALUES_CODE");
-    HAS("first NaN: normalise writes 1 NaN to buffer #3", "written at    /src/values.cu:10 ", "never written",
-        "an input that nobody has written holds NaN");
-}
-
-TEST(what_a_kernel_only_reads_is_not_written)
-{
-    expect_an_input_that_nobody_wrote("values.cubin");
-}
-
-/* Compressed or not. */
-TEST(fat_binaries_are_read)
-{
-    static const char *const names[] = {"values.fatbin", "values_default.fatbin", "values_size.fatbin", "values_speed.fatbin"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        expect_an_input_that_nobody_wrote(names[i]);
-}
-
-/* As text, and compressed in a fat binary beside a cubin for another device. The simulated linker's result is a real cubin. */
-TEST(ptx_is_compiled)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/values.ptx", folder);
-    FILE *file = fopen(path, "w");
-    assert_true(file && fputs(".version 9.0\n.file 1 \"values.cubin\"\n", file) >= 0);
-    fclose(file);
-    expect_an_input_that_nobody_wrote("values.ptx");
-    expect_an_input_that_nobody_wrote("values_ptx.fatbin");
-    setenv("VALUES_CODE", "values_ptx.fatbin", 1);
-    setenv("CUFENCE_SIM", "fail=cuLinkComplete:1:218", 1);
-    expect("--nan report", "code_only_read", 0, ""); /* the first launch may have written it */
-    unsetenv("CUFENCE_SIM");
-    unsetenv("VALUES_CODE");
 }
 
 TEST(a_signature_that_was_told_is_used)

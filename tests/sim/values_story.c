@@ -242,42 +242,6 @@ static void launch_of(CUfunction function, void **arguments)
     CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL);
 }
 
-static const char *values_code(void)
-{
-    const char *file = getenv("VALUES_CODE");
-    return file ? file : "values.cubin";
-}
-
-/* Its name says nothing of its arguments. */
-STORY(code_nan)
-{
-    CUfunction function = kernel_of(values_code(), "normalise");
-    fill(in, 417);
-    launch_of(function, (void *[]){&in, &out, &(int){COUNT}});
-}
-
-STORY(code_in_place)
-{
-    CUfunction function = kernel_of("values.cubin", "normalise");
-    fill(in, 417);
-    launch_of(function, (void *[]){&in, &in, &(int){COUNT}});
-}
-
-/* Memory that an earlier buffer has left full of NaN, and that a kernel has been given only to read. */
-STORY(code_only_read)
-{
-    CUfunction function = kernel_of(values_code(), "normalise");
-    CUdeviceptr stale = allocate(COUNT * 4);
-    int n = COUNT, none = 0;
-    fill(stale, -1);
-    put_nan(stale, 3);
-    synchronise();
-    CALL(cuMemFree_v2, stale);
-    stale = allocate(COUNT * 4);
-    launch_of(function, (void *[]){&stale, &out, &none});
-    launch_of(function, (void *[]){&stale, &other, &n});
-}
-
 /* As the Python package does when Triton has loaded a kernel. */
 STORY(told)
 {

@@ -8,7 +8,6 @@
 #include "analysis/lines/cubin.h"
 #include "driver/driver.h"
 #include "inspect/code/code.h"
-#include "inspect/code/unpacked_cubins.h"
 
 /* ---- a driver: the handle of a module, library, kernel or function is the address of the kernel's name; that of the function
  * of a library's kernel is one more ---- */
@@ -239,32 +238,6 @@ TEST_WITH(other_forms_are_not_kept, start, NULL)
 
 /* ---- looking ---- */
 
-static int version; /* of the kernel's code; 0: the driver does not tell */
-
-static CUresult get_attribute(int *value, CUfunction_attribute attribute, CUfunction function)
-{
-    *value = version;
-    return version && attribute == CU_FUNC_ATTRIBUTE_BINARY_VERSION ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-static CUresult get_device(CUdevice *device)
-{
-    *device = 3;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_attribute_there(int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device)
-{
-    *value = 80;
-    return device == 3 && attribute == CU_FUNC_ATTRIBUTE_BINARY_VERSION ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-static const struct driver telling = {.cuModuleGetFunction = get_function, .cuFuncGetAttribute = get_attribute};
-static const struct driver telling_of_kernels = {.cuModuleGetFunction = get_function,
-                                                 .cuFuncGetAttribute = get_attribute,
-                                                 .cuCtxGetDevice = get_device,
-                                                 .cuKernelGetAttribute = get_attribute_there};
-
 struct seen {
     int count;
     unsigned sm[4];
@@ -278,165 +251,24 @@ static void see(struct span cubin, void *user)
     seen->sm[seen->count++] = kernel.sm;
 }
 
-static struct seen look_at(const char *name, int *is_whole)
+/* Compressed or not; what is damaged is left out. */
+TEST_WITH(the_cubin_of_an_architecture_is_looked_at, start, NULL)
 {
-    struct seen seen = {0};
-    uint8_t *bytes = fixture_bytes(fixture_read("cubins/%s", name));
-    code_loaded(one, 0, bytes);
-    free(bytes);
-    *is_whole = code_look(function_of(one), one, see, &seen);
-    code_unloaded(one);
-    return seen;
-}
-
-TEST_WITH(the_cubin_that_runs_is_looked_at, start, NULL)
-{
-    static const char *const names[] = {"values.fatbin", "values_default.fatbin", "values_speed.fatbin"};
-    int is_whole;
+    static const char *const names[] = {"values.cubin", "values.fatbin", "values_default.fatbin", "values_speed.fatbin"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct seen seen = look_at(names[i], &is_whole);
-        assert_true(is_whole && seen.count == 2 && seen.sm[0] == 80 && seen.sm[1] == 90);
-        driver = &telling;
-        version = 90;
-        seen = look_at(names[i], &is_whole);
-        assert_true(is_whole && seen.count == 1 && seen.sm[0] == 90);
-        version = 86; /* compiled from PTX */
-        assert_int_equal(look_at(names[i], &is_whole).count, 0);
-        driver = &telling_of_kernels;
-        version = 0;
-        seen = look_at(names[i], &is_whole);
-        assert_true(is_whole && seen.count == 1 && seen.sm[0] == 80);
-        driver = &usual;
-    }
-    assert_true(look_at("values.cubin", &is_whole).count == 1 && is_whole);
-    assert_int_equal(unpacked_bytes(), 0); /* all are unloaded */
-}
-
-/* ---- PTX ---- */
-
-static unsigned links;
-static uint8_t *linked; /* a cubin; NULL: the driver refuses */
-static char given[64];  /* the PTX */
-
-static CUresult link_create(unsigned count, CUjit_option *options, void **values, CUlinkState *state)
-{
-    assert_true(count == 1 && options[0] == CU_JIT_GENERATE_LINE_INFO && values[0]);
-    *state = (CUlinkState)&links;
-    return CUDA_SUCCESS;
-}
-
-static CUresult link_add(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned count,
-                         CUjit_option *options, void **values)
-{
-    assert_true(state == (CUlinkState)&links && type == CU_JIT_INPUT_PTX && count == 0 && size == strlen(data) + 1);
-    snprintf(given, sizeof given, "%s", (const char *)data);
-    return CUDA_SUCCESS;
-}
-
-static useconds_t pause_us;
-
-static CUresult link_complete(CUlinkState state, void **cubin, size_t *size)
-{
-    __atomic_add_fetch(&links, 1, __ATOMIC_RELEASE);
-    usleep(pause_us);
-    *cubin = linked;
-    *size = linked ? code_size(linked) : 0;
-    return linked ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
-}
-
-static CUresult link_destroy(CUlinkState state)
-{
-    assert_ptr_equal(state, &links);
-    return CUDA_SUCCESS;
-}
-
-static CUresult exchange(CUstreamCaptureMode *mode)
-{
-    return CUDA_SUCCESS;
-}
-
-static const struct driver linking = {.cuModuleGetFunction = get_function,
-                                      .cuFuncGetAttribute = get_attribute,
-                                      .cuLinkCreate = link_create,
-                                      .cuLinkAddData = link_add,
-                                      .cuLinkComplete = link_complete,
-                                      .cuLinkDestroy = link_destroy,
-                                      .cuThreadExchangeStreamCaptureMode = exchange};
-
-/* Once, also if the driver refuses, and only where no cubin is the one that runs. */
-TEST_WITH(ptx_is_compiled_once, start, NULL)
-{
-    driver = &linking;
-    version = 90;
-    for (unsigned i = 0; i < 2; i++) {
         struct seen seen = {0};
-        linked = i ? NULL : fixture_bytes(fixture_read("cubins/values.cubin"));
-        code_loaded(one, 0, "// ptx");
-        for (int k = 0; k < 2; k++)
-            assert_int_equal(code_look(function_of(one), one, see, &seen), !i);
-        assert_int_equal(seen.count, i ? 0 : 2);
-        assert_int_equal(links, i + 1);
-        assert_string_equal(given, "// ptx");
+        uint8_t *bytes = fixture_bytes(fixture_read("cubins/%s", names[i]));
+        code_loaded(one, 0, bytes);
+        code_look_named("kernel", 90, see, &seen);
+        assert_true(seen.count == 1 && seen.sm[0] == 90);
+        code_look_named("none", 90, see, &seen);
         code_unloaded(one);
-        free(linked);
+        memset(bytes + 16 + 64, 0, 64);
+        code_loaded(one, 0, bytes);
+        if (i > 1)
+            code_look_named("kernel", 80, see, &seen); /* the first one */
+        assert_int_equal(seen.count, 1);
+        code_unloaded(one);
+        free(bytes);
     }
-    uint8_t *bytes = fixture_bytes(fixture_read("cubins/values_ptx.fatbin"));
-    struct seen seen = {0};
-    linked = fixture_bytes(fixture_read("cubins/values.cubin"));
-    code_loaded(one, 0, bytes);
-    version = 80;
-    assert_int_equal(code_look(function_of(one), one, see, &seen), 1);
-    assert_true(links == 2 && seen.count == 1 && seen.sm[0] == 80);
-    version = 75;
-    assert_int_equal(code_look(function_of(one), one, see, &seen), 0); /* its PTX is for 80 */
-    assert_int_equal(links, 2);
-    code_unloaded(one);
-    code_loaded(one, 0, bytes);
-    version = 90;
-    assert_int_equal(code_look(function_of(one), one, see, &seen), 1);
-    assert_true(links == 3 && seen.count == 2 && seen.sm[1] == 90 && strstr(given, ".target sm_80"));
-    code_unloaded(one);
-    free(linked);
-    free(bytes);
-}
-
-static void *look_too(void *seen)
-{
-    return (void *)(intptr_t)code_look(function_of(one), one, see, seen);
-}
-
-/* A second thread waits for what the first one compiles, and does not take it for unknown. */
-TEST_WITH(two_threads_look_at_ptx, start, NULL)
-{
-    struct seen seen[2] = {0};
-    pthread_t thread;
-    void *is_found;
-    unsigned before = links;
-    driver = &linking;
-    version = 90;
-    linked = fixture_bytes(fixture_read("cubins/values.cubin"));
-    pause_us = 100000;
-    code_loaded(one, 0, "// ptx");
-    assert_int_equal(pthread_create(&thread, NULL, look_too, &seen[0]), 0);
-    while (__atomic_load_n(&links, __ATOMIC_ACQUIRE) == before)
-        usleep(1000);
-    assert_int_equal(code_look(function_of(one), one, see, &seen[1]), 1);
-    assert_int_equal(pthread_join(thread, &is_found), 0);
-    assert_true(is_found && links == before + 1 && seen[0].count == 1 && seen[1].count == 1);
-    pause_us = 0;
-    code_unloaded(one);
-    free(linked);
-}
-
-/* Of one that is damaged all that the kernel may do is not known. */
-TEST_WITH(a_damaged_cubin_is_not_looked_at, start, NULL)
-{
-    struct seen seen = {0};
-    uint8_t *bytes = fixture_bytes(fixture_read("cubins/values_default.fatbin"));
-    memset(bytes + 16 + 64, 0, 64);
-    code_loaded(one, 0, bytes);
-    free(bytes);
-    assert_int_equal(code_look(function_of(one), one, see, &seen), 0);
-    assert_int_equal(seen.count, 0);
-    code_unloaded(one);
 }

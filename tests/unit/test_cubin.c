@@ -6,7 +6,6 @@
 #include "analysis/lines/cubin.h"
 #include "analysis/lines/fatbin.h"
 #ifdef CUFENCE_HAS_INSPECT
-#include "inspect/code/unpacked_cubins.h"
 #endif
 
 static struct problem problem;
@@ -284,76 +283,3 @@ TEST(damaged_blocks_are_refused)
     memset(text, 0xff, sizeof text);
     assert_false(unpacks(text, sizeof text, "abc", 3));
 }
-
-#ifdef CUFENCE_HAS_INSPECT /* ---- what is kept of them unpacked ---- */
-
-static struct fatbin_image first_of(struct span file)
-{
-    struct fatbin_image image;
-    uint64_t at = 0;
-    assert_int_equal(fatbin_next(file, &at, &image), 1);
-    return image;
-}
-
-TEST(a_cubin_is_unpacked_once)
-{
-    struct span plain = fixture_read("cubins/values.fatbin"), file = fixture_read("cubins/values_default.fatbin");
-    struct fatbin_image same = first_of(plain), image = first_of(file);
-    int one, two;
-    struct span found = unpacked_find(&one, &image);
-    assert_int_equal(found.size, same.size);
-    assert_memory_equal(found.bytes, same.packed.bytes, same.size);
-    memset(fixture_bytes(image.packed), 0, image.packed.size); /* it is not read again */
-    assert_ptr_equal(unpacked_find(&one, &image).bytes, found.bytes);
-    assert_null(unpacked_find(&two, &image).bytes);
-    assert_int_equal(unpacked_bytes(), same.size);
-    unpacked_forget(&one);
-    assert_int_equal(unpacked_bytes(), 0);
-    assert_null(unpacked_find(&one, &image).bytes);
-    assert_ptr_equal(unpacked_find(&one, &same).bytes, same.packed.bytes); /* is in the file as it is */
-    assert_int_equal(unpacked_bytes(), 0);
-    fixture_free(plain);
-    fixture_free(file);
-}
-
-/* Returns a block that holds `size` zeros: a literal, a match of 255 and 255 and ..., five literals. */
-static struct span zeros(uint64_t size)
-{
-    uint64_t match = size - 1 - 5, rest = match - 4 - 15, longer = rest / 255;
-    uint8_t *block = calloc(1, longer + 16), *at = block;
-    *at++ = 0x1f;
-    *at++ = 0;
-    *at++ = 1;
-    *at++ = 0;
-    memset(at, 255, longer);
-    at += longer;
-    *at++ = (uint8_t)(rest % 255);
-    *at++ = 0x50;
-    return (struct span){block, (size_t)(at - block) + 5};
-}
-
-TEST(what_is_kept_is_bounded)
-{
-    enum { IMAGES = 5 };
-    uint64_t size = UNPACKED_MOST / 4;
-    int owner;
-    struct fatbin_image images[IMAGES];
-    for (int i = 0; i < IMAGES; i++) {
-        images[i] = (struct fatbin_image){zeros(size), size, 90, FATBIN_CUBIN, FATBIN_LZ4};
-        assert_int_equal(unpacked_find(&owner, &images[i]).size, size);
-        assert_int_equal(unpacked_find(&owner, &images[0]).size, size); /* is used, so it stays */
-        assert_int_equal(unpacked_bytes(), i < 4 ? size * (uint64_t)(i + 1) : UNPACKED_MOST);
-        fixture_bytes(images[i].packed)[0] = 0;
-    }
-    assert_non_null(unpacked_find(&owner, &images[0]).bytes);
-    assert_null(unpacked_find(&owner, &images[1]).bytes);
-    struct fatbin_image large = {zeros(UNPACKED_MOST + 1), UNPACKED_MOST + 1, 90, FATBIN_CUBIN, FATBIN_LZ4};
-    assert_int_equal(unpacked_find(&owner, &large).size, large.size);
-    assert_int_equal(unpacked_bytes(), large.size);
-    unpacked_forget(&owner);
-    assert_int_equal(unpacked_bytes(), 0);
-    for (int i = 0; i < IMAGES; i++)
-        fixture_free(images[i].packed);
-    fixture_free(large.packed);
-}
-#endif

@@ -31,8 +31,6 @@ TEST(nans)
                            .count = 1000,
                            .pointer = buffer.address,
                            .argument = 0,
-                           .file = "norm.cu",
-                           .line = 12,
                            .buffer = &buffer,
                            .buffer_frames = {frames_of, NULL},
                            .inputs = inputs,
@@ -41,7 +39,7 @@ TEST(nans)
                            .now_ns = 73000000};
     CHECK(nan, "nan_of_a_kernel", &nan);
     nan.kind = FINDING_INF;
-    nan.by.kernel = nan.by.symbol = nan.file = NULL;
+    nan.by.kernel = nan.by.symbol = NULL;
     nan.by.plain = nan.by.graph_kernels = "norm, scale";
     nan.buffer = &none;
     nan.argument = -1;

@@ -202,7 +202,6 @@ TEST(refusals_name_the_source_the_value_and_the_way_out)
         {"align=3", "test: align=3 is not allowed; use auto | a power of two 1..2M"},
         {"align=0", "test: align=0 is not allowed; use auto | a power of two 1..2M"},
         {"align=4M", "test: align=4M is not allowed; use auto | a power of two 1..2M"},
-        {"exitcode=6", "test: exitcode= is gone: write on_fault=error/STATUS, such as on_fault=error/0"},
         {"guard=1M", "test: guard=1M is not allowed; use " GUARD},
         {"guard=65G", "test: guard=65G is not allowed; use " GUARD},
         {"guard=2 M", "test: guard=2 M is not allowed; use " GUARD},
@@ -220,10 +219,6 @@ TEST(refusals_name_the_source_the_value_and_the_way_out)
         {"guard=8G..4G", "test: guard=8G..4G is not allowed; use " GUARD},
         {"guard=8G..", "test: guard=8G.. is not allowed; use " GUARD},
         {"guard=..8G", "test: guard=..8G is not allowed; use " GUARD},
-        {"stats=x", "test: stats= is gone: call cufence_get_stats(), cufence_get_streams() or, in Python, "
-                    "cufence.stats()"},
-        {"guard_max=8G", "test: guard_max= is gone: write guard=MIN..MAX"},
-        {"trace=a.jsonl", "test: trace= is gone: save_values= in both runs, and numpy compare them (see docs/values.md)"},
         {"uaf=strict,align=4,nonsense=1", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -255,14 +250,6 @@ TEST(an_unknown_key_gets_the_nearest_one_and_the_list)
         snprintf(message, sizeof message, "%s%s", cases[i].start, has_nearest ? " `cufence options` lists all" : list);
         expect_refused(cases[i].text, message);
     }
-}
-
-TEST(names_that_are_gone_are_not_found_by_a_part)
-{
-    int is_exact;
-    assert_null(options_find("stats_ms", 8, &is_exact));
-    assert_null(gone_instead(GONE_OPTION, "stats_m", 7));
-    assert_null(gone_instead(GONE_COMMAND, "stats", 5));
 }
 
 TEST(later_texts_win_and_empty_ones_are_fine)
@@ -298,7 +285,7 @@ TEST(every_row_allows_its_limits_and_no_more)
 {
     size_t count;
     const struct option_row *rows = options_table(&count);
-    assert_int_equal(count, 26); /* who adds one finds another to merge it with */
+    assert_int_equal(count, 25); /* who adds one finds another to merge it with */
     for (size_t i = 0; i < count; i++) {
         struct options again;
         char value[256], text[320];

@@ -220,12 +220,9 @@ TEST_WITH(a_wrong_command_line_is_told, NULL, forget)
         {"run", "--error-exitcode"},
         {"run", "--sett", "uaf=strict", "true"},
         {"run", "--strange", "uaf=strict", "true"},
-        {"run", "--html", "found.html", "true"},
-        {"run", "--sarif=found.sarif", "true"},
         {"run", "--requre-guarded", "true"},
         {"run", "--uav=strict", "true"},
         {"run", "--wait-sm", "1", "true"},
-        {"run", "--stats-ms=100", "true"},
         {"run", "--uaf"},
         {"run", "--uaf", "maybe", "true"},
         {"run", "--uaf", "off,align=1", "true"},
@@ -241,10 +238,8 @@ TEST_WITH(a_wrong_command_line_is_told, NULL, forget)
         {"run", "--json", "a,b", "true"},
         {"run", "--json", "", "true"},
         {"run", "--json", "/nonexistent/x.json", "true"},
-        {"run", "--trace", "a.jsonl", "true"},
         {"run", "--keep", "/dev/null/x", "true"},
         {"run", "--save_values", "*=/dev/null", "true"},
-        {"run", "--estimate", "true"},
     };
     check_refusals("refusals_of_run", CUFENCE, lines, sizeof lines / sizeof *lines);
 }

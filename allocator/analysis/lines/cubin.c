@@ -240,30 +240,6 @@ static int calls_others(const struct image *image, uint32_t number, struct span 
     return 0;
 }
 
-/* Whether the function is the compiler's own, for divisions and the like: nothing has its address. */
-static int is_of_compiler(const char *name)
-{
-    return name[0] == '$' && (strstr(name, "$__internal_") || strstr(name, "$__cuda_sm"));
-}
-
-/* Whether __assertfail is the only function of a cubin whose address there is, but for kernels. */
-static int has_only_asserts(const struct image *image)
-{
-    Elf64_Sym symbol;
-    struct reader symbols;
-    struct span names;
-    if (!open_symbols(image, NULL, &symbols, &names))
-        return 0;
-    while (reader_copy(&symbols, &symbol, sizeof(symbol))) {
-        if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || (symbol.st_other & STO_CUDA_ENTRY))
-            continue;
-        const char *name = span_string(names, symbol.st_name);
-        if (!name || (symbol.st_shndx == SHN_UNDEF ? strcmp(name, "__assertfail") != 0 : !is_of_compiler(name)))
-            return 0;
-    }
-    return 1;
-}
-
 /* Finds the offset of the parameters among the kernel's attributes, in section ".nv.info.KERNEL". An attribute has a form, a
  * number, and 2 bytes that are its value, or with the form SIZED the number of bytes that follow. */
 static uint32_t parameters_of(const struct image *image, const char *symbol)
@@ -306,7 +282,6 @@ int cubin_find_kernel(struct span bytes, const char *symbol, struct cubin_kernel
     memcpy(&header, bytes.bytes, sizeof(header));
     kernel->sm = cubin_architecture(&header);
     kernel->parameters_at = parameters_of(&image, symbol);
-    kernel->only_asserts = has_only_asserts(&image);
     return 1;
 }
 

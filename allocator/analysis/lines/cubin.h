@@ -43,7 +43,6 @@ struct cubin_kernel {
     struct span code;       /* with its functions: all of its section */
     unsigned sm;            /* compute capability that it was compiled for, 90 for 9.0 */
     uint32_t parameters_at; /* offset of its parameters in constant bank 0; 0 if the cubin does not say */
-    int only_asserts;       /* a call of a function that is not in its code is one of __assertfail, which does not return */
 };
 
 /* Returns 1 if the cubin has a kernel of that name, and its code calls no function of another section. */

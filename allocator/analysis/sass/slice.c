@@ -138,7 +138,7 @@ struct meeting slice_terms_before(struct slicer *slicer, uint32_t at, int file, 
         do {
             if (is_seen(slicer, &walk))
                 break;
-            slicer->is_lost |= ++slicer->steps > slicer->most_steps;
+            slicer->is_lost |= ++slicer->steps > STEP_LIMIT;
             add_branches(slicer, &walk, &left);
         } while (!slicer->is_lost && go_back(slicer, &walk, file, number, &meeting));
     }
@@ -198,19 +198,14 @@ static struct address_source answer(term_set low, term_set high)
     return source;
 }
 
-struct address_source slice_within(struct span code, uint64_t at, const struct sass_access *access, unsigned sm,
-                                   struct slice_window *window)
+struct address_source slice_address(struct span code, uint64_t at, const struct sass_access *access, unsigned sm)
 {
     const struct address_source none = {0, 0, 0};
     struct slicer slicer;
     memset(&slicer, 0, sizeof(slicer));
-    window->missed = SLICE_NONE;
     if (at % SASS_INSTRUCTION_BYTES != 0 || at >= code.size || !ways_find(&slicer.ways, code, sm))
         return none;
     slicer.sm = sm;
-    slicer.most_steps = window->steps;
-    slicer.first = window->first;
-    slicer.missed = SLICE_NONE;
     slicer.zero[VECTOR] = SASS_RZ;
     slicer.zero[UNIFORM] = sm >= 100 ? 255 : 63;
     uint32_t index = (uint32_t)(at / SASS_INSTRUCTION_BYTES);
@@ -221,13 +216,5 @@ struct address_source slice_within(struct span code, uint64_t at, const struct s
     address_terms(&slicer, index, access, HIGH);
     settle(&slicer);
     term_set low = address_terms(&slicer, index, access, LOW), high = address_terms(&slicer, index, access, HIGH);
-    window->steps -= slicer.steps < window->steps ? slicer.steps : window->steps;
-    window->missed = slicer.missed;
     return slicer.is_lost ? none : answer(low, high);
-}
-
-struct address_source slice_address(struct span code, uint64_t at, const struct sass_access *access, unsigned sm)
-{
-    struct slice_window window = {.steps = SLICE_STEPS};
-    return slice_within(code, at, access, sm, &window);
 }

@@ -19,16 +19,5 @@
 /* `code`: of a kernel, with its functions; `at`: the offset of the access in it. */
 struct address_source slice_address(struct span code, uint64_t at, const struct sass_access *access, unsigned sm);
 
-/* The same for others than the first parameters, and with a limit on the work. */
-#define SLICE_STEPS 1000000u
-#define SLICE_NONE UINT32_MAX
-struct slice_window {
-    uint32_t steps;  /* at most; what was needed is taken off. slice_address() allows SLICE_STEPS */
-    uint32_t first;  /* number of the word that bit 0 of the result stands for */
-    uint32_t missed; /* out: the lowest word of the parameters that was read and that a result cannot name, or SLICE_NONE */
-};
-struct address_source slice_within(struct span code, uint64_t at, const struct sass_access *access, unsigned sm,
-                                   struct slice_window *window);
-
 /* Returns the offset of the parameters in constant bank 0, as in code of ptxas 13.0 for sm_75, 80, 86, 89, 90, 100 and 120. */
 uint64_t slice_parameters_at(unsigned sm);

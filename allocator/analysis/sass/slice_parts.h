@@ -8,10 +8,11 @@
 #include "slice.h"
 #include "ways.h"
 
-/* Limit on values; beyond it, the source is unknown. */
+/* Limits; beyond them, the source is unknown. */
 #define VALUE_LIMIT 256u
+#define STEP_LIMIT 1000000u
 
-/* The terms summed up in a register: bits 0 to 61 are 4-byte words of the parameters, from `first` on. */
+/* The terms summed up in a register: bits 0 to 61 are 4-byte words of the parameters. */
 typedef uint64_t term_set;
 #define PARAMETER_WORDS 62u
 #define LOADED ((term_set)1 << 62)
@@ -39,8 +40,7 @@ struct slicer {
     uint32_t value_count;
     uint8_t is_seen[2][WAYS_CODE_LIMIT / 8]; /* on the current walk back, without and with its guard */
     uint32_t way[WAYS_BRANCH_LIMIT];         /* indices of instructions from which to continue the walk back */
-    uint32_t steps, most_steps;
-    uint32_t first, missed; /* as in struct slice_window */
+    uint32_t steps;
     int is_lost;
 };
 

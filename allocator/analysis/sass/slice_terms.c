@@ -26,12 +26,8 @@ static term_set constant_terms(struct slicer *slicer, uint64_t bank, uint64_t of
         return UNKNOWN;
     if (offset < start)
         return NOTHING;
-    uint64_t word = (offset - start) / 4, at = word - 2ul * slicer->first;
-    if (offset % 4 == 0 && at < PARAMETER_WORDS)
-        return (term_set)1 << at;
-    if (word / 2 < slicer->missed)
-        slicer->missed = (uint32_t)(word / 2);
-    return UNKNOWN;
+    uint64_t word = (offset - start) / 4;
+    return offset % 4 == 0 && word < PARAMETER_WORDS ? (term_set)1 << word : UNKNOWN;
 }
 
 /* Reads a register, or the next one for HIGH. */

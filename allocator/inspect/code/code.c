@@ -5,11 +5,9 @@
 #include "base/lock.h"
 #include "base/aside.h"
 #include "driver/driver.h"
-#include "unpacked_cubins.h"
 
 #include <fcntl.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,12 +16,9 @@
 struct kept {
     struct code code; /* first: it is what code_find() returns. bytes NULL: they could not be kept */
     unsigned references;
-    int is_own;            /* code.bytes is on the heap, else in a file that is loaded ... */
-    const void *file;      /* ... with its headers at this address */
-    const char *why;       /* there are no bytes */
-    struct span compiled;  /* what the driver makes of its PTX, on the heap ... */
-    uint32_t compiled_for; /* ... for this architecture; 0: it was not asked for */
-    int is_compiling;
+    int is_own;       /* code.bytes is on the heap, else in a file that is loaded ... */
+    const void *file; /* ... with its headers at this address */
+    const char *why;  /* there are no bytes */
 };
 
 struct loaded {
@@ -103,9 +98,6 @@ static void release_locked(struct kept *kept)
     lock_expect(RANK_CODE);
     if (--kept->references)
         return;
-    unpacked_forget(kept);
-    own_bytes -= kept->compiled.size;
-    free((void *)(uintptr_t)kept->compiled.bytes);
     if (kept->is_own) {
         own_bytes -= kept->code.size;
         free((void *)(uintptr_t)kept->code.bytes);
@@ -329,97 +321,21 @@ const void *code_module_of(CUfunction function)
     return NULL;
 }
 
-/* The architecture of the cubin that the driver has taken the kernel from; 0 if it does not tell. */
-static uint32_t architecture_of(CUfunction function)
-{
-    int version = 0;
-    CUdevice device;
-    if (driver->cuFuncGetAttribute &&
-        driver->cuFuncGetAttribute(&version, CU_FUNC_ATTRIBUTE_BINARY_VERSION, function) == CUDA_SUCCESS)
-        return (uint32_t)version;
-    if (driver->cuKernelGetAttribute && driver->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-        driver->cuKernelGetAttribute(&version, CU_FUNC_ATTRIBUTE_BINARY_VERSION, (CUkernel)function, device) == CUDA_SUCCESS)
-        return (uint32_t)version;
-    return 0;
-}
-
-/* Whether code is nowhere else than in what was looked at. */
-enum looked { LOOKED_NOT_AT_ALL, LOOKED_AT_ALL, LOOKED_AT_NONE };
-
-static enum looked look_at(struct kept *kept, uint32_t sm, void (*look)(struct span cubin, void *user), void *user)
+static void look_at(struct kept *kept, uint32_t sm, void (*look)(struct span cubin, void *user), void *user)
 {
     struct span file = {kept->code.bytes, kept->code.size};
     struct fatbin_image image;
-    enum looked looked = LOOKED_AT_NONE;
     uint64_t at = 0;
-    int more;
-    if (file.size >= SELFMAG && memcmp(file.bytes, ELFMAG, SELFMAG) == 0) {
+    if (file.size >= SELFMAG && memcmp(file.bytes, ELFMAG, SELFMAG) == 0)
         look(file, user);
-        return LOOKED_AT_ALL;
-    }
     if (file.size < FATBIN_HEADER || fatbin_size(file.bytes) == 0)
-        return LOOKED_AT_NONE;
-    while ((more = fatbin_next(file, &at, &image)) > 0) {
-        if (image.kind != FATBIN_CUBIN || (sm && image.sm != sm))
-            continue;
-        struct span cubin = unpacked_find(kept, &image);
-        if (!cubin.bytes)
-            return LOOKED_NOT_AT_ALL;
-        look(cubin, user);
-        looked = LOOKED_AT_ALL;
+        return;
+    while (fatbin_next(file, &at, &image) > 0) {
+        uint8_t *bytes = image.kind == FATBIN_CUBIN && image.sm == sm ? malloc(image.size) : NULL;
+        if (bytes && fatbin_unpack(&image, bytes))
+            look((struct span){bytes, image.size}, user);
+        free(bytes);
     }
-    return more == 0 ? looked : LOOKED_NOT_AT_ALL;
-}
-
-/* Returns a copy of the PTX that the driver compiles for this architecture, with its NUL; empty if there is none. */
-static struct span copy_ptx(const struct kept *kept, uint32_t sm)
-{
-    struct span file = {kept->code.bytes, kept->code.size};
-    struct fatbin_image image, ptx = {.packed = file, .size = file.size, .packing = FATBIN_PLAIN};
-    uint64_t at = 0;
-    if (file.size >= FATBIN_HEADER && fatbin_size(file.bytes)) {
-        ptx = (struct fatbin_image){.size = 0};
-        while (fatbin_next(file, &at, &image) > 0)
-            if (image.kind == FATBIN_PTX && image.sm <= sm && (!ptx.size || image.sm >= ptx.sm))
-                ptx = image;
-    }
-    uint8_t *copy = ptx.size ? calloc(1, ptx.size + 1) : NULL;
-    if (copy && fatbin_unpack(&ptx, copy))
-        return (struct span){copy, strlen((char *)copy) + 1};
-    free(copy);
-    return (struct span){NULL, 0};
-}
-
-static pthread_cond_t has_compiled = PTHREAD_COND_INITIALIZER;
-
-/* Compiles the PTX once, without the lock; others wait. */
-static void compile_locked(struct kept *kept, uint32_t sm)
-{
-    struct span ptx = copy_ptx(kept, sm), compiled = {NULL, 0};
-    kept->compiled_for = sm;
-    kept->is_compiling = 1;
-    lock_release(&lock);
-    if (ptx.bytes)
-        compiled = compiled_from(ptx);
-    free((void *)(uintptr_t)ptx.bytes);
-    lock_take(&lock);
-    if (compiled.size <= CODE_MOST - own_bytes) {
-        own_bytes += compiled.size;
-        kept->compiled = compiled;
-    } else {
-        free((void *)(uintptr_t)compiled.bytes);
-    }
-    kept->is_compiling = 0;
-    pthread_cond_broadcast(&has_compiled);
-}
-
-static struct kept *find_module_locked(const void *module)
-{
-    lock_expect(RANK_CODE);
-    for (struct loaded *at = newest; at; at = at->next)
-        if (at->handle == module)
-            return is_there(at->kept) ? at->kept : NULL;
-    return NULL;
 }
 
 void code_look_named(const char *name, uint32_t sm, void (*look)(struct span cubin, void *user), void *user)
@@ -428,26 +344,4 @@ void code_look_named(const char *name, uint32_t sm, void (*look)(struct span cub
     for (struct loaded *at = newest; at; at = at->next)
         if (kernel_in(at, name) && is_there(at->kept))
             look_at(at->kept, sm, look, user);
-}
-
-int code_look(CUfunction kernel, const void *module, void (*look)(struct span cubin, void *user), void *user)
-{
-    uint32_t sm = architecture_of(kernel);
-    enum looked looked = LOOKED_NOT_AT_ALL;
-    HOLD(&lock);
-    struct kept *kept = find_module_locked(module);
-    if (kept) {
-        kept->references++;
-        looked = look_at(kept, sm, look, user);
-        if (looked == LOOKED_AT_NONE && sm && !kept->compiled_for)
-            compile_locked(kept, sm);
-        while (looked == LOOKED_AT_NONE && kept->is_compiling)
-            lock_wait(&lock, &has_compiled, NULL);
-        if (looked == LOOKED_AT_NONE && kept->compiled_for == sm && kept->compiled.bytes) {
-            look(kept->compiled, user);
-            looked = LOOKED_AT_ALL;
-        }
-        release_locked(kept);
-    }
-    return looked == LOOKED_AT_ALL;
 }

@@ -1,7 +1,6 @@
 /*
  * The code of the program's kernels, as the driver was given it: for a launch that is to be done again elsewhere
- * (inspect/saves/bundles.h), and to read what a kernel does (inspect/values/machine.h). A fault needs none of this, because a
- * core dump has the code.
+ * (inspect/saves/bundles.h). A fault needs none of this, because a core dump has the code.
  *
  * Modules and libraries are noted from code_keep() on. Constant bytes of a program or library that is loaded are copied when
  * they are asked for; others at once, because the program may free them, up to CODE_MOST in all.
@@ -44,14 +43,8 @@ void code_give_back(const struct code *code);          /* NULL is allowed */
 /* Returns the module or library of a kernel's handle, NULL if the driver does not tell. */
 const void *code_module_of(CUfunction function);
 
-/* Calls `look` with the cubin of the kernel's module that the driver has taken the kernel from: with several, if the module
- * has variants of the architecture; with those of all architectures, if the driver does not tell. Compressed ones are unpacked;
- * where the driver has compiled PTX, it is asked to do so once more, which may take seconds.
- * Returns 1 if the kernel's code is nowhere else. The spans are valid during the call, which holds a lock. Its context is
- * current. */
-int code_look(CUfunction kernel, const void *module, void (*look)(struct span cubin, void *user), void *user);
-
-/* The same for all modules and libraries that have a kernel of that name. A context of the device is current. */
+/* Calls `look` with the cubins for the architecture of all modules and libraries that have a kernel of that name. The spans are
+ * valid during the call, which holds a lock. A context of the device is current. */
 void code_look_named(const char *name, uint32_t sm, void (*look)(struct span cubin, void *user), void *user);
 
 /* The number of bytes of an image that the driver has accepted; 0 if its form is unknown. */

@@ -4,10 +4,8 @@
 #include "base/error.h"
 #include "base/output.h"
 #include "base/lost_reports.h"
-#include "inspect/values/machine.h"
 #include "finding/launch_finding.h"
 #include "heap/slack/poison.h"
-#include "inspect/code/code.h"
 #include "inspect/values/measure.h"
 #include "inspect/visits/visits.h"
 #include "fault/tell.h"
@@ -69,14 +67,12 @@ static int wants_number(const struct launch_function *function)
 
 static int wants(const struct visit *visit)
 {
-    if (visit->function && visit->reached_count)
-        machine_find_out(visit->reached[0].handle, visit->function);
     return visit->reached_count != 0;
 }
 
 static unsigned when(const struct visit *visit, const struct reached *reached)
 {
-    int is_input = visit->function && (types_is_const(reached->function, reached) || machine_only_reads(reached));
+    int is_input = visit->function && types_is_const(reached->function, reached);
     return is_input ? PLAN_BEFORE : PLAN_BEFORE | PLAN_AFTER;
 }
 
@@ -227,18 +223,6 @@ struct report_parts {
     struct order_details other;
 };
 
-/* Finds the line that writes there. Of arguments with equal pointers, only the first has been looked at. */
-static void find_line(const struct visit *visit, uint64_t pointer, struct nan_fact *fact)
-{
-    struct machine_line line;
-    for (size_t i = 0; visit->function && i < visit->reached_count; i++) {
-        if (visit->reached[i].pointer != pointer || !machine_line_of_writes(&visit->reached[i], &line))
-            continue;
-        fact->file = line.file;
-        fact->line = line.line;
-    }
-}
-
 /* What may have written to the elements at the same time. */
 static void find_other(const struct results *results, const struct looked *made, struct report_parts *parts,
                        struct nan_fact *fact)
@@ -300,7 +284,6 @@ static void tell(const struct results *results, const struct looked *made, int i
         fact.fresh = &parts->fresh;
         fact.fresh_count = fresh->before.fresh;
     }
-    find_line(visit, reached->pointer, &fact);
     find_other(results, made, parts, &fact);
     names_launched(visit, &fact.by, parts->frames, parts->plain, sizeof parts->plain);
     for (size_t i = 0; i < results->count && i < NAN_INPUTS; i++)
@@ -416,7 +399,6 @@ cufence_status nan_open(const struct options *options)
     user.ptx = measure_ptx();
     if (!written_table && !(written_table = calloc(ENTRIES, sizeof *written_table)))
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "nan: the host has no memory to note which buffers were written");
-    code_keep();
     visits_add(&user);
     return CUFENCE_OK;
 }

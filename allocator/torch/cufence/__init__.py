@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         last_report_text,
         report,
         stats,
-        streams,
         trim,
         unguarded,
         wait_reports,
@@ -46,7 +45,6 @@ __all__ = [
     "last_report_text",
     "poison",
     "stats",
-    "streams",
     "trim",
     "unguarded",
     "unpoison",
@@ -61,17 +59,10 @@ _HOMES = dict.fromkeys(__all__, "_api") | {
     "poison": "_poison",
     "unpoison": "_poison",
 }
-_GONE = {
-    "adapt": "cufence.poison() and unpoison(); the pools of CuPy and RMM are bypassed under `cufence run`",
-    "index": "cufence.poison() and unpoison()",
-    "regions": "cufence.poison() and unpoison()",
-}  # what serves instead
 
 
 def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
-    if name in _GONE:
-        raise AttributeError(f"cufence.{name}() is gone; what serves instead: {_GONE[name]}")
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

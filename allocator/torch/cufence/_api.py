@@ -95,19 +95,6 @@ def unguarded() -> dict[str, dict[str, int]]:
     return {row.pop("what").decode(): row for row in rows}
 
 
-def streams(device: int | None = None) -> list[dict[str, int]]:
-    """Returns struct cufence_stream_stats as dicts, of the streams of one device, or of all if device is None."""
-    library = _library.load()
-    which = -1 if device is None else device
-    room = 64
-    while True:
-        figures = (_library.StreamStats * room)()
-        count = library.cufence_get_streams(which, figures, room)
-        if count <= room:
-            return [_as_dict(figures[i]) for i in range(count)]
-        room = count + 16
-
-
 def trim(device: int | None = None) -> None:
     """Releases memory kept for reuse to the driver, on one device, or on all if device is None."""
     _library.check(_library.load().cufence_trim(-1 if device is None else device), "cufence_trim")

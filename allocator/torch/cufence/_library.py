@@ -72,15 +72,6 @@ class Unguarded(ctypes.Structure):
     _fields_ = [("what", ctypes.c_char_p), *_fields("allocations bytes live_buffers live_bytes")]
 
 
-class StreamStats(ctypes.Structure):
-    """struct cufence_stream_stats."""
-
-    _fields_ = [
-        *_fields("stream live_buffers live_bytes mapped_bytes idle_bytes allocations frees"),
-        ("device", ctypes.c_int32),
-    ]
-
-
 # Function -> result type and argument types.
 PROTOTYPES = {
     "cufence_version_string": (ctypes.c_char_p, []),
@@ -93,7 +84,6 @@ PROTOTYPES = {
     "cufence_describe": (ctypes.c_int, [ctypes.c_void_p, ctypes.POINTER(Description)]),
     "cufence_get_stats": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(Stats)]),
     "cufence_get_unguarded": (ctypes.c_size_t, [ctypes.POINTER(Unguarded), ctypes.c_size_t]),
-    "cufence_get_streams": (ctypes.c_size_t, [ctypes.c_int, ctypes.POINTER(StreamStats), ctypes.c_size_t]),
     "cufence_trim": (ctypes.c_int, [ctypes.c_int]),
     "cufence_check_host": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]),
     "cufence_check": (ctypes.c_int, [ctypes.c_int]),

@@ -32,4 +32,3 @@ class Options(TypedDict, total=False):
     save_values: str
     values: str
     nan: str
-    graphs: bool | Literal["on", "off"]

@@ -36,11 +36,6 @@ def _warn_of_graph_trees() -> None:
     )
 
 
-def _are_graphs_off() -> bool:
-    """Whether graphs=off was asked for. enable() may set it late, so it is looked up each time."""
-    return pairs(os.environ.get("CUFENCE_OPTIONS", "")).get("graphs") == "off"
-
-
 def _attempt(patch: Callable[[Any], None], thing: Any) -> None:
     """Applies a patch to a module, or looks at an object of it. Ignores errors: another version of the library may look different,
     and its import must not fail."""
@@ -61,11 +56,9 @@ def _replace(module: Any, name: str, wrap: Callable[[Any], Any]) -> None:
 
 
 def _are_graphs_refused(is_cuda: bool = True) -> bool:
-    """Returns whether graphs are off, or would need trees that PyTorch does not have here, and warns of that; is_cuda: graphs of
-    CUDA's."""
-    is_off = _are_graphs_off()
-    if is_off or sys.modules["torch"].cuda.get_allocator_backend() == "native":
-        return is_off
+    """Returns whether graphs would need trees that PyTorch does not have here, and warns of that; is_cuda: graphs of CUDA's."""
+    if sys.modules["torch"].cuda.get_allocator_backend() == "native":
+        return False
     if is_cuda:
         _warn_of_graph_trees()
     return True
@@ -77,7 +70,7 @@ def _without_graph_trees(module: ModuleType) -> Callable[[Any], Any]:
 
     def wrap(before: Any) -> Any:
         def after(example_inputs: Any, compiled_graph: Any, cudagraphs: Any, *others: Any, **named: Any) -> Any:
-            needs_trees = module.config.triton.cudagraph_trees or _are_graphs_off()
+            needs_trees = module.config.triton.cudagraph_trees
             if not needs_trees or not _are_graphs_refused("cuda" in compiled_graph.device_types):
                 return before(example_inputs, compiled_graph, cudagraphs, *others, **named)
             cudagraphs.value = False  # a BoxedBool that later steps and the backward graph read
@@ -103,22 +96,6 @@ def _patch_cudagraph_trees(module: ModuleType) -> None:
         return after
 
     _replace(module, "cudagraphify_impl", wrap)
-
-
-def _patch_graphs(module: ModuleType) -> None:
-    """With graphs=off, make_graphed_callables() returns what it was given, which does the same. What torch.cuda.graph() and
-    CUDAGraph capture is Python code that nothing runs again, so these stay as they are; the library says so."""
-
-    def wrap(before: Any) -> Any:
-        def after(callables: Any, *others: Any, **named: Any) -> Any:
-            return callables if _are_graphs_off() else before(callables, *others, **named)
-
-        return after
-
-    _replace(module, "make_graphed_callables", wrap)
-    cuda = sys.modules.get("torch.cuda")
-    if getattr(cuda, "make_graphed_callables", None) is module.make_graphed_callables.cufence_before:
-        cuda.make_graphed_callables = module.make_graphed_callables  # type: ignore[union-attr]
 
 
 def _check_back_end(module: ModuleType) -> None:
@@ -206,7 +183,6 @@ def _patch_kernels(module: ModuleType) -> None:
 
 PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "torch": _patch_torch,
-    "torch.cuda.graphs": _patch_graphs,
     "torch._inductor.output_code": _patch_output_code,
     "torch._inductor.cudagraph_trees": _patch_cudagraph_trees,
     "torch._inductor.runtime.triton_heuristics": _patch_kernels,

@@ -1,4 +1,4 @@
-"""The pools of CuPy and RMM, which cut their pieces from larger blocks, are bypassed under `cufence run`, so that each piece gets
+"""The pools of CuPy, which cut their pieces from larger blocks, are bypassed under `cufence run`, so that each piece gets
 guards of its own. That changes nothing which a correct program sees, but for the pools' figures and limits."""
 
 from __future__ import annotations
@@ -51,54 +51,6 @@ def _patch_cupy(module: ModuleType) -> None:
     cuda.set_allocator(direct)
 
 
-def _direct(mr: Any, name: str) -> Any:
-    """Returns the class that takes the place of the pool `name`."""
-    base, pool = mr.LimitingResourceAdaptor, getattr(mr, name)
-
-    class Direct(base):  # type: ignore[misc]
-        cufence_before = pool
-
-        def __new__(cls, upstream_mr: Any, *_: Any, **__: Any) -> Any:
-            self = base.__new__(cls, upstream_mr, sys.maxsize)
-            self.bin_mrs = []
-            return self
-
-        def __init__(self, *_: Any, **__: Any) -> None:
-            pass
-
-        def pool_size(self) -> int:
-            return int(self.get_allocated_bytes())
-
-        def add_bin(self, allocation_size: int, bin_resource: Any = None) -> None:
-            if bin_resource is not None:
-                self.bin_mrs.append(bin_resource)
-
-    Direct.__name__ = Direct.__qualname__ = name
-    Direct.__doc__ = pool.__doc__
-    return Direct
-
-
-def _patch_rmm(module: ModuleType) -> None:
-    """Pools hand every allocation to the resource below them. The classes are replaced with ones of the same arguments, of which only
-    that resource has an effect. Pools that C++ code makes are as they were."""
-    mr = sys.modules["rmm.mr"]
-    for name in ("PoolMemoryResource", "ArenaMemoryResource", "FixedSizeMemoryResource", "BinningMemoryResource"):
-        if hasattr(getattr(mr, name), "cufence_before"):
-            continue
-        direct = _direct(mr, name)
-        for holder in ("rmm.mr", "rmm.pylibrmm.memory_resource"):
-            setattr(sys.modules[holder], name, direct)
-    functions: Any = sys.modules["rmm.rmm"]  # has reinitialize(), whose pool is made in C
-    before = functions._initialize
-    if not hasattr(before, "cufence_before"):
-
-        def initialize(pool_allocator: bool = False, **named: Any) -> None:
-            before(pool_allocator=False, **named)
-
-        initialize.cufence_before = before  # type: ignore[attr-defined]
-        functions._initialize = initialize
-
-
 def _careful(patch: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
     """Another version of the library may look different: its import must not fail, but the user is told."""
 
@@ -114,4 +66,4 @@ def _careful(patch: Callable[[ModuleType], None]) -> Callable[[ModuleType], None
     return apply
 
 
-PATCHES = {"cupy": _careful(_patch_cupy), "rmm": _careful(_patch_rmm)}
+PATCHES = {"cupy": _careful(_patch_cupy)}

@@ -6,7 +6,7 @@ from shared import tl, torch, triton
 @triton.jit
 def k_log(x, y, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y + i, tl.log(tl.load(x + i, mask=i < n)), mask=i < n)  # LOG
+    tl.store(y + i, tl.log(tl.load(x + i, mask=i < n)), mask=i < n)
 
 
 @triton.jit

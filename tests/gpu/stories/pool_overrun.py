@@ -1,19 +1,12 @@
-"""Two neighbours in a memory pool that the program makes, of CuPy or of RMM (the first argument); a kernel reads one float past
-the first. With the second argument "right" it does not."""
+"""Two neighbours in a memory pool that the program makes, of CuPy (the first argument); a kernel reads one float past the first.
+With the second argument "right" it does not."""
 
 import sys
 import time
 
 import cupy
 
-if sys.argv[1] == "rmm":
-    import rmm
-    from rmm.allocators.cupy import rmm_cupy_allocator
-
-    rmm.mr.set_current_device_resource(rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size=1 << 24))
-    cupy.cuda.set_allocator(rmm_cupy_allocator)
-else:
-    cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)
+cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)
 
 k_past = cupy.RawKernel(
     """
