@@ -91,13 +91,13 @@ int file_load(int fd, size_t most, struct file_bytes *bytes, struct problem *pro
 
 void file_source(const char *command, struct finding *finding)
 {
-    const struct evidence_site *site = &finding->where.site;
-    finding->where.source_count = source_read_below(site->file, site->line, finding->where.source);
+    const struct evidence_stop *stop = &finding->where.stop;
+    finding->where.source_count = source_read_below(stop->file, stop->line, finding->where.source);
     if (errno == EXDEV)
         text_put_line(stderr,
                       "cufence %s: %s is not below the current folder: its lines are not shown; CUFENCE_SOURCES may name its "
                       "folder",
-                      command, site->file);
+                      command, stop->file);
 }
 
 /* Opens a file in a folder of the bundle. Returns -1 with errno set: ELOOP for a link. */
@@ -206,12 +206,12 @@ const struct fault_memory *facts_memory(const struct snapshot *facts)
     return facts ? &facts->memory : &unknown;
 }
 
-struct finding_origin facts_origin(const struct snapshot *facts, int device)
+struct finding_source facts_source(const struct snapshot *facts, int device)
 {
     if (!facts)
-        return (struct finding_origin){.rank = -1, .device = device};
-    const struct snapshot_origin *from = &facts->origin;
-    return (struct finding_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL, NULL};
+        return (struct finding_source){.rank = -1, .device = device};
+    const struct snapshot_source *from = &facts->origin;
+    return (struct finding_source){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL, NULL};
 }
 
 void bundle_close(struct bundle_reader *reader)
@@ -330,12 +330,12 @@ int bundle_expected(const struct bundle_reader *reader, const struct bundle_buff
 static int is_recorded(const struct bundle_reader *reader, size_t number, const struct launch_entry *entry)
 {
     const struct rerun_launch *launch = &reader->bundle->launches[number];
-    struct evidence_site site = {.symbol = reader->bundle->symbol,
+    struct evidence_stop stop = {.symbol = reader->bundle->symbol,
                                  .has_grid = 1,
                                  .shape = launch->shape,
                                  .parameters = launch->arguments,
                                  .parameter_bytes = launch->argument_bytes};
-    return launch_fits(entry, &site);
+    return launch_fits(entry, &stop);
 }
 
 const struct fault_launch *bundle_record(const struct bundle_reader *reader, size_t number)

@@ -54,7 +54,7 @@ void bundle_kernel(const char *path, char *kernel, size_t room);
 
 /* What is known: buffers and launches, none if facts are NULL; and whose finding is made of it, on a GPU of this number. */
 const struct fault_memory *facts_memory(const struct snapshot *facts);
-struct finding_origin facts_origin(const struct snapshot *facts, int device);
+struct finding_source facts_source(const struct snapshot *facts, int device);
 
 /* Answers a MESSAGE_NEED with the buffer or pinned memory there; one that was left out holds zeros. If there is none, *answer
  * is unchanged. Returns the descriptor that belongs to the answer, or -1, and sets errno if it cannot be had. */

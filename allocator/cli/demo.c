@@ -188,7 +188,7 @@ static void show_sources(const struct play *play)
 /* Whether the finding is about the planted bug: of that kind, if one is given. */
 static int is_planted(const struct play *play, const struct finding *finding, const char *wanted)
 {
-    const char *kernel = finding->by && finding->by->kernel ? finding->by->kernel : finding->where.site.kernel;
+    const char *kernel = finding->by && finding->by->kernel ? finding->by->kernel : finding->where.stop.kernel;
     return wanted && !strcmp(finding->kind, wanted) && (!play->bug->kernel || !kernel || strstr(kernel, play->bug->kernel));
 }
 

@@ -58,7 +58,7 @@ static void diagnose(const struct coredump *dump, const struct evidence *evidenc
 static void say_text(const char *path, const struct coredump *dump, const struct evidence *evidence,
                      const struct standing *standing, const struct snapshot *known, const struct wishes *wishes)
 {
-    const struct finding_origin origin = facts_origin(known, (int)evidence->device);
+    const struct finding_source origin = facts_source(known, (int)evidence->device);
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
     struct origin cause;
@@ -68,9 +68,9 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     static int has_said; /* the command has one thread */
     fputs(has_said++ ? "\n" : "", stdout);
     text_put_line(stdout, "%s", path);
-    if (evidence->site_count) {
+    if (evidence->stop_count) {
         diagnose(dump, evidence, known, &diagnosis, &cause);
-        whole.site = fault_site(&diagnosis);
+        whole.stop = fault_stop(&diagnosis);
         finding_of_fault(&finding, &diagnosis, rerun_of(known), &origin);
         file_source("explain", &finding);
         report = finding_text(&finding);
@@ -92,8 +92,8 @@ static void say_text(const char *path, const struct coredump *dump, const struct
 /* The report of a fault that has happened somewhere else. */
 static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct snapshot *known)
 {
-    const struct finding_origin origin = facts_origin(known, (int)evidence->device);
-    if (!evidence->site_count)
+    const struct finding_source origin = facts_source(known, (int)evidence->device);
+    if (!evidence->stop_count)
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
     struct finding finding;
     finding_of_fault(&finding, diagnosis, rerun_of(known), &origin);
@@ -111,7 +111,7 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     struct diagnosis diagnosis;
     struct origin cause;
     diagnose(dump, evidence, known, &diagnosis, &cause);
-    whole.site = evidence->site_count ? fault_site(&diagnosis) : NULL;
+    whole.stop = evidence->stop_count ? fault_stop(&diagnosis) : NULL;
     json_t *finding = finding_of(evidence, &diagnosis, known);
     json_object_set_new(finding, "dump", text_to_json(path));
     json_object_set_new(finding, "standing", standing_json(standing, &whole));

@@ -52,16 +52,16 @@ void frames_place(const struct stack_frame *frames, size_t count, char *out, siz
 
 void finding_place(const struct finding *finding, char *out, size_t size)
 {
-    const struct evidence_site *site = &finding->where.site;
+    const struct evidence_stop *stop = &finding->where.stop;
     char kernel[256];
-    finding_kernel(site, kernel, sizeof kernel);
-    snprintf(out, size, "%s", site->file || finding->called.count ? "at " : "");
-    if (site->file)
-        part_append(out, size, "%s", site->file);
+    finding_kernel(stop, kernel, sizeof kernel);
+    snprintf(out, size, "%s", stop->file || finding->called.count ? "at " : "");
+    if (stop->file)
+        part_append(out, size, "%s", stop->file);
     else
         frames_place(finding->called.frames, finding->called.count, out, size);
-    if (site->file && site->line)
-        part_append(out, size, ":%d", site->line);
+    if (stop->file && stop->line)
+        part_append(out, size, ":%d", stop->line);
     if (kernel[0])
         part_append(out, size, "%sin %s", out[0] ? " " : "", kernel);
 }
@@ -105,7 +105,7 @@ void finding_tensor(const struct collected_finding *finding, char *out, size_t s
 
 void finding_who(json_t *process, char *out, size_t size)
 {
-    struct finding_origin origin;
+    struct finding_source origin;
     struct json_memory memory = {NULL};
     struct problem ignored;
     json_table_read(&process_facts, process, &origin, &memory, &ignored);

@@ -36,7 +36,7 @@ static void add_headline(char *out, const struct finding *finding)
 static void add_detail(char *out, const struct finding *finding)
 {
     const cufence_buffer *buffer = finding->buffer.buffer;
-    const char *meaning = finding->where.has_no_buffer ? finding->where.site.exception.meaning : NULL;
+    const char *meaning = finding->where.has_no_buffer ? finding->where.stop.exception.meaning : NULL;
     part_append(out, LONGEST, "%s", finding->reason ? finding->reason : meaning ? meaning : finding->headline);
     if (buffer && !finding->reason)
         part_append(out, LONGEST, "; the buffer has %" PRIu64 " bytes", buffer->size);

@@ -22,9 +22,9 @@ static int replay_answer(void *user, const struct rerun_message *question, struc
                                             : bundle_answer(&replay->reader, question, to);
 }
 
-static struct finding_origin replay_origin(const struct replay *replay)
+static struct finding_source replay_source(const struct replay *replay)
 {
-    struct finding_origin origin = facts_origin(replay->reader.facts, replay->device);
+    struct finding_source origin = facts_source(replay->reader.facts, replay->device);
     origin.pid = replay->reader.facts ? origin.pid : (int)getpid();
     origin.device = replay->device;
     origin.device_name = replay->device_name;
@@ -43,7 +43,7 @@ static void replay_print(const struct replay *replay, struct finding *finding)
 /* Reports a fault. first: the program's dump of it, if there is none of this launch. */
 static void print_fault(const struct replay *replay, struct rerun *rerun, const struct evidence *first)
 {
-    const struct finding_origin origin = replay_origin(replay);
+    const struct finding_source origin = replay_source(replay);
     const struct fault_memory *memory = facts_memory(replay->reader.facts);
     struct diagnosis diagnosis;
     struct finding finding;
@@ -79,7 +79,7 @@ static void print_written(const struct replay *replay, struct rerun *rerun)
     struct evidence *evidence = NULL;
     struct problem ignored;
     const struct file_bytes *dump = &replay->reader.dump;
-    if (dump->at && evidence_from_coredump(dump->at, dump->size, &evidence, &ignored) == CUFENCE_OK && evidence->site_count)
+    if (dump->at && evidence_from_coredump(dump->at, dump->size, &evidence, &ignored) == CUFENCE_OK && evidence->stop_count)
         print_fault(replay, rerun, evidence);
     else if (!replay->is_json)
         print_writes(&rerun->result);
@@ -157,7 +157,7 @@ static void print_slack(const struct replay *replay, struct rerun *rerun)
 {
     struct rerun_result *result = &rerun->result;
     const struct launch_function function = {.name = replay->reader.bundle->symbol};
-    const struct finding_origin origin = replay_origin(replay);
+    const struct finding_source origin = replay_source(replay);
     struct launch_entry entry;
     cufence_buffer listed[RERUN_PLACES];
     uint64_t changed = 0;

@@ -78,7 +78,7 @@ static int begin_json(const struct request *request, const struct options *optio
     for (process.word_count = 0; request->command[process.word_count];)
         process.word_count++;
     char *line = json_of_guarded(
-        &(const struct finding_origin){.pid = (int)getpid(), .rank = options_rank(), .process = &process}, NULL);
+        &(const struct finding_source){.pid = (int)getpid(), .rank = options_rank(), .process = &process}, NULL);
     int error = line ? output_append(path, line, strlen(line)) : ENOMEM;
     free(line);
     int may_come = strchr(options->json, '%') != NULL; /* then the folder may be there when a process writes to it */

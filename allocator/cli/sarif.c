@@ -133,18 +133,18 @@ static const struct stack_frame *frame_with_file(const struct from *from)
  * document with a result that lies in no file. */
 static json_t *place_of(const struct collected_finding *found, const struct from from[STACKS])
 {
-    const struct evidence_site *site = &found->facts->where.site;
+    const struct evidence_stop *stop = &found->facts->where.stop;
     const json_t *process = json_object_get(found->first, "process");
     const char *program = json_string_value(json_array_get(json_object_get(process, "command"), 0));
     for (size_t i = 0; i < STACKS; i++) {
         const struct stack_frame *frame = frame_with_file(&from[i]);
-        if (i == 1 && known(site->file))
-            return location_of(site->file, site->line, known(site->kernel));
+        if (i == 1 && known(stop->file))
+            return location_of(stop->file, stop->line, known(stop->kernel));
         if (frame)
             return frame_location(frame);
     }
     program = program ? program : json_string_value(json_object_get(found->first, "dump")); /* of `cufence explain` */
-    return location_of(known(program) ? program : "unknown-program", 0, known(site->kernel));
+    return location_of(known(program) ? program : "unknown-program", 0, known(stop->kernel));
 }
 
 static json_t *result_of(const struct collected_finding *found, int has_baseline)

@@ -83,7 +83,7 @@ void writer_put_text(struct bundle_writer *writer, const char *name, char *text)
 
 void writer_put_facts(struct bundle_writer *writer, const struct fault_memory *memory, const struct rerun_result *rerun)
 {
-    struct snapshot_origin origin = {
+    struct snapshot_source origin = {
         .pid = (int)getpid(), .rank = options_rank(), .device = memory->device, .time_ns = clock_ns(CLOCK_REALTIME)};
     const char *options = env_get("CUFENCE_OPTIONS");
     driver_describe(memory->device, origin.device_name, sizeof origin.device_name);

@@ -35,22 +35,22 @@ static int plan(struct variables_kept *kept)
     return to != NULL;
 }
 
-static const struct evidence_site *named_site(const struct evidence *evidence)
+static const struct evidence_stop *named_stop(const struct evidence *evidence)
 {
-    for (size_t i = 0; i < evidence->site_count; i++)
-        if (evidence->sites[i].symbol)
-            return &evidence->sites[i];
+    for (size_t i = 0; i < evidence->stop_count; i++)
+        if (evidence->stops[i].symbol)
+            return &evidence->stops[i];
     return NULL;
 }
 
 struct variables_kept *variables_keep(const struct fault *fault)
 {
-    const struct evidence_site *site = named_site(fault->evidence);
-    struct variables_kept *kept = site && fault->device >= 0 ? calloc(1, sizeof *kept) : NULL;
+    const struct evidence_stop *stop = named_stop(fault->evidence);
+    struct variables_kept *kept = stop && fault->device >= 0 ? calloc(1, sizeof *kept) : NULL;
     if (!kept)
         return NULL;
-    kept->relocated = image_relocated(&fault->opened, site->symbol, site->error_pc);
-    kept->count = variables_of(kept->relocated, site->symbol, kept->found);
+    kept->relocated = image_relocated(&fault->opened, stop->symbol, stop->error_pc);
+    kept->count = variables_of(kept->relocated, stop->symbol, kept->found);
     if (!kept->count || !variables_locate(kept->relocated, kept->found, kept->count) || !plan(kept)) {
         variables_free(kept);
         return NULL;

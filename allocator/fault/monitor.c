@@ -95,11 +95,11 @@ int monitor_has_fault(void)
 
 static int is_ours(const struct evidence *evidence)
 {
-    for (size_t i = 0; i < evidence->site_count; i++) {
-        if (!evidence->sites[i].symbol || strcmp(evidence->sites[i].symbol, POISON_KERNEL) != 0)
+    for (size_t i = 0; i < evidence->stop_count; i++) {
+        if (!evidence->stops[i].symbol || strcmp(evidence->stops[i].symbol, POISON_KERNEL) != 0)
             return 0;
     }
-    return evidence->site_count > 0;
+    return evidence->stop_count > 0;
 }
 
 static int wait_for_error(int device, int ms)
@@ -160,8 +160,8 @@ static void explain_opened(struct fault *fault, const struct problem *problem)
     const struct evidence *evidence = fault->evidence;
     if (evidence)
         fault_begin(fault, monitor.options);
-    int is_known = evidence && evidence->site_count > 0;
-    CUresult error = is_known ? (CUresult)evidence->sites[0].exception.error : CUDA_ERROR_LAUNCH_FAILED;
+    int is_known = evidence && evidence->stop_count > 0;
+    CUresult error = is_known ? (CUresult)evidence->stops[0].exception.error : CUDA_ERROR_LAUNCH_FAILED;
     /* The program does not wait for a second launch, but it must not end before the report: with on_fault=abort it would, and
      * without the preload library nobody sees it end (monitor_await_report()). */
     int is_later = fault->source && monitor.options->on_fault != ON_FAULT_ABORT && contexts_are_watched();
@@ -187,7 +187,7 @@ static void explain(const struct dump *dump)
     if (status == CUFENCE_OK && is_ours(fault.evidence)) {
         __atomic_fetch_sub(&monitor.poisons, monitor.poisons > 0, __ATOMIC_RELAXED);
     } else {
-        int is_triggered = status == CUFENCE_OK && !fault.evidence->site_count && program_dump_has_trigger();
+        int is_triggered = status == CUFENCE_OK && !fault.evidence->stop_count && program_dump_has_trigger();
         program_dump_write(dump, fault.device, is_triggered); /* first: who is told may end the process */
         if (!is_triggered)
             explain_opened(&fault, &problem);

@@ -94,16 +94,16 @@ static void add_recorded(struct rerun_source *source, const struct fault_launch 
 }
 
 /* The launch as the dump has it. What a dump does not say comes from the record, if it is there. */
-static void add_dumped(struct rerun_source *source, const struct evidence_site *site, const struct fault_origin *origin)
+static void add_dumped(struct rerun_source *source, const struct evidence_stop *stop, const struct launch_match *origin)
 {
     const struct launch_entry *entry = origin->launch ? origin->launch->entry : NULL;
     if (entry && entry->graph)
         entry = NULL;
-    struct rerun_launch launch = {.shape = entry ? entry->shape : site->shape, /* cuTile's differ: launch_fits() */
+    struct rerun_launch launch = {.shape = entry ? entry->shape : stop->shape, /* cuTile's differ: launch_fits() */
                                   .shared_bytes = entry ? entry->shared_bytes : 0,
                                   .is_cooperative = entry ? (uint32_t)entry->is_cooperative : 0,
-                                  .argument_bytes = (uint32_t)site->parameter_bytes,
-                                  .arguments = site->parameters};
+                                  .argument_bytes = (uint32_t)stop->parameter_bytes,
+                                  .arguments = stop->parameters};
     if (!entry) /* a launch without a cluster may have one of a block each in the dump */
         memset(launch.cluster, 0, sizeof launch.cluster);
     add_launch(source, &launch, entry ? origin->launch : NULL);
@@ -152,17 +152,17 @@ static void sort_launches(struct rerun_source *source, const struct fault_memory
     free(all);
 }
 
-static cufence_status choose_launches(struct rerun_source *source, const struct evidence_site *site,
-                                      const struct fault_memory *memory, const struct fault_origin *origin)
+static cufence_status choose_launches(struct rerun_source *source, const struct evidence_stop *stop,
+                                      const struct fault_memory *memory, const struct launch_match *origin)
 {
-    int is_exact = site->has_grid && !site->is_grid_borrowed && site->parameters && site->parameter_bytes <= RERUN_ARGUMENTS;
+    int is_exact = stop->has_grid && !stop->is_grid_borrowed && stop->parameters && stop->parameter_bytes <= RERUN_ARGUMENTS;
     int has_graph = 0;
     if (is_exact)
-        add_dumped(source, site, origin);
+        add_dumped(source, stop, origin);
     for (size_t i = 0; !is_exact && i < memory->launch_count && source->launch_count < RERUN_LAUNCHES; i++) {
         const struct launch_entry *entry = memory->launches[i].entry;
         has_graph |= entry->graph != 0;
-        if (!entry->graph && launch_fits(entry, site))
+        if (!entry->graph && launch_fits(entry, stop))
             add_recorded(source, &memory->launches[i]);
     }
     if (source->launch_count > 1)
@@ -286,19 +286,19 @@ static int answer_rerun(void *user, const struct rerun_message *question, struct
 
 /* ---- the kernel and the device ---- */
 
-static cufence_status take_image(struct rerun_source *source, const struct coredump *from, const struct evidence_site *site,
+static cufence_status take_image(struct rerun_source *source, const struct coredump *from, const struct evidence_stop *stop,
                                  struct variables_kept *variables)
 {
     struct problem problem;
     size_t image_bytes = 0;
-    if (image_of_kernel(from, site->symbol, site->error_pc, &source->image, &image_bytes, &problem) != CUFENCE_OK)
+    if (image_of_kernel(from, stop->symbol, stop->error_pc, &source->image, &image_bytes, &problem) != CUFENCE_OK)
         return fail(source, problem.text);
     if (source->saving)
         saving_keep_image(source->saving, source->image, image_bytes);
     struct rerun *rerun = &source->rerun;
     rerun->input.image = source->image;
     rerun->input.image_bytes = image_bytes;
-    rerun->input.bundle.symbol = site->symbol;
+    rerun->input.bundle.symbol = stop->symbol;
     variables_give(variables, rerun);
     return CUFENCE_OK;
 }
@@ -321,19 +321,19 @@ int rerun_source_is_wanted(const struct options *options)
     return options->explain == EXPLAIN_RERUN || (options->explain == EXPLAIN_AUTO && (!driver->is_sim || options->save[0]));
 }
 
-static int is_rerun(const struct options *options, const struct diagnosis *diagnosis, const struct evidence_site *site)
+static int is_rerun(const struct options *options, const struct diagnosis *diagnosis, const struct evidence_stop *stop)
 {
     /* A second launch of a read would only say again what the dump says. */
-    int is_explained = site->access == ACCESS_READ && fault_is_address_sure(diagnosis);
+    int is_explained = stop->access == ACCESS_READ && fault_is_address_sure(diagnosis);
     int is_needed = options->explain == EXPLAIN_RERUN || options->save[0] || !is_explained;
-    return is_needed && (site->exception.class != CLASS_NO_BUFFER || !site->is_warp_alive);
+    return is_needed && (stop->exception.class != CLASS_NO_BUFFER || !stop->is_warp_alive);
 }
 
 /* Whether it takes the memory to tell what the address is made of: the dump does not. */
 static int is_to_be_traced(struct fault *fault)
 {
     struct origin_access access;
-    if (fault_site(&fault->diagnosis)->exception.class != CLASS_ADDRESS || !cause_access(&fault->diagnosis, &access))
+    if (fault_stop(&fault->diagnosis)->exception.class != CLASS_ADDRESS || !cause_access(&fault->diagnosis, &access))
         return 0;
     cause_in_dump(&fault->opened, &fault->diagnosis, &fault->cause);
     return !fault->diagnosis.cause;
@@ -371,13 +371,13 @@ static struct rerun_source *rerun_source_make(const struct options *options, con
 /* Fills in the input. Errors: UNSUPPORTED, also in the result. */
 static cufence_status prepare(struct rerun_source *source, const struct fault *fault)
 {
-    const struct evidence_site *site = fault_site(&fault->diagnosis);
+    const struct evidence_stop *stop = fault_stop(&fault->diagnosis);
     struct rerun_input *input = &source->rerun.input;
     cufence_status status = rerun_source_device(&source->rerun, fault->device);
-    if (!site->symbol)
+    if (!stop->symbol)
         status = fail(source, "the dump does not name the kernel");
-    status = status ?: choose_launches(source, site, &fault->around->memory, &fault->diagnosis.origin);
-    status = status ?: take_image(source, &fault->opened, site, fault->variables);
+    status = status ?: choose_launches(source, stop, &fault->around->memory, &fault->diagnosis.origin);
+    status = status ?: take_image(source, &fault->opened, stop, fault->variables);
     if (status != CUFENCE_OK)
         return status;
     rerun_aim(&source->rerun, &fault->diagnosis);
@@ -394,10 +394,10 @@ static cufence_status prepare(struct rerun_source *source, const struct fault *f
 
 struct rerun_source *rerun_source_begin(const struct options *options, struct fault *fault)
 {
-    const struct evidence_site *site = fault_site(&fault->diagnosis);
-    if (!site || !rerun_source_is_wanted(options))
+    const struct evidence_stop *stop = fault_stop(&fault->diagnosis);
+    if (!stop || !rerun_source_is_wanted(options))
         return NULL;
-    int is_launched = is_rerun(options, &fault->diagnosis, site);
+    int is_launched = is_rerun(options, &fault->diagnosis, stop);
     if (!is_launched && !is_to_be_traced(fault))
         return NULL;
     struct rerun_source *source = rerun_source_make(options, fault);

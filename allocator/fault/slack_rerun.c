@@ -128,23 +128,23 @@ static int take(struct slack_rerun *again)
 {
     const struct evidence *evidence = again->rerun.result.outcome == RERUN_FAULTED ? again->rerun.evidence : NULL;
     struct slack_again *found = &again->write->again;
-    for (size_t i = 0; evidence && i < evidence->site_count; i++) {
-        const struct evidence_site *site = &evidence->sites[i];
+    for (size_t i = 0; evidence && i < evidence->stop_count; i++) {
+        const struct evidence_stop *stop = &evidence->stops[i];
         size_t threads = found->threads;
-        if (site->exception.class == CLASS_MISALIGNED && site->access_bytes > again->align)
-            again->align = site->access_bytes;
-        for (size_t k = 0; site->is_warp_alive && site->access != ACCESS_READ && k < site->lane_count; k++) {
+        if (stop->exception.class == CLASS_MISALIGNED && stop->access_bytes > again->align)
+            again->align = stop->access_bytes;
+        for (size_t k = 0; stop->is_warp_alive && stop->access != ACCESS_READ && k < stop->lane_count; k++) {
             uint64_t at;
-            if (site->lanes[k].certainty == CERTAIN_NOT ||
-                !is_in_slack(again, site->lanes[k].address, site->access_bytes ?: 1, &at))
+            if (stop->lanes[k].certainty == CERTAIN_NOT ||
+                !is_in_slack(again, stop->lanes[k].address, stop->access_bytes ?: 1, &at))
                 continue;
-            if (!found->site || at < found->address)
-                *found = (struct slack_again){site, &site->lanes[k], at, found->threads, found->warps, 0};
+            if (!found->stop || at < found->address)
+                *found = (struct slack_again){stop, &stop->lanes[k], at, found->threads, found->warps, 0};
             found->threads++;
         }
         found->warps += found->threads > threads;
     }
-    if (found->site)
+    if (found->stop)
         return 1;
     return fail(again->write,
                 again->rerun.result.outcome == RERUN_FAILED ? again->rerun.result.reason : "no thread wrote there");

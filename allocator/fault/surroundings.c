@@ -52,12 +52,12 @@ static void look_at(void *from, uint64_t address)
 
 /* ---- launches ---- */
 
-/* Returns 1 for the first site of each kernel that faulted. */
+/* Returns 1 for the first stop of each kernel that faulted. */
 static int is_first_of_kernel(const struct evidence *evidence, size_t index)
 {
-    const char *symbol = evidence->sites[index].symbol;
+    const char *symbol = evidence->stops[index].symbol;
     for (size_t i = 0; symbol && i < index; i++)
-        if (evidence->sites[i].symbol && !strcmp(evidence->sites[i].symbol, symbol))
+        if (evidence->stops[i].symbol && !strcmp(evidence->stops[i].symbol, symbol))
             return 0;
     return symbol != NULL;
 }
@@ -65,8 +65,8 @@ static int is_first_of_kernel(const struct evidence *evidence, size_t index)
 static void read_launches(struct surroundings *around, const struct evidence *evidence, int device)
 {
     size_t count = 0, kernels = 0;
-    for (size_t i = 0; i < evidence->site_count && kernels < 4; i++) {
-        const struct launch_query query = {.device = device, .kernel = evidence->sites[i].symbol, .has_graphs = kernels == 0};
+    for (size_t i = 0; i < evidence->stop_count && kernels < 4; i++) {
+        const struct launch_query query = {.device = device, .kernel = evidence->stops[i].symbol, .has_graphs = kernels == 0};
         if (!is_first_of_kernel(evidence, i))
             continue;
         count += launch_read(&query, around->entries + count, around->stacks + count, SURROUNDINGS_LAUNCHES - count);
@@ -123,7 +123,7 @@ static const struct launch_place *place_of(struct surroundings *around, const st
 }
 
 /* Compares neighbours only: the warps of a grid, possibly thousands, are adjacent. */
-static int is_of_same_launch(const struct evidence_site *a, const struct evidence_site *b)
+static int is_of_same_launch(const struct evidence_stop *a, const struct evidence_stop *b)
 {
     return a->symbol == b->symbol && a->has_grid == b->has_grid && a->grid_id == b->grid_id;
 }
@@ -131,9 +131,9 @@ static int is_of_same_launch(const struct evidence_site *a, const struct evidenc
 static int may_be_the_one(const struct launch_entry *launch, const struct evidence *evidence)
 {
     int fits = launch->graph != 0;
-    for (size_t i = 0; i < evidence->site_count && !fits; i++)
-        if (i == 0 || !is_of_same_launch(&evidence->sites[i - 1], &evidence->sites[i]))
-            fits = launch_fits(launch, &evidence->sites[i]);
+    for (size_t i = 0; i < evidence->stop_count && !fits; i++)
+        if (i == 0 || !is_of_same_launch(&evidence->stops[i - 1], &evidence->stops[i]))
+            fits = launch_fits(launch, &evidence->stops[i]);
     return fits != 0;
 }
 
@@ -162,10 +162,10 @@ static void look_at_launches(struct surroundings *around, const struct evidence 
 /* Returns the first known address of an access, 0 if there is none. */
 static uint64_t first_address(const struct evidence *evidence)
 {
-    for (size_t i = 0; i < evidence->site_count; i++) {
-        for (size_t k = 0; k < evidence->sites[i].lane_count; k++) {
-            if (evidence->sites[i].lanes[k].certainty != CERTAIN_NOT)
-                return evidence->sites[i].lanes[k].address;
+    for (size_t i = 0; i < evidence->stop_count; i++) {
+        for (size_t k = 0; k < evidence->stops[i].lane_count; k++) {
+            if (evidence->stops[i].lanes[k].certainty != CERTAIN_NOT)
+                return evidence->stops[i].lanes[k].address;
         }
     }
     return 0;
@@ -239,7 +239,7 @@ static uint64_t with_launches(const struct evidence *evidence, uint64_t devices)
 {
     struct launch_entry newest;
     uint64_t found = 0;
-    const char *kernel = evidence->site_count ? evidence->sites[0].symbol : NULL;
+    const char *kernel = evidence->stop_count ? evidence->stops[0].symbol : NULL;
     for (int i = 0; kernel && i < MOST_DEVICES; i++) {
         const struct launch_query query = {.device = i, .kernel = kernel};
         if ((devices >> i & 1) && launch_read(&query, &newest, NULL, 1))
@@ -264,13 +264,13 @@ static uint64_t owner_of(uint64_t address)
 static uint64_t with_buffers(const struct evidence *evidence, uint64_t devices)
 {
     uint64_t found = 0;
-    const struct evidence_site *site = evidence->site_count ? &evidence->sites[0] : NULL;
-    for (size_t k = 0; site && !found && k < site->lane_count; k++) {
-        if (site->lanes[k].certainty != CERTAIN_NOT)
-            found = owner_of(site->lanes[k].address) & devices;
+    const struct evidence_stop *stop = evidence->stop_count ? &evidence->stops[0] : NULL;
+    for (size_t k = 0; stop && !found && k < stop->lane_count; k++) {
+        if (stop->lanes[k].certainty != CERTAIN_NOT)
+            found = owner_of(stop->lanes[k].address) & devices;
     }
-    for (size_t at = 0; site && !found && at + 8 <= site->parameter_bytes; at += 8) {
-        uint64_t word = load_u64(site->parameters + at);
+    for (size_t at = 0; stop && !found && at + 8 <= stop->parameter_bytes; at += 8) {
+        uint64_t word = load_u64(stop->parameters + at);
         found = owner_of(word) & devices;
     }
     return found;

@@ -84,16 +84,16 @@ struct finding_process process_now(char time_text[32])
 
 /* The origin of a finding, and the strings that it points to. */
 struct setting {
-    struct finding_origin origin;
+    struct finding_source origin;
     struct finding_process process;
     char name[DEVICE_NAME], time[32];
 };
 
-static const struct finding_origin *setting_of(struct setting *setting, int device)
+static const struct finding_source *setting_of(struct setting *setting, int device)
 {
     driver_describe(device, setting->name, DEVICE_NAME);
     setting->process = process_now(setting->time);
-    setting->origin = (struct finding_origin){.pid = (int)getpid(),
+    setting->origin = (struct finding_source){.pid = (int)getpid(),
                                               .rank = rank,
                                               .device = device,
                                               .device_name = setting->name[0] ? setting->name : NULL,
@@ -133,12 +133,12 @@ void tell_guarded(const struct guarded *guarded)
 
 static void call_handler(const struct finding *finding, const char *text)
 {
-    const struct evidence_site *site = finding->where.is_known ? &finding->where.site : NULL;
+    const struct evidence_stop *stop = finding->where.is_known ? &finding->where.stop : NULL;
     cufence_fault fault = {.text = text,
                            .kind = finding->kind,
-                           .kernel = site ? site->kernel : NULL,
-                           .file = site ? site->file : NULL,
-                           .line = site ? site->line : 0,
+                           .kernel = stop ? stop->kernel : NULL,
+                           .file = stop ? stop->file : NULL,
+                           .line = stop ? stop->line : 0,
                            .is_address_known = finding->address.certainty != CERTAIN_NOT,
                            .address = finding->address.value,
                            .buffer = finding->buffer.buffer,
@@ -163,7 +163,7 @@ struct report {
 /* Equal for repetitions on the same device by the same instruction; 0: that is not known. */
 static uint64_t identity_of(const struct finding *finding)
 {
-    uint64_t own = (uint64_t)(uint32_t)finding->origin.device ^ (finding->slack ? 0 : finding->where.site.kernel_offset << 16);
+    uint64_t own = (uint64_t)(uint32_t)finding->origin.device ^ (finding->slack ? 0 : finding->where.stop.kernel_offset << 16);
     char *key = strcmp(finding->kind, FINDING_UNEXPLAINED) ? finding_key(finding) : NULL;
     uint64_t identity = key ? finding_hash(key) + own : 0;
     free(key);
@@ -252,7 +252,7 @@ uint64_t tell_fault(struct fault *fault)
         return publish(NULL).made_ns;
     fault_finish(fault);
     finding_of_fault(&finding, &fault->diagnosis, fault->rerun, setting_of(&setting, fault->device));
-    finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
+    finding.where.source_count = source_read(finding.where.stop.file, finding.where.stop.line, finding.where.source);
     struct report report = publish(&finding);
     save(fault, &finding, &report);
     return finish(&finding, report);
@@ -291,7 +291,7 @@ void tell_slack(struct slack_write *write, kernel_code code)
     struct finding finding;
     struct slack_rerun *again = launch_again(write, code);
     finding_of_slack(&finding, write, ORIGIN(write->buffer->device));
-    finding.where.source_count = source_read(finding.where.site.file, finding.where.site.line, finding.where.source);
+    finding.where.source_count = source_read(finding.where.stop.file, finding.where.stop.line, finding.where.source);
     tell(&finding, 0);
     slack_rerun_free(again);
 }

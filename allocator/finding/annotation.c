@@ -27,17 +27,17 @@ static const char *without(const char *path, const char *folder)
 
 char *finding_annotation(const struct finding *finding, const char *folder)
 {
-    const struct evidence_site *site = &finding->where.site;
+    const struct evidence_stop *stop = &finding->where.stop;
     const struct stack_frame *caller = finding->called.count ? frames_own(finding->called.frames, finding->called.count) : NULL;
-    const char *file = finding->where.is_known ? site->file : caller && caller->file[0] ? caller->file : NULL;
-    int line = finding->where.is_known ? site->line : caller ? caller->line : 0;
+    const char *file = finding->where.is_known ? stop->file : caller && caller->file[0] ? caller->file : NULL;
+    int line = finding->where.is_known ? stop->line : caller ? caller->line : 0;
     char kernel[256] = "", *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return NULL;
     if (finding->where.is_known)
-        finding_kernel(site, kernel, sizeof kernel);
+        finding_kernel(stop, kernel, sizeof kernel);
     fputs("::error ", out);
     if (file) {
         fputs("file=", out);

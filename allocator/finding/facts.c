@@ -24,7 +24,7 @@ static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] =
 #define MEMORY(kind, ...) FIELD(kind, cufence_buffer, __VA_ARGS__)
 #define BUFFER(kind, ...) FIELD(kind, struct buffer_fact, __VA_ARGS__)
 #define EXCEPTION(kind, ...) FIELD(kind, struct exception, __VA_ARGS__)
-#define SITE(kind, ...) FIELD(kind, struct evidence_site, __VA_ARGS__)
+#define SITE(kind, ...) FIELD(kind, struct evidence_stop, __VA_ARGS__)
 #define ENTRY(kind, ...) FIELD(kind, struct launch_entry, __VA_ARGS__)
 #define LAUNCH(kind, ...) FIELD(kind, struct fault_launch, __VA_ARGS__)
 #define FIGURE(kind, ...) FIELD(kind, struct figures_fact, __VA_ARGS__)
@@ -38,7 +38,7 @@ static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] =
 #define BY(kind, ...) FIELD(kind, struct launched_fact, __VA_ARGS__)
 #define NAN_OF(kind, ...) FIELD(kind, struct nan_fact, __VA_ARGS__)
 #define PROCESS(kind, ...) FIELD(kind, struct finding_process, __VA_ARGS__)
-#define ORIGIN(kind, ...) FIELD(kind, struct finding_origin, __VA_ARGS__)
+#define ORIGIN(kind, ...) FIELD(kind, struct finding_source, __VA_ARGS__)
 #define GUARDED(kind, ...) FIELD(kind, struct guarded, __VA_ARGS__)
 #define ROW(kind, ...) FIELD(kind, struct finding, __VA_ARGS__)
 #define MUST .flags = REQUIRED
@@ -99,15 +99,15 @@ static const struct field of_exception[] = {EXCEPTION(NUMBER, number, "number", 
                                             EXCEPTION(TEXT, meaning, "meaning"), EXCEPTION(TEXT, cause, "possible_cause")};
 static const struct json_table exception = NAMED_TABLE("exception", struct exception, of_exception);
 static const struct field of_named[] = {SITE(TEXT, kernel, "name"), SITE(TEXT, symbol, "symbol")};
-static const struct json_table named = TABLE_OF(struct evidence_site, of_named);
+static const struct json_table named = TABLE_OF(struct evidence_stop, of_named);
 static const struct field of_code[] = {
-    SITE(TEXT, file, "file"), SITE(INT, line, "line", .flags = NOT_ZERO, WHEN(struct evidence_site, file)),
+    SITE(TEXT, file, "file"), SITE(INT, line, "line", .flags = NOT_ZERO, WHEN(struct evidence_stop, file)),
     SITE(TEXT, instruction, "instruction"), SITE(NUMBER, kernel_offset, "offset", .flags = OR_NONE),
     SITE(HEX, error_pc, "pc", .flags = NOT_ZERO)};
-static const struct json_table code = NAMED_TABLE("code", struct evidence_site, of_code);
-TABLE(also, struct evidence_site, SITE(PART, exception, "exception", .table = &exception, MUST), OPEN("kernel", MUST),
-      GROUP(struct evidence_site, named, NULL), {.name = "certainty", .type = FIELD_FIXED, .words = exact_word, MUST},
-      GROUP(struct evidence_site, code, NULL), CLOSE);
+static const struct json_table code = NAMED_TABLE("code", struct evidence_stop, of_code);
+TABLE(also, struct evidence_stop, SITE(PART, exception, "exception", .table = &exception, MUST), OPEN("kernel", MUST),
+      GROUP(struct evidence_stop, named, NULL), {.name = "certainty", .type = FIELD_FIXED, .words = exact_word, MUST},
+      GROUP(struct evidence_stop, code, NULL), CLOSE);
 TABLE(lane, struct evidence_lane, FIELD(TRIPLE, struct evidence_lane, thread, "thread", MUST));
 TABLE(access, struct access_fact, FIELD(WORD, struct access_fact, kind, "kind", .words = access_words),
       FIELD(NUMBER, struct access_fact, bytes, "bytes", .flags = NOT_ZERO),
@@ -132,9 +132,9 @@ TABLE(graph, struct launch_entry, ENTRY(TRUE, graph, "graph"));
 TABLE(launched, struct fault_launch, LAUNCH(PART, entry, NULL, .flags = BEHIND, .table = &graph),
       LAUNCH(PART, entry, "launched", .flags = BEHIND | REQUIRED, .table = &launch_time),
       FRAMES(struct fault_launch, frames, frame_count));
-TABLE(launch, struct fault_origin, CERTAINTY(struct fault_origin, certainty, MUST),
-      FIELD(NUMBER, struct fault_origin, fits, "fits", MUST),
-      FIELD(PART, struct fault_origin, launch, NULL, .flags = BEHIND, .table = &launched));
+TABLE(launch, struct launch_match, CERTAINTY(struct launch_match, certainty, MUST),
+      FIELD(NUMBER, struct launch_match, fits, "fits", MUST),
+      FIELD(PART, struct launch_match, launch, NULL, .flags = BEHIND, .table = &launched));
 
 /* ---- arguments ---- */
 
@@ -257,9 +257,9 @@ TABLE(known, struct finding_process, PROCESS(TEXT, host, "host"),
       PROCESS(PAIRS, job, "job", .flags = NOT_ZERO, .table = &variable, COUNT(struct finding_process, job_count)));
 static const struct field of_process[] = {ORIGIN(INT, pid, "pid", MUST), ORIGIN(INT, rank, "rank", .flags = OR_NONE),
                                           ORIGIN(PART, process, NULL, .flags = BEHIND, .table = &known)};
-const struct json_table process_facts = TABLE_OF(struct finding_origin, of_process);
-TABLE(where, struct finding_origin, ORIGIN(PART, process, NULL, .flags = BEHIND, .table = &now),
-      GROUP(struct finding_origin, process_facts, "process"));
+const struct json_table process_facts = TABLE_OF(struct finding_source, of_process);
+TABLE(where, struct finding_source, ORIGIN(PART, process, NULL, .flags = BEHIND, .table = &now),
+      GROUP(struct finding_source, process_facts, "process"));
 
 /* ---- the whole ---- */
 
@@ -292,7 +292,7 @@ static const struct field of_finding[] = {
     CLOSE,
     ROW(PART, used, "used", .table = &used, WHEN(struct finding, used.use)),
     OPEN("exception", WHEN(struct finding, where.has_exception)),
-    ROW(PART, where.site.exception, NULL, .table = &exception),
+    ROW(PART, where.stop.exception, NULL, .table = &exception),
     ROW(TRUE, where.has_no_buffer, "no_buffer"),
     CLOSE,
     ROW(PART, access, "access", .table = &access, WHEN(struct finding, access.is_known)),
@@ -301,18 +301,18 @@ static const struct field of_finding[] = {
     ROW(PART, rival, "rival", .table = &buffer, WHEN(struct finding, rival.buffer)),
     ROW(PART, slack, "slack", .flags = BEHIND, .table = &slack),
     OPEN("kernel", WHEN(struct finding, where.has_kernel)),
-    ROW(PART, where.site, NULL, .table = &named),
+    ROW(PART, where.stop, NULL, .table = &named),
     CERTAINTY(struct finding, where.certainty, MUST),
-    ROW(PART, where.site, NULL, .table = &code),
-    ROW(TRIPLE, where.site.grid, "grid", WHEN(struct finding, where.site.has_grid)),
-    ROW(TRIPLE, where.site.block, "block", WHEN(struct finding, where.site.has_grid)),
-    ROW(TRUE, where.is_grid_of_rerun, "grid_rerun", WHEN(struct finding, where.site.has_grid)),
-    ROW(TRIPLE, where.site.cluster, "cluster", WHEN(struct finding, where.has_cluster)),
+    ROW(PART, where.stop, NULL, .table = &code),
+    ROW(TRIPLE, where.stop.grid, "grid", WHEN(struct finding, where.stop.has_grid)),
+    ROW(TRIPLE, where.stop.block, "block", WHEN(struct finding, where.stop.has_grid)),
+    ROW(TRUE, where.is_grid_of_rerun, "grid_rerun", WHEN(struct finding, where.stop.has_grid)),
+    ROW(TRIPLE, where.stop.cluster, "cluster", WHEN(struct finding, where.has_cluster)),
     CLOSE,
     ROW(LIST, where.source, "source", .flags = NOT_ZERO, .table = &source, COUNT(struct finding, where.source_count)),
     ROW(BOOL, where.has_exited, "warp_exited", WHEN(struct finding, where.is_known)),
     OPEN("thread", WHEN(struct finding, where.lane)),
-    ROW(TRIPLE, where.site.block_index, "block", MUST),
+    ROW(TRIPLE, where.stop.block_index, "block", MUST),
     ROW(PART, where.lane, NULL, .flags = BEHIND, .table = &lane),
     ROW(TRUE, where.is_warp_of_rerun, "rerun"),
     CLOSE,

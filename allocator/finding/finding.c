@@ -28,7 +28,7 @@ static void take_buffer(struct finding *finding, const struct misuse *misuse)
     finding->buffer.distance = where->offset;
 }
 
-void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_origin *origin)
+void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_source *origin)
 {
     const cufence_description *where = misuse->where;
     *finding = (struct finding){.origin = *origin,
@@ -50,7 +50,7 @@ void finding_of_misuse(struct finding *finding, const struct misuse *misuse, con
     finding_complete(finding);
 }
 
-void finding_unexplained(struct finding *finding, const char *reason, const struct finding_origin *origin)
+void finding_unexplained(struct finding *finding, const char *reason, const struct finding_source *origin)
 {
     *finding = (struct finding){.origin = *origin, .kind = FINDING_UNEXPLAINED, .reason = reason};
     part_add(finding->what, "unexplained fault of a kernel");
@@ -90,7 +90,7 @@ void finding_free(struct finding *finding)
     *finding = (struct finding){0};
 }
 
-void finding_of_leak(struct finding *finding, struct leak *leak, const struct finding_origin *origin)
+void finding_of_leak(struct finding *finding, struct leak *leak, const struct finding_source *origin)
 {
     *finding = (struct finding){
         .origin = *origin, .kind = "leak", .reason = leak->reason, .access = {.source = NO_ARGUMENT}, .now_ns = leak->now_ns};

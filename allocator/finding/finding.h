@@ -46,7 +46,7 @@ struct guarded {
 };
 
 /* Where a finding comes from. */
-struct finding_origin {
+struct finding_source {
     int pid;
     int rank;                              /* in a distributed job, -1 if none */
     int device;                            /* the driver's ordinal, -1 if unknown */
@@ -173,10 +173,10 @@ struct call_fact {
 
 /* Where a kernel faulted, and which threads. */
 struct where_fact {
-    int is_known;             /* the dump says where: `site` is valid, without data that belongs to another launch */
-    int has_exception;        /* of the program's own, site.exception */
+    int is_known;             /* the dump says where: `stop` is valid, without data that belongs to another launch */
+    int has_exception;        /* of the program's own, stop.exception */
     enum certainty certainty; /* of the place in the code */
-    struct evidence_site site;
+    struct evidence_stop stop;
     int has_kernel;                          /* something is known of the code */
     int has_no_buffer;                       /* the exception is about none */
     int has_cluster;                         /* of more than one block */
@@ -187,7 +187,7 @@ struct where_fact {
     const struct evidence_lane *lane;        /* the first thread that faulted, NULL if unknown */
     size_t threads;                          /* at this instruction, as far as the dump shows; 0 if unknown */
     size_t warps, sms;                       /* warps, or SMs where the warp had exited, that faulted at this instruction */
-    struct evidence_site also[FAULT_PLACES]; /* faults at other places at the same time */
+    struct evidence_stop also[FAULT_PLACES]; /* faults at other places at the same time */
     size_t also_count;
     struct source_line source[SOURCE_LINES]; /* lines around the fault; filled in by a caller that can read files */
     size_t source_count;
@@ -263,7 +263,7 @@ struct argument_facts {
 
 /* A header, and the facts that are known. */
 struct finding {
-    struct finding_origin origin;
+    struct finding_source origin;
     const char *kind;   /* one of those in docs/json.md */
     char what[192];     /* "out-of-bounds WRITE of 4 bytes", "double free by cuMemFree" */
     char headline[512]; /* the answer in one line: what, and at which address or buffer */
@@ -287,7 +287,7 @@ struct finding {
     struct buffer_fact previous, next; /* neighbours of the address */
     struct candidate_facts candidates;
     struct cause_fact cause;
-    struct fault_origin launch;
+    struct launch_match launch;
     struct argument_facts arguments;
     const struct rerun_result *rerun; /* the second launch of the kernel, NULL if there was none */
     const struct slack_write *slack;  /* what was found in the slack of the buffer, NULL if it is not about that */
@@ -301,16 +301,16 @@ struct finding {
 /* Fill in *finding; cannot fail. The strings must outlive *finding. rerun: what the second launch of the kernel did, NULL if
  * there was none. */
 void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct rerun_result *rerun,
-                      const struct finding_origin *origin);
-void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_origin *origin);
+                      const struct finding_source *origin);
+void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_source *origin);
 void finding_of_slack(struct finding *finding, struct slack_write *write,
-                      const struct finding_origin *origin); /* sets write->certainty */
-void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_origin *origin);
-void finding_unexplained(struct finding *finding, const char *reason, const struct finding_origin *origin);
+                      const struct finding_source *origin); /* sets write->certainty */
+void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_source *origin);
+void finding_unexplained(struct finding *finding, const char *reason, const struct finding_source *origin);
 void finding_free(struct finding *finding);
 
 /* Writes the kernel's short name to `out`: "k_oob" for "k_oob(float const*, int)", "" if unknown. */
-void finding_kernel(const struct evidence_site *site, char *out, size_t size);
+void finding_kernel(const struct evidence_stop *stop, char *out, size_t size);
 void finding_kernel_of(const char *mangled, char *out, size_t size);
 
 /* ---- buffers that are still allocated when the process ends (leaks=on). ---- */
@@ -324,7 +324,7 @@ struct leak {
 };
 
 /* Fills in *finding; cannot fail. `leak` must outlive it. */
-void finding_of_leak(struct finding *finding, struct leak *leak, const struct finding_origin *origin);
+void finding_of_leak(struct finding *finding, struct leak *leak, const struct finding_source *origin);
 
 /* ---- identity.c: recognises a finding: a repetition of it, by a key, and the same one in another run, by a name. Pure; any
  * thread. ---- */

@@ -5,11 +5,11 @@
 
 #define TICK_NS 10000000 /* by which the time of a launch may be early */
 
-static uint64_t threads_of(const struct evidence_site *site)
+static uint64_t threads_of(const struct evidence_stop *stop)
 {
     uint64_t threads = 1;
     for (int i = 0; i < 3; i++)
-        threads *= (uint64_t)site->grid[i] * site->block[i];
+        threads *= (uint64_t)stop->grid[i] * stop->block[i];
     return threads;
 }
 
@@ -74,8 +74,8 @@ static int take_cause(struct finding *finding, const struct diagnosis *diagnosis
 /* An overrun: suggests a row too many, the stride of another shape, an index off by one, or a missing bounds check. */
 static void take_overrun(struct finding *finding, const cufence_buffer *buffer, uint64_t address)
 {
-    const struct evidence_site *site = &finding->where.site;
-    uint64_t bytes = site->access_bytes, threads = threads_of(site);
+    const struct evidence_stop *stop = &finding->where.stop;
+    uint64_t bytes = stop->access_bytes, threads = threads_of(stop);
     if (!bytes || buffer->size % bytes || address < buffer->address + buffer->size)
         return;
     uint64_t elements = buffer->size / bytes, index = (address - buffer->address) / bytes;
@@ -83,7 +83,7 @@ static void take_overrun(struct finding *finding, const cufence_buffer *buffer, 
         return;
     if (index == elements && finding->where.threads == 1)
         part_add(finding->hint, "one thread went one element too far: is <= meant to be <, or a size one too large?");
-    else if (site->has_grid && threads > elements && index < threads)
+    else if (stop->has_grid && threads > elements && index < threads)
         part_add(finding->hint,
                  "%" PRIu64 " threads run, and the buffer has %" PRIu64 " elements of %" PRIu64
                  " byte%s: is a bounds check (a mask) missing?",
@@ -92,7 +92,7 @@ static void take_overrun(struct finding *finding, const cufence_buffer *buffer, 
 
 static void take_underrun(struct finding *finding, uint64_t distance)
 {
-    uint64_t bytes = finding->where.site.access_bytes;
+    uint64_t bytes = finding->where.stop.access_bytes;
     if (bytes && distance == bytes)
         part_add(finding->hint, "one element before the start: does an index i - 1 also run for i == 0?");
 }
@@ -154,7 +154,7 @@ static void take_use_after_free(struct finding *finding, const struct diagnosis 
 
 static void take_misaligned(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    uint64_t bytes = finding->where.site.access_bytes;
+    uint64_t bytes = finding->where.stop.access_bytes;
     if (bytes && diagnosis->verdict.owner && diagnosis->verdict.owner->address % bytes)
         part_add(finding->hint,
                  "the buffer itself does not begin at a multiple of %" PRIu64 ", because of align=; align=%" PRIu64
@@ -199,9 +199,9 @@ void hint_take(struct finding *finding, const struct diagnosis *diagnosis)
 void hint_take_slack(struct finding *finding, const struct slack_write *write)
 {
     const cufence_buffer *buffer = write->buffer;
-    if (write->again.site && write->found.is_before)
+    if (write->again.stop && write->found.is_before)
         take_underrun(finding, buffer->address - write->again.address);
-    else if (write->again.site)
+    else if (write->again.stop)
         take_overrun(finding, buffer, write->again.address);
     else
         part_add(finding->hint, "cufence run --set %s%s puts this edge of buffers at a guard, where such a write faults",

@@ -33,7 +33,7 @@ static void put_frames(FILE *key, const struct stack_frame *frames, size_t count
 /* Of a slack write the newest launch that may have done it: where it wrote is not known each time. */
 static void put_kernel(FILE *key, const struct finding *finding)
 {
-    const struct evidence_site *site = &finding->where.site;
+    const struct evidence_stop *stop = &finding->where.stop;
     const struct slack_write *slack = finding->slack;
     const struct launch_entry *entry = slack && slack->launch_count ? slack->launches[0].entry : NULL;
     if (slack) {
@@ -41,9 +41,9 @@ static void put_kernel(FILE *key, const struct finding *finding)
         put_text(key, slack->found.poison.bytes ? "in" : slack->found.is_before ? "before" : "behind");
         return;
     }
-    fprintf(key, "%" PRIu32 "|", site->exception.number);
-    put_text(key, site->symbol);
-    put_code(key, site->file, site->line, site->kernel_offset);
+    fprintf(key, "%" PRIu32 "|", stop->exception.number);
+    put_text(key, stop->symbol);
+    put_code(key, stop->file, stop->line, stop->kernel_offset);
 }
 
 static void put_launch(FILE *key, const struct finding *finding)
@@ -115,18 +115,18 @@ void finding_name(const struct finding *finding, char *out, size_t size)
 {
     const struct called_from *allocated = &finding->buffer.allocated;
     const char *in = !finding->slack ? "of" : finding->slack->found.poison.bytes ? "in" : "next to";
-    const struct evidence_site *site = &finding->where.site;
+    const struct evidence_stop *stop = &finding->where.stop;
     char kernel[256] = "";
     uint64_t code = 0;
     out[0] = '\0';
     part_append(out, size, "%s%s%s", finding->kind, finding->called.call ? " by " : "",
                 finding->called.call ? finding->called.call : "");
     if (finding->where.is_known && !finding->slack) {
-        finding_kernel(site, kernel, sizeof kernel);
-        add_place_name(out, size, "at", site->is_in_driver ? NULL : site->file, kernel);
-        code = site->file && site->line > 0        ? (uint64_t)site->line
-               : site->kernel_offset == UINT64_MAX ? 0
-                                                   : site->kernel_offset;
+        finding_kernel(stop, kernel, sizeof kernel);
+        add_place_name(out, size, "at", stop->is_in_driver ? NULL : stop->file, kernel);
+        code = stop->file && stop->line > 0        ? (uint64_t)stop->line
+               : stop->kernel_offset == UINT64_MAX ? 0
+                                                   : stop->kernel_offset;
     } else if (finding->by) {
         part_append(out, size, " in %s", finding->by->plain);
         code = add_frame_name(out, size, "launched at", finding->by->frames, finding->by->frame_count);

@@ -10,7 +10,7 @@ char *finding_json(const struct finding *finding)
 }
 
 /* Not on the stack: these are made on a thread of the program's. */
-char *json_of_guarded(const struct finding_origin *origin, const struct guarded *guarded)
+char *json_of_guarded(const struct finding_source *origin, const struct guarded *guarded)
 {
     struct finding *line = calloc(1, sizeof *line);
     if (!line)

@@ -12,7 +12,7 @@
 /* The facts as records: what is in the JSON, in which order and under which names. A reader of the JSON fills in a struct
  * finding with them. */
 extern const struct json_table finding_facts; /* struct finding */
-extern const struct json_table process_facts; /* struct finding_origin */
+extern const struct json_table process_facts; /* struct finding_source */
 
 #define KIND_RUN "run"
 #define KIND_GUARDED "guarded"
@@ -21,4 +21,4 @@ extern const struct json_table process_facts; /* struct finding_origin */
  * begun.
  */
 char *finding_json(const struct finding *finding);
-char *json_of_guarded(const struct finding_origin *origin, const struct guarded *guarded);
+char *json_of_guarded(const struct finding_source *origin, const struct guarded *guarded);

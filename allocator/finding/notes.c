@@ -22,7 +22,7 @@ static void add_meaning(struct finding *finding, enum certainty certainty, const
 
 static void take_meaning(struct finding *finding)
 {
-    const struct exception *exception = &finding->where.site.exception;
+    const struct exception *exception = &finding->where.stop.exception;
     if (exception->meaning)
         add_meaning(finding, CERTAIN_NOT, "", exception->meaning);
     if (exception->cause)
@@ -134,21 +134,21 @@ void note_possible(struct finding *finding, const struct fault_memory *memory)
 /* ---- what the second launch did ---- */
 
 /* Names the place at which the second launch faulted instead. */
-static void note_elsewhere(struct finding *finding, const struct evidence_site *site)
+static void note_elsewhere(struct finding *finding, const struct evidence_stop *stop)
 {
     struct note_fact *note = &finding->notes.list[finding->notes.count++];
     char kernel[128];
-    finding_kernel(site, kernel, sizeof kernel);
+    finding_kernel(stop, kernel, sizeof kernel);
     part_add(note->text, "launched again on the memory as the fault left it, the kernel faulted at another place: ");
-    if (site->file) {
-        add_foreign(note, site->file);
-        if (site->line)
-            part_add(note->text, ":%d", site->line);
+    if (stop->file) {
+        add_foreign(note, stop->file);
+        if (stop->line)
+            part_add(note->text, ":%d", stop->line);
         part_add(note->text, " in ");
     }
     add_foreign(note, kernel);
-    if (!site->is_in_driver)
-        part_add(note->text, "+0x%" PRIx64, site->kernel_offset);
+    if (!stop->is_in_driver)
+        part_add(note->text, "+0x%" PRIx64, stop->kernel_offset);
 }
 
 static void note_no_fault(struct finding *finding)
@@ -184,7 +184,7 @@ static void note_rerun(struct finding *finding, const struct diagnosis *diagnosi
     const struct rerun_result *rerun = finding->rerun;
     if (rerun->unset[0] && diagnosis->again == AGAIN_NOTHING && rerun->outcome != RERUN_FAILED)
         note_unset(finding, diagnosis);
-    const struct evidence_site *elsewhere = rerun_result_elsewhere(diagnosis, rerun);
+    const struct evidence_stop *elsewhere = rerun_result_elsewhere(diagnosis, rerun);
     int is_other = elsewhere || rerun->outcome == RERUN_NO_FAULT;
     int is_open = diagnosis->verdict.kind != FAULT_OTHER && !fault_is_address_sure(diagnosis);
     if (rerun->lacks[0] && !diagnosis->again && (is_other || is_open))
@@ -257,7 +257,7 @@ static void add_buffer(struct note_fact *note, const struct tensor_map *map, con
 static void note_map(struct finding *finding, const struct diagnosis *diagnosis, size_t at, const struct tensor_map *map)
 {
     struct argument_name name = {(int)(at / 8), -1, 0};
-    const struct evidence_box *box = &finding->where.site.box;
+    const struct evidence_box *box = &finding->where.stop.box;
     const uint8_t *bytes = diagnosis->arguments.bytes + at;
     int is_copy = !memcmp(bytes, &map->copied_to, sizeof map->copied_to);
     struct stack_frame frames[STACK_READ];
@@ -317,13 +317,13 @@ void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
     if (diagnosis->verdict.kind == FAULT_OTHER)
         take_meaning(finding);
     if (is_about_address && diagnosis->access.certainty == CERTAIN_NOT) {
-        if (finding->where.site.is_warp_alive)
+        if (finding->where.stop.is_warp_alive)
             note_add(finding, "the address cannot be told from this instruction and the registers in the dump");
         else
             note_exited_warp(finding, diagnosis);
         note_source(finding);
     }
-    if (diagnosis->again && !finding->where.site.is_warp_alive)
+    if (diagnosis->again && !finding->where.stop.is_warp_alive)
         note_exited_warp(finding, diagnosis);
     note_maps(finding, diagnosis);
     if (diagnosis->candidates.count)

@@ -148,7 +148,7 @@ static void take_formula(struct cause_fact *fact, const struct diagnosis *diagno
     const struct origin *cause = diagnosis->cause;
     if (!cause->has_formula)
         return;
-    fact->unit = unit_of(cause, fault_site(diagnosis)->access_bytes);
+    fact->unit = unit_of(cause, fault_stop(diagnosis)->access_bytes);
     fact->index = whole((uint64_t)((int64_t)(cause->address - cause->base) / (int64_t)fact->unit));
     fact->constant = whole(cause->constant);
     for (; fact->term_count < cause->term_count; fact->term_count++)

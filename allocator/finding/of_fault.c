@@ -20,23 +20,23 @@ static struct argument_name name_of(const struct diagnosis *diagnosis, int word)
 
 /* ---- what happened ---- */
 
-static void say_access(struct finding *finding, const char *before, const struct evidence_site *site)
+static void say_access(struct finding *finding, const char *before, const struct evidence_stop *stop)
 {
     static const char *const names[] = {"access", "READ", "WRITE", "ATOMIC"};
-    if (site->access_bytes)
-        part_add(finding->what, "%s%s of %" PRIu32 " byte%s", before, names[site->access], site->access_bytes,
-                 plural(site->access_bytes));
+    if (stop->access_bytes)
+        part_add(finding->what, "%s%s of %" PRIu32 " byte%s", before, names[stop->access], stop->access_bytes,
+                 plural(stop->access_bytes));
     else
-        part_add(finding->what, "%s%s", before, names[site->access]);
+        part_add(finding->what, "%s%s", before, names[stop->access]);
 }
 
 static void say_illegal_access(struct finding *finding, const struct diagnosis *diagnosis)
 {
     static const char *const causes[] = {"", " by a READ", " by a WRITE", " by an ATOMIC"};
-    const struct evidence_site *site = &finding->where.site;
-    part_add(finding->what, "illegal memory access%s", causes[site->access]);
-    if (diagnosis->access.certainty != CERTAIN_NOT && site->access_bytes)
-        part_add(finding->what, " of %" PRIu32 " byte%s", site->access_bytes, plural(site->access_bytes));
+    const struct evidence_stop *stop = &finding->where.stop;
+    part_add(finding->what, "illegal memory access%s", causes[stop->access]);
+    if (diagnosis->access.certainty != CERTAIN_NOT && stop->access_bytes)
+        part_add(finding->what, " of %" PRIu32 " byte%s", stop->access_bytes, plural(stop->access_bytes));
 }
 
 static void say_what(struct finding *finding, const struct diagnosis *diagnosis)
@@ -47,18 +47,18 @@ static void say_what(struct finding *finding, const struct diagnosis *diagnosis)
         [FAULT_MISALIGNED] = "misaligned ", [FAULT_ILLEGAL_ACCESS] = NULL,       [FAULT_OTHER] = NULL,
     };
     if (names[diagnosis->verdict.kind])
-        say_access(finding, names[diagnosis->verdict.kind], &finding->where.site);
+        say_access(finding, names[diagnosis->verdict.kind], &finding->where.stop);
     else if (diagnosis->verdict.kind == FAULT_ILLEGAL_ACCESS)
         say_illegal_access(finding, diagnosis);
     else if (finding->where.is_known)
-        part_add(finding->what, "exception: %s", finding->where.site.exception.name);
+        part_add(finding->what, "exception: %s", finding->where.stop.exception.name);
     else
         part_add(finding->what, "exception that the dump does not name");
 }
 
 static uint64_t bytes_past_end(const struct diagnosis *diagnosis)
 {
-    uint64_t bytes = diagnosis->site->access_bytes;
+    uint64_t bytes = diagnosis->stop->access_bytes;
     if (diagnosis->verdict.kind != FAULT_OVERRUN)
         return 0;
     uint64_t end = diagnosis->verdict.owner->address + diagnosis->verdict.owner->size;
@@ -69,11 +69,11 @@ static uint64_t bytes_past_end(const struct diagnosis *diagnosis)
 
 static struct access_fact access_of(const struct diagnosis *diagnosis)
 {
-    const struct evidence_site *site = diagnosis->site;
-    int has_access = site->access != ACCESS_UNKNOWN || site->access_bytes;
-    return (struct access_fact){.is_known = has_access && site->exception.class != CLASS_NO_BUFFER,
-                                .kind = site->access,
-                                .bytes = site->access_bytes,
+    const struct evidence_stop *stop = diagnosis->stop;
+    int has_access = stop->access != ACCESS_UNKNOWN || stop->access_bytes;
+    return (struct access_fact){.is_known = has_access && stop->exception.class != CLASS_NO_BUFFER,
+                                .kind = stop->access,
+                                .bytes = stop->access_bytes,
                                 .bytes_past_end = bytes_past_end(diagnosis),
                                 .source = name_of(diagnosis, fault_source_word(diagnosis)),
                                 .is_loaded = fault_is_loaded(diagnosis)};
@@ -91,7 +91,7 @@ static void say_distance(struct address_fact *address, const char *preposition, 
 static void say_inside(struct address_fact *address, const struct diagnosis *diagnosis)
 {
     if (address->is_misaligned)
-        part_add(address->where, "not a multiple of %" PRIu32 ", ", diagnosis->site->access_bytes);
+        part_add(address->where, "not a multiple of %" PRIu32 ", ", diagnosis->stop->access_bytes);
     if (diagnosis->verdict.owner)
         say_distance(address, "into", diagnosis);
     else
@@ -141,11 +141,11 @@ static void say_where(struct address_fact *address, const struct diagnosis *diag
 }
 
 /* Without known buffers, any lane of the warp may be the faulting one: the driver marks all of them. */
-static void take_all_lanes(struct address_fact *address, const struct evidence_site *site)
+static void take_all_lanes(struct address_fact *address, const struct evidence_stop *stop)
 {
     address->value = UINT64_MAX;
-    for (size_t i = 0; i < site->lane_count; i++) {
-        const struct evidence_lane *lane = &site->lanes[i];
+    for (size_t i = 0; i < stop->lane_count; i++) {
+        const struct evidence_lane *lane = &stop->lanes[i];
         if (lane->certainty == CERTAIN_NOT)
             continue;
         address->value = lane->address < address->value ? lane->address : address->value;
@@ -162,14 +162,14 @@ static void take_address(struct finding *finding, const struct diagnosis *diagno
     if (address->certainty == CERTAIN_NOT)
         return;
     if (memory->is_unknown && diagnosis->verdict.kind == FAULT_ILLEGAL_ACCESS) {
-        take_all_lanes(address, &finding->where.site);
+        take_all_lanes(address, &finding->where.stop);
         return;
     }
     address->value = diagnosis->access.address;
     address->is_one = 1;
     address->is_in_arena = address->value >= memory->arena_start && address->value < memory->arena_end;
     address->is_misaligned =
-        diagnosis->verdict.kind == FAULT_MISALIGNED && is_misaligned(&finding->where.site, diagnosis->access.lane);
+        diagnosis->verdict.kind == FAULT_MISALIGNED && is_misaligned(&finding->where.stop, diagnosis->access.lane);
     say_where(address, diagnosis);
 }
 
@@ -322,37 +322,37 @@ static void say_headline(struct finding *finding, const struct diagnosis *diagno
         snprintf(pointer, sizeof pointer, "through a pointer into buffer #%" PRIu64, diagnosis->candidates.list[0]->id);
         say_buffer(finding, pointer, diagnosis->candidates.list[0], CERTAIN_DERIVED);
     } else if (diagnosis->verdict.kind == FAULT_ILLEGAL_ACCESS && address->certainty == CERTAIN_NOT) {
-        part_add(finding->headline, " (address unknown%s)", finding->where.site.is_warp_alive ? "" : ": the warp had exited");
+        part_add(finding->headline, " (address unknown%s)", finding->where.stop.is_warp_alive ? "" : ": the warp had exited");
     }
 }
 
 /* The offset is told where it is known. */
-static void tell_offset(struct evidence_site *site)
+static void tell_offset(struct evidence_stop *stop)
 {
-    if (!site->symbol || site->is_in_driver)
-        site->kernel_offset = UINT64_MAX;
+    if (!stop->symbol || stop->is_in_driver)
+        stop->kernel_offset = UINT64_MAX;
 }
 
-static void take_site(struct finding *finding, const struct diagnosis *diagnosis)
+static void take_stop(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    struct evidence_site *site = &finding->where.site;
-    const struct evidence_site *also[FAULT_PLACES];
+    struct evidence_stop *stop = &finding->where.stop;
+    const struct evidence_stop *also[FAULT_PLACES];
     finding->where.is_known = finding->where.has_exception = 1;
     finding->where.certainty = CERTAIN_EXACT;
-    *site = *fault_site(diagnosis);
-    finding->where.has_kernel = site->kernel || site->symbol || site->error_pc;
-    finding->where.has_no_buffer = site->exception.class == CLASS_NO_BUFFER;
-    finding->where.has_cluster = site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1;
+    *stop = *fault_stop(diagnosis);
+    finding->where.has_kernel = stop->kernel || stop->symbol || stop->error_pc;
+    finding->where.has_no_buffer = stop->exception.class == CLASS_NO_BUFFER;
+    finding->where.has_cluster = stop->cluster[0] > 1 || stop->cluster[1] > 1 || stop->cluster[2] > 1;
     finding->where.has_exited = fault_has_exited(diagnosis);
     finding->where.is_warp_of_rerun = diagnosis->again >= AGAIN_WARP;
     finding->where.is_grid_of_rerun = diagnosis->again == AGAIN_GRID;
     finding->where.is_exception = diagnosis->verdict.kind == FAULT_OTHER;
     if (!finding->where.is_exception)
-        site->exception.meaning = site->exception.cause = NULL;
-    tell_offset(site);
-    finding->where.lane = finding->where.site.is_warp_alive ? diagnosis->access.lane : NULL;
+        stop->exception.meaning = stop->exception.cause = NULL;
+    tell_offset(stop);
+    finding->where.lane = finding->where.stop.is_warp_alive ? diagnosis->access.lane : NULL;
     finding->where.threads = diagnosis->access.threads;
-    *(site->is_warp_alive ? &finding->where.warps : &finding->where.sms) = diagnosis->access.other_sites + 1;
+    *(stop->is_warp_alive ? &finding->where.warps : &finding->where.sms) = diagnosis->access.other_stops + 1;
     finding->where.also_count = fault_other_places(diagnosis, also);
     for (size_t i = 0; i < finding->where.also_count; i++) {
         finding->where.also[i] = *also[i];
@@ -363,20 +363,20 @@ static void take_site(struct finding *finding, const struct diagnosis *diagnosis
 }
 
 void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct rerun_result *rerun,
-                      const struct finding_origin *origin)
+                      const struct finding_source *origin)
 {
     const struct evidence *evidence = diagnosis->evidence;
     *finding = (struct finding){.origin = *origin,
                                 .device = {.architecture = evidence->sm_type},
                                 .kind = fault_kind_names[diagnosis->verdict.kind],
-                                .rerun = diagnosis->site && rerun && rerun->outcome != RERUN_NOT_TRIED ? rerun : NULL,
+                                .rerun = diagnosis->stop && rerun && rerun->outcome != RERUN_NOT_TRIED ? rerun : NULL,
                                 .now_ns = diagnosis->memory->now_ns};
     if (!origin->device_name)
         finding->origin.device_name = evidence->device_name;
     if (evidence->driver_major)
         part_add(finding->device.driver, "%" PRIu32 ".%" PRIu32, evidence->driver_major, evidence->driver_minor);
-    if (diagnosis->site) {
-        take_site(finding, diagnosis);
+    if (diagnosis->stop) {
+        take_stop(finding, diagnosis);
         finding->access = access_of(diagnosis);
         take_address(finding, diagnosis);
         take_owner(finding, diagnosis);

@@ -59,7 +59,7 @@ static void add_nan_hint(struct finding *finding, const struct nan_fact *nan)
         part_add(finding->hint, "the inputs have zeros: 0 / 0 is NaN");
 }
 
-void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_origin *origin)
+void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_source *origin)
 {
     const char *what = strcmp(nan->kind, FINDING_INF) == 0 ? "Inf" : "NaN";
     char other[256];

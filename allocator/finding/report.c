@@ -16,7 +16,7 @@
 /* Puts "at train.py:41 in step", or the position in the kernel. */
 static void place_piece(struct report *report, const struct finding *finding)
 {
-    const struct evidence_site *site = &finding->where.site;
+    const struct evidence_stop *stop = &finding->where.stop;
     char kernel[256];
     const struct stack_frame *from = finding->by ? finding->by->frames : finding->called.frames;
     size_t count = finding->by ? finding->by->frame_count : finding->called.count;
@@ -26,21 +26,21 @@ static void place_piece(struct report *report, const struct finding *finding)
     }
     if (!finding->where.is_known)
         return;
-    finding_kernel(site, kernel, sizeof kernel);
-    if (site->file && !site->is_in_driver) {
+    finding_kernel(stop, kernel, sizeof kernel);
+    if (stop->file && !stop->is_in_driver) {
         report_put(report, "at ");
-        report_put_name(report, site->file);
-        if (site->line)
-            report_put(report, ":%d", site->line);
+        report_put_name(report, stop->file);
+        if (stop->line)
+            report_put(report, ":%d", stop->line);
         report_put(report, "%s", kernel[0] ? " in " : "");
         report_put_name(report, kernel);
     } else if (kernel[0]) {
         report_put(report, "in ");
         report_put_name(report, kernel);
-        if (!site->is_in_driver && site->symbol)
-            report_put(report, "+0x%" PRIx64, site->kernel_offset);
-    } else if (site->error_pc) {
-        report_put(report, "at PC 0x%" PRIx64, site->error_pc);
+        if (!stop->is_in_driver && stop->symbol)
+            report_put(report, "+0x%" PRIx64, stop->kernel_offset);
+    } else if (stop->error_pc) {
+        report_put(report, "at PC 0x%" PRIx64, stop->error_pc);
     }
 }
 
@@ -48,7 +48,7 @@ static void thread_piece(struct report *report, const struct finding *finding)
 {
     if (!finding->where.lane)
         return;
-    report_put(report, "block %s thread %s", dim_of(finding->where.site.block_index).text,
+    report_put(report, "block %s thread %s", dim_of(finding->where.stop.block_index).text,
                dim_of(finding->where.lane->thread).text);
     if (finding->where.threads > 1)
         report_put(report, " and %zu more", finding->where.threads - 1);
@@ -56,7 +56,7 @@ static void thread_piece(struct report *report, const struct finding *finding)
 
 static void device_piece(struct report *report, const struct finding *finding)
 {
-    const struct finding_origin *origin = &finding->origin;
+    const struct finding_source *origin = &finding->origin;
     if (origin->device >= 0)
         report_put(report, "on GPU %d", origin->device);
     else
@@ -75,7 +75,7 @@ static void source_lines(struct report *report, const struct finding *finding)
     for (size_t i = 0; i < finding->where.source_count; i++) {
         const struct source_line *line = &finding->where.source[i];
         report_begin(report, NULL, NULL);
-        report_put(report, "  %c %5d | ", line->number == finding->where.site.line ? '>' : ' ', line->number);
+        report_put(report, "  %c %5d | ", line->number == finding->where.stop.line ? '>' : ' ', line->number);
         report_put_name(report, line->text);
         report_end(report, CERTAIN_NOT);
     }
@@ -189,20 +189,20 @@ static void owner_line(struct report *report, const struct finding *finding)
 
 static void kernel_line(struct report *report, const struct finding *finding)
 {
-    const struct evidence_site *site = &finding->where.site;
-    const char *name = site->kernel ? site->kernel : site->symbol;
-    if (!name && !site->error_pc)
+    const struct evidence_stop *stop = &finding->where.stop;
+    const char *name = stop->kernel ? stop->kernel : stop->symbol;
+    if (!name && !stop->error_pc)
         return;
     report_begin(report, "kernel", NULL);
     if (name)
         report_put_kernel(report, name);
     else
-        report_put(report, "unknown, at PC 0x%" PRIx64 " ", site->error_pc);
-    int has_grid = site->has_grid && !finding->where.is_grid_of_rerun;
+        report_put(report, "unknown, at PC 0x%" PRIx64 " ", stop->error_pc);
+    int has_grid = stop->has_grid && !finding->where.is_grid_of_rerun;
     if (has_grid)
-        report_put(report, "%s", grid_of(site->grid, site->block).text);
+        report_put(report, "%s", grid_of(stop->grid, stop->block).text);
     if (has_grid && finding->where.has_cluster)
-        report_put(report, " in clusters of %s", dim_of(site->cluster).text);
+        report_put(report, " in clusters of %s", dim_of(stop->cluster).text);
     char argument[64] = "";
     if (finding->buffer.buffer && (finding->buffer.argument.word >= 0 || finding->buffer.argument.number >= 0))
         part_append_argument(argument, sizeof argument, finding->buffer.argument);
@@ -214,37 +214,37 @@ static void kernel_line(struct report *report, const struct finding *finding)
     report_end(report, argument[0] && !has_room ? CERTAIN_NOT : finding->where.certainty);
 }
 
-static void instruction_line(struct report *report, const struct evidence_site *site)
+static void instruction_line(struct report *report, const struct evidence_stop *stop)
 {
-    if (!site->is_in_driver && !site->instruction && !site->symbol)
+    if (!stop->is_in_driver && !stop->instruction && !stop->symbol)
         return;
     report_begin(report, "", "instruction");
-    if (site->is_in_driver) {
+    if (stop->is_in_driver) {
         report_put(report, "code of the driver's, called by ");
-        report_put_name(report, site->symbol);
+        report_put_name(report, stop->symbol);
     } else {
-        report_put_code(report, &(struct report_code){NULL, 0, site->instruction, site->symbol, site->kernel_offset});
+        report_put_code(report, &(struct report_code){NULL, 0, stop->instruction, stop->symbol, stop->kernel_offset});
     }
     report_end(report, CERTAIN_NOT);
 }
 
 /* Puts a fault at another place at the same time. Nothing else in the report is about it. */
-static void also_line(struct report *report, const struct evidence_site *site)
+static void also_line(struct report *report, const struct evidence_stop *stop)
 {
     report_begin(report, "", "also");
-    report_put(report, "%s in ", site->exception.name);
-    if (site->kernel || site->symbol)
-        report_put_kernel(report, site->kernel ? site->kernel : site->symbol);
+    report_put(report, "%s in ", stop->exception.name);
+    if (stop->kernel || stop->symbol)
+        report_put_kernel(report, stop->kernel ? stop->kernel : stop->symbol);
     else
-        report_put(report, "unknown code at PC 0x%" PRIx64, site->error_pc);
+        report_put(report, "unknown code at PC 0x%" PRIx64, stop->error_pc);
     report_put(report, " at once");
-    if (site->file) {
+    if (stop->file) {
         report_put(report, ", ");
-        report_put_name(report, site->file);
-        if (site->line)
-            report_put(report, ":%d", site->line);
-    } else if (site->symbol && !site->is_in_driver) {
-        report_put(report, ", +0x%" PRIx64, site->kernel_offset);
+        report_put_name(report, stop->file);
+        if (stop->line)
+            report_put(report, ":%d", stop->line);
+    } else if (stop->symbol && !stop->is_in_driver) {
+        report_put(report, ", +0x%" PRIx64, stop->kernel_offset);
     }
     report_end(report, CERTAIN_EXACT);
 }
@@ -271,13 +271,13 @@ static void note_lines(struct report *report, const char *key, const struct note
 static void launched_line(struct report *report, const struct finding *finding, const struct launch_entry *entry)
 {
     report_when_line(report, "launched", finding->now_ns, entry->time_ns, entry->tid, entry->stream);
-    if (!finding->where.site.has_grid || finding->where.is_grid_of_rerun)
+    if (!finding->where.stop.has_grid || finding->where.is_grid_of_rerun)
         report_line(report, "", "", CERTAIN_NOT, "as %s", grid_of(entry->grid, entry->block).text);
 }
 
 static void launch_lines(struct report *report, const struct finding *finding)
 {
-    const struct fault_origin *origin = &finding->launch;
+    const struct launch_match *origin = &finding->launch;
     const struct fault_launch *launch = origin->launch;
     if (!launch)
         return;
@@ -419,7 +419,7 @@ static void memory_line(struct report *report, const struct finding *finding)
 static void kernel_lines(struct report *report, const struct finding *finding)
 {
     kernel_line(report, finding);
-    instruction_line(report, &finding->where.site);
+    instruction_line(report, &finding->where.stop);
     also_lines(report, finding);
     note_lines(report, "what", finding->meaning.list, finding->meaning.count);
     launch_lines(report, finding);

@@ -24,7 +24,7 @@ char *finding_annotation(const struct finding *finding, const char *folder);
 /* ---- where each thread of a core dump was ---- */
 
 struct standing_wishes {
-    const struct evidence_site *site; /* the site whose lanes are listed with their addresses, NULL for none */
+    const struct evidence_stop *stop; /* the stop whose lanes are listed with their addresses, NULL for none */
     size_t places;                    /* number of places to list; the text says how many it omits */
 };
 

@@ -269,9 +269,9 @@ int short_name_is_plumbing(const char *function)
 
 #define LONGEST_NAME 32 /* of template arguments; longer ones are abbreviated */
 
-void finding_kernel(const struct evidence_site *site, char *out, size_t size)
+void finding_kernel(const struct evidence_stop *stop, char *out, size_t size)
 {
-    short_name(site->kernel ? site->kernel : site->symbol ? site->symbol : "", LONGEST_NAME, out, size);
+    short_name(stop->kernel ? stop->kernel : stop->symbol ? stop->symbol : "", LONGEST_NAME, out, size);
 }
 
 void finding_kernel_of(const char *mangled, char *out, size_t size)

@@ -11,7 +11,7 @@
 
 static enum certainty launch_certainty(const struct slack_write *write)
 {
-    if (write->again.site)
+    if (write->again.stop)
         return CERTAIN_RERUN;
     if (!write->launch_total)
         return CERTAIN_NOT;
@@ -42,7 +42,7 @@ static void take_notes(struct finding *finding, const struct slack_write *write)
                  write->graphs, plural(write->graphs), write->graphs == 1 ? "its" : "their");
     if (write->is_incomplete)
         note_add(finding, "older launches are no longer on record; remember=65536/16384 keeps more of them");
-    if (write->untold[0] && !write->again.site)
+    if (write->untold[0] && !write->again.stop)
         note_add(finding, "launched again with the buffer's edge at a guard, it is not known which did it: %s", write->untold);
 }
 
@@ -50,15 +50,15 @@ static void take_again(struct finding *finding, const struct slack_again *again)
 {
     finding->where = (struct where_fact){.is_known = 1,
                                          .certainty = CERTAIN_RERUN,
-                                         .site = *again->site,
+                                         .stop = *again->stop,
                                          .has_kernel = 1,
                                          .is_warp_of_rerun = 1,
                                          .is_grid_of_rerun = 1,
                                          .lane = again->lane,
                                          .threads = again->threads,
                                          .warps = again->warps};
-    finding->access.bytes = again->site->access_bytes;
-    finding->access.kind = again->site->access;
+    finding->access.bytes = again->stop->access_bytes;
+    finding->access.kind = again->stop->access;
     finding->address =
         (struct address_fact){.certainty = CERTAIN_RERUN, .is_one = 1, .value = again->address, .is_in_arena = 1};
 }
@@ -81,7 +81,7 @@ static void say_what(struct finding *finding, const struct slack_write *write, u
         part_add(finding->headline, " \"%s\"", write->buffer->label);
 }
 
-void finding_of_slack(struct finding *finding, struct slack_write *write, const struct finding_origin *origin)
+void finding_of_slack(struct finding *finding, struct slack_write *write, const struct finding_source *origin)
 {
     const cufence_buffer *buffer = write->buffer;
     *finding = (struct finding){.origin = *origin,
@@ -98,7 +98,7 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
     finding->buffer.certainty = write->found.buffers > 1 ? CERTAIN_CANDIDATE : CERTAIN_EXACT;
     finding->buffer.from = write->found.poison.bytes ? FROM_START : write->found.is_before ? BEFORE_START : PAST_END;
     finding->buffer.distance = distance;
-    if (write->again.site)
+    if (write->again.stop)
         take_again(finding, &write->again);
     take_notes(finding, write);
     if (!write->found.poison.bytes)
@@ -140,7 +140,7 @@ static void launch_lines(struct report *report, const struct slack_write *write)
 {
     for (size_t i = 0; i < write->launch_count; i++) {
         const struct fault_launch *launch = &write->launches[i];
-        int is_other = i && write->again.site; /* only the first did it */
+        int is_other = i && write->again.stop; /* only the first did it */
         report_begin(report, !i ? "given to" : !is_other ? "" : i <= write->again.later ? "later" : "earlier", NULL);
         put_kernel(report, launch->entry);
         report_end(report, is_other ? CERTAIN_NOT : write->certainty);
@@ -165,6 +165,6 @@ void slack_lines(struct report *report, const struct slack_write *write)
         report_when_line(report, "poisoned", write->now_ns, poison->ns, poison->tid, poison->stream);
         report_frame_lines(report, "", "poisoned at", NULL, CERTAIN_NOT, poison->frames, poison->frame_count);
     }
-    found_lines(report, &write->found, write->again.site ? write->again.site->access_bytes : 0);
+    found_lines(report, &write->found, write->again.stop ? write->again.stop->access_bytes : 0);
     launch_lines(report, write);
 }

@@ -12,7 +12,7 @@
 
 /* What a launch did when it was launched again with the buffer's edge at a guard: RERUN. */
 struct slack_again {
-    const struct evidence_site *site; /* where it wrote; NULL: nothing is known */
+    const struct evidence_stop *stop; /* where it wrote; NULL: nothing is known */
     const struct evidence_lane *lane; /* the first thread that did */
     uint64_t address;                 /* that it wrote to, in the program */
     size_t threads, warps;

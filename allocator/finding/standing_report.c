@@ -31,11 +31,11 @@ static void place_lines(struct report *report, const struct standing_place *plac
 }
 
 /* Returns the last of a run of consecutive lanes whose accesses are equally spaced. */
-static size_t run_end(const struct evidence_site *site, size_t first)
+static size_t run_end(const struct evidence_stop *stop, size_t first)
 {
-    const struct evidence_lane *lanes = site->lanes;
+    const struct evidence_lane *lanes = stop->lanes;
     size_t last = first;
-    while (last + 1 < site->lane_count && lanes[last + 1].certainty == lanes[first].certainty &&
+    while (last + 1 < stop->lane_count && lanes[last + 1].certainty == lanes[first].certainty &&
            lanes[last + 1].lane == lanes[last].lane + 1 &&
            (lanes[first].certainty == CERTAIN_NOT ||
             lanes[last + 1].address - lanes[last].address == lanes[first + 1].address - lanes[first].address))
@@ -43,11 +43,11 @@ static size_t run_end(const struct evidence_site *site, size_t first)
     return last;
 }
 
-static void lane_lines(struct report *report, const struct evidence_site *site)
+static void lane_lines(struct report *report, const struct evidence_stop *stop)
 {
-    for (size_t i = 0, last; i < site->lane_count; i = last + 1) {
-        const struct evidence_lane *lanes = site->lanes;
-        last = run_end(site, i);
+    for (size_t i = 0, last; i < stop->lane_count; i = last + 1) {
+        const struct evidence_lane *lanes = stop->lanes;
+        last = run_end(stop, i);
         report_begin(report, i ? "" : "lanes", NULL);
         report_put(report, "%" PRIu32, lanes[i].lane);
         if (last > i)
@@ -101,8 +101,8 @@ char *standing_text(const struct standing *standing, const struct standing_wishe
     size_t shown = places_shown(standing, wishes);
     if (!report_open(&report, 0))
         return NULL;
-    if (wishes->site)
-        lane_lines(&report, wishes->site);
+    if (wishes->stop)
+        lane_lines(&report, wishes->stop);
     report_begin(&report, "threads", NULL);
     if (standing->threads)
         report_put(&report, "%zu in %zu warp%s had not exited; by place:", standing->threads, standing->warps,
@@ -125,7 +125,7 @@ char *standing_text(const struct standing *standing, const struct standing_wishe
 #define PLACE(kind, ...) FIELD(kind, struct standing_place, __VA_ARGS__)
 #define GRID(kind, ...) FIELD(kind, struct standing_grid, __VA_ARGS__)
 #define LANE(kind, ...) FIELD(kind, struct evidence_lane, __VA_ARGS__)
-#define SITE(kind, ...) FIELD(kind, struct evidence_site, __VA_ARGS__)
+#define SITE(kind, ...) FIELD(kind, struct evidence_stop, __VA_ARGS__)
 #define SHOWN(kind, ...) FIELD(kind, struct shown, __VA_ARGS__)
 #define NAMES(of) FIELD(TEXT, of, kernel, "kernel"), FIELD(TEXT, of, symbol, "symbol")
 #define CODE(of, instruction)                                                                                                  \
@@ -136,7 +136,7 @@ struct shown {
     const struct standing *standing;
     const struct standing_place *places;
     size_t place_count;
-    const struct evidence_site *site;
+    const struct evidence_stop *stop;
 };
 
 TABLE(exception, struct exception, FIELD(NUMBER, struct exception, number, "number"),
@@ -153,8 +153,8 @@ TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(H
       GRID(BYTES, parameters.bytes, "parameters", .flags = BEHIND | NOT_ZERO, COUNT(struct standing_grid, parameters.size)));
 TABLE(lane, struct evidence_lane, LANE(NUMBER, lane, "lane"), LANE(TRIPLE, thread, "thread"),
       LANE(HEX, address, "address", WHEN(struct evidence_lane, certainty)));
-TABLE(lanes, struct evidence_site,
-      SITE(LIST, lanes, "lanes", .flags = BEHIND | NOT_ZERO, .table = &lane, COUNT(struct evidence_site, lane_count)));
+TABLE(lanes, struct evidence_stop,
+      SITE(LIST, lanes, "lanes", .flags = BEHIND | NOT_ZERO, .table = &lane, COUNT(struct evidence_stop, lane_count)));
 TABLE(counts, struct standing, FIELD(NUMBER, struct standing, threads, "threads"),
       FIELD(NUMBER, struct standing, warps, "warps"));
 TABLE(grids, struct standing,
@@ -162,12 +162,12 @@ TABLE(grids, struct standing,
             COUNT(struct standing, grid_count)));
 TABLE(shown_table, struct shown, SHOWN(PART, standing, NULL, .flags = BEHIND, .table = &counts),
       SHOWN(LIST, places, "places", .flags = BEHIND, .table = &place_table, COUNT(struct shown, place_count)),
-      SHOWN(PART, standing, NULL, .flags = BEHIND, .table = &grids), SHOWN(PART, site, NULL, .flags = BEHIND, .table = &lanes));
+      SHOWN(PART, standing, NULL, .flags = BEHIND, .table = &grids), SHOWN(PART, stop, NULL, .flags = BEHIND, .table = &lanes));
 
 json_t *standing_json(const struct standing *standing, const struct standing_wishes *wishes)
 {
     return json_table_write(&shown_table, &(struct shown){.standing = standing,
                                                           .places = standing->places,
                                                           .place_count = places_shown(standing, wishes),
-                                                          .site = wishes->site});
+                                                          .stop = wishes->stop});
 }

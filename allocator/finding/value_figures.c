@@ -67,7 +67,7 @@ static void take(const struct finding *finding, struct value_fact *value, size_t
         return;
     value->summary.type = VALUE_TYPES;
     if (!value->is_member)
-        value->summary.type = signature_elements(finding->where.site.kernel, argument_count, value->number);
+        value->summary.type = signature_elements(finding->where.stop.kernel, argument_count, value->number);
     if (value->summary.type >= VALUE_COUNTED)
         value->summary.type = VALUE_WORD;
     if (figures->seen < value_width(value->summary.type))

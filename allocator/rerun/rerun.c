@@ -68,11 +68,11 @@ static int hold(struct rerun *rerun)
 
 void rerun_aim(struct rerun *rerun, const struct diagnosis *diagnosis)
 {
-    const struct evidence_site *site = fault_site(diagnosis);
-    rerun->has_access = !fault_is_address_sure(diagnosis) && site && site->symbol &&
-                        !strcmp(site->symbol, rerun->input.bundle.symbol) && !site->is_in_driver &&
-                        (site->exception.class == CLASS_ADDRESS || site->exception.class == CLASS_GIVEN_ONLY);
-    rerun->access_at = rerun->has_access ? site->kernel_offset : 0;
+    const struct evidence_stop *stop = fault_stop(diagnosis);
+    rerun->has_access = !fault_is_address_sure(diagnosis) && stop && stop->symbol &&
+                        !strcmp(stop->symbol, rerun->input.bundle.symbol) && !stop->is_in_driver &&
+                        (stop->exception.class == CLASS_ADDRESS || stop->exception.class == CLASS_GIVEN_ONLY);
+    rerun->access_at = rerun->has_access ? stop->kernel_offset : 0;
 }
 
 /* ---- one process ---- */
@@ -308,14 +308,14 @@ static void take_outcome(struct rerun *rerun, enum rerun_event event)
 /* Whether the second launch's dump has a warp of the kernel at the access, if that is known; has_address: with its address. */
 static int is_at_access(const struct rerun *rerun, int has_address)
 {
-    for (size_t i = 0; i < rerun->evidence->site_count; i++) {
-        const struct evidence_site *site = &rerun->evidence->sites[i];
-        int is_there = site->symbol && !strcmp(site->symbol, rerun->input.bundle.symbol) &&
-                       (!rerun->has_access || site->kernel_offset == rerun->access_at);
+    for (size_t i = 0; i < rerun->evidence->stop_count; i++) {
+        const struct evidence_stop *stop = &rerun->evidence->stops[i];
+        int is_there = stop->symbol && !strcmp(stop->symbol, rerun->input.bundle.symbol) &&
+                       (!rerun->has_access || stop->kernel_offset == rerun->access_at);
         if (is_there && !has_address)
             return 1;
-        for (size_t k = 0; is_there && k < site->lane_count; k++)
-            if (site->lanes[k].certainty != CERTAIN_NOT)
+        for (size_t k = 0; is_there && k < stop->lane_count; k++)
+            if (stop->lanes[k].certainty != CERTAIN_NOT)
                 return 1;
     }
     return 0;

@@ -15,15 +15,15 @@ static size_t text_size(const char *text)
     return text ? strlen(text) : 0;
 }
 
-static uint64_t read_site(const struct evidence_site *site)
+static uint64_t read_stop(const struct evidence_stop *stop)
 {
-    uint64_t sum = text_size(site->kernel) + text_size(site->symbol) + text_size(site->file) + text_size(site->instruction);
-    sum += strlen(site->exception.name);
-    for (size_t i = 0; i < site->parameter_bytes; i++)
-        sum += site->parameters[i];
-    for (size_t i = 0; i < site->lane_count; i++)
-        sum += site->lanes[i].address + site->lanes[i].thread[0];
-    require(!site->is_warp_alive || site->lane_count); /* the contract: an alive warp has a lane */
+    uint64_t sum = text_size(stop->kernel) + text_size(stop->symbol) + text_size(stop->file) + text_size(stop->instruction);
+    sum += strlen(stop->exception.name);
+    for (size_t i = 0; i < stop->parameter_bytes; i++)
+        sum += stop->parameters[i];
+    for (size_t i = 0; i < stop->lane_count; i++)
+        sum += stop->lanes[i].address + stop->lanes[i].thread[0];
+    require(!stop->is_warp_alive || stop->lane_count); /* the contract: an alive warp has a lane */
     return sum;
 }
 
@@ -32,11 +32,11 @@ static size_t make_buffers(const struct evidence *evidence, cufence_buffer *buff
 {
     const uint64_t page = 2 << 20, last = (uint64_t)1 << 47;
     size_t count = 0;
-    for (size_t i = 0; i < evidence->site_count && count < limit; i++) {
-        const struct evidence_site *site = &evidence->sites[i];
-        for (size_t at = 0; at + 8 <= site->parameter_bytes && count < limit; at += 8) {
+    for (size_t i = 0; i < evidence->stop_count && count < limit; i++) {
+        const struct evidence_stop *stop = &evidence->stops[i];
+        for (size_t at = 0; at + 8 <= stop->parameter_bytes && count < limit; at += 8) {
             uint64_t word;
-            memcpy(&word, site->parameters + at, sizeof(word));
+            memcpy(&word, stop->parameters + at, sizeof(word));
             uint64_t start = word / page * page;
             if (start < 64 * page || start >= last)
                 continue;
@@ -55,28 +55,28 @@ static size_t make_buffers(const struct evidence *evidence, cufence_buffer *buff
     return count;
 }
 
-/* Makes a launch of the first site's kernel, with the site's parameters. The function has six arguments, some with odd
+/* Makes a launch of the first stop's kernel, with the stop's parameters. The function has six arguments, some with odd
  * sizes. */
 static size_t make_launch(const struct evidence *evidence, struct launch_function *function, struct launch_entry *entry)
 {
     static const struct launch_argument arguments[] = {{0, 8}, {8, 4}, {12, 1}, {14, 2}, {16, 24}, {40, 300}};
-    const struct evidence_site *site = evidence->sites;
-    if (!evidence->site_count || !site->symbol)
+    const struct evidence_stop *stop = evidence->stops;
+    if (!evidence->stop_count || !stop->symbol)
         return 0;
-    *function = (struct launch_function){.name = site->symbol, .has_layout = 1};
+    *function = (struct launch_function){.name = stop->symbol, .has_layout = 1};
     for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++) {
         size_t end = arguments[i].offset + arguments[i].size;
-        if (site->parameters && end > site->parameter_bytes)
+        if (stop->parameters && end > stop->parameter_bytes)
             break;
         function->arguments[function->argument_count++] = arguments[i];
         function->argument_bytes = (uint32_t)end;
     }
     *entry = (struct launch_entry){.sequence = 1, .function = function, .argument_bytes = function->argument_bytes};
     entry->kept_bytes = entry->argument_bytes < LAUNCH_KEPT_BYTES ? entry->argument_bytes : LAUNCH_KEPT_BYTES;
-    if (site->parameters)
-        memcpy(entry->bytes, site->parameters, entry->kept_bytes);
-    memcpy(entry->grid, site->grid, sizeof entry->grid);
-    memcpy(entry->block, site->block, sizeof entry->block);
+    if (stop->parameters)
+        memcpy(entry->bytes, stop->parameters, entry->kept_bytes);
+    memcpy(entry->grid, stop->grid, sizeof entry->grid);
+    memcpy(entry->block, stop->block, sizeof entry->block);
     return 1;
 }
 
@@ -99,7 +99,7 @@ static void diagnose(const struct evidence *evidence)
                                   .arena_end = (uint64_t)1 << 46,
                                   .launches = &launch,
                                   .launch_count = make_launch(evidence, &kernel.function, &entry)};
-    const struct finding_origin origin = {.pid = 1, .rank = -1};
+    const struct finding_source origin = {.pid = 1, .rank = -1};
     struct diagnosis diagnosis;
     fault_diagnose(evidence, &memory, &diagnosis);
     char *texts[] = {told_fault(finding_text, &diagnosis, &origin), told_fault(finding_json, &diagnosis, &origin)};
@@ -109,7 +109,7 @@ static void diagnose(const struct evidence *evidence)
     }
 }
 
-/* Takes the image of the site's kernel out of the dump, and puts barriers into it. */
+/* Takes the image of the stop's kernel out of the dump, and puts barriers into it. */
 static void list_variables(struct span cubin, const char *symbol)
 {
     static struct variable found[VARIABLES_MOST];
@@ -120,18 +120,18 @@ static void list_variables(struct span cubin, const char *symbol)
     variables_lead_inside(cubin, cubin.bytes, cubin.size < 4096 ? cubin.size : 4096);
 }
 
-static void fence_kernel(const struct coredump *dump, const struct evidence_site *site)
+static void fence_kernel(const struct coredump *dump, const struct evidence_stop *stop)
 {
     uint8_t *image = NULL;
     size_t size = 0;
     struct fence fence;
     struct problem problem = {""};
-    if (!site->symbol)
+    if (!stop->symbol)
         return;
-    cufence_status status = image_of_kernel(dump, site->symbol, site->error_pc, &image, &size, &problem);
-    list_variables(image_relocated(dump, site->symbol, site->error_pc), site->symbol);
+    cufence_status status = image_of_kernel(dump, stop->symbol, stop->error_pc, &image, &size, &problem);
+    list_variables(image_relocated(dump, stop->symbol, stop->error_pc), stop->symbol);
     require((status == CUFENCE_OK) == (image != NULL) && (status == CUFENCE_OK || problem.text[0]));
-    if (image && fence_put(&image, &size, site->symbol, site->kernel_offset, &fence, &problem) == CUFENCE_OK)
+    if (image && fence_put(&image, &size, stop->symbol, stop->kernel_offset, &fence, &problem) == CUFENCE_OK)
         require(fence.fenced <= size / 16);
     free(image);
 }
@@ -147,10 +147,10 @@ static uint64_t stand(const uint8_t *data, size_t size)
     uint64_t sum = 0;
     if (coredump_open(data, size, &dump, &problem) == CUFENCE_OK && evidence_read(&dump, &evidence, &problem) == CUFENCE_OK &&
         standing_read(&dump, &standing, &problem) == CUFENCE_OK) {
-        for (size_t i = 0; i < evidence->site_count; i++)
-            sum += read_site(&evidence->sites[i]);
-        if (evidence->site_count)
-            fence_kernel(&dump, evidence->sites);
+        for (size_t i = 0; i < evidence->stop_count; i++)
+            sum += read_stop(&evidence->stops[i]);
+        if (evidence->stop_count)
+            fence_kernel(&dump, evidence->stops);
         free(standing_text(standing, &wishes));
         json_decref(standing_json(standing, &wishes));
     }
@@ -167,8 +167,8 @@ FUZZ(coredump)
     struct problem problem;
     cufence_status status = evidence_from_coredump(data, size, &evidence, &problem);
     require((status == CUFENCE_OK) == (evidence != NULL));
-    for (size_t i = 0; evidence && i < evidence->site_count; i++)
-        sum += read_site(&evidence->sites[i]);
+    for (size_t i = 0; evidence && i < evidence->stop_count; i++)
+        sum += read_stop(&evidence->stops[i]);
     if (evidence)
         diagnose(evidence);
     evidence_free(evidence);

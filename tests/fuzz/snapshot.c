@@ -11,7 +11,7 @@ static void diagnose(const struct fault_memory *memory, const struct rerun_resul
     for (int is_known = 0; is_known < 2; is_known++) {
         struct evidence_lane lane = {
             .thread = {3}, .address = 0x7e0000200000, .certainty = is_known ? CERTAIN_EXACT : CERTAIN_NOT};
-        struct evidence_site site = {.exception = exception_of(14, NULL),
+        struct evidence_stop stop = {.exception = exception_of(14, NULL),
                                      .is_warp_alive = is_known,
                                      .kernel = "k",
                                      .symbol = "k",
@@ -24,8 +24,8 @@ static void diagnose(const struct fault_memory *memory, const struct rerun_resul
                                      .parameter_bytes = is_known ? sizeof parameters : 0,
                                      .lanes = &lane,
                                      .lane_count = 1};
-        const struct evidence evidence = {.sites = &site, .site_count = 1};
-        const struct finding_origin origin = {.pid = 1, .rank = -1};
+        const struct evidence evidence = {.stops = &stop, .stop_count = 1};
+        const struct finding_source origin = {.pid = 1, .rank = -1};
         struct diagnosis diagnosis;
         fault_diagnose_rerun(&evidence, rerun, memory, &diagnosis);
         free(told_rerun(finding_text, &diagnosis, rerun, &origin));

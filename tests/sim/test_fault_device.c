@@ -11,19 +11,19 @@
 static uint64_t buffers[DEVICES];
 static CUcontext contexts[DEVICES];
 static struct evidence_lane lane;
-static struct evidence_site site;
+static struct evidence_stop stop;
 
 static int find(uint32_t bus, uint32_t slot, uint32_t index)
 {
     const struct evidence evidence = {
-        .device = index, .pci_bus = bus, .pci_device = slot, .sites = &site, .site_count = site.symbol ? 1 : 0};
+        .device = index, .pci_bus = bus, .pci_device = slot, .stops = &stop, .stop_count = stop.symbol ? 1 : 0};
     return faulted_device(&evidence);
 }
 
-static void set_site(const char *symbol, uint64_t address)
+static void set_stop(const char *symbol, uint64_t address)
 {
     lane = (struct evidence_lane){.address = address, .certainty = address ? CERTAIN_DERIVED : CERTAIN_NOT};
-    site = (struct evidence_site){.symbol = symbol, .lanes = &lane, .lane_count = 1};
+    stop = (struct evidence_stop){.symbol = symbol, .lanes = &lane, .lane_count = 1};
 }
 
 /* pci: of the devices from 0 on. Each gets a context and a buffer of 1 MiB. */
@@ -39,7 +39,7 @@ static void start(const char *pci, int devices)
         CHECK_OK(cufence_malloc(&pointer, MIB, i, NULL));
         buffers[i] = (uint64_t)(uintptr_t)pointer;
     }
-    set_site("cusim_spin", 0);
+    set_stop("cusim_spin", 0);
 }
 
 static void launch(int device)
@@ -69,19 +69,19 @@ STORY(only_device_with_launches)
     start(ALIKE, DEVICES);
     launch(2);
     CHECK(find(0, 0, 0) == 2);
-    set_site("another", 0);
+    set_stop("another", 0);
     CHECK(find(0, 0, 0) == -1);
 }
 
 STORY(owner_of_the_address)
 {
     start(ALIKE, DEVICES);
-    set_site("cusim_spin", buffers[2] + MIB + 4); /* in the guard of device 2's buffer */
+    set_stop("cusim_spin", buffers[2] + MIB + 4); /* in the guard of device 2's buffer */
     CHECK(find(0, 0, 0) == 2);
     for (int i = 0; i < DEVICES; i++)
         launch(i);
     CHECK(find(0, 0, 0) == 2);
-    set_site("cusim_spin", buffers[1]);
+    set_stop("cusim_spin", buffers[1]);
     CHECK(find(0, 0, 0) == 1);
 }
 
@@ -89,7 +89,7 @@ STORY(owner_of_the_address)
 STORY(owner_elsewhere)
 {
     start(",pci=0:0:0,pci=0:3:0,pci=1:0:0,pci=2:0:0", DEVICES);
-    set_site("cusim_spin", buffers[1]);
+    set_stop("cusim_spin", buffers[1]);
     CHECK(find(0, 0, 0) == -1);
 }
 
@@ -97,8 +97,8 @@ STORY(owner_of_the_arguments)
 {
     start(ALIKE, DEVICES);
     uint64_t words[] = {1000, buffers[3] + 64};
-    site.parameters = (const uint8_t *)words;
-    site.parameter_bytes = sizeof words;
+    stop.parameters = (const uint8_t *)words;
+    stop.parameter_bytes = sizeof words;
     CHECK(find(0, 0, 0) == 3);
 }
 
@@ -106,7 +106,7 @@ STORY(nothing_tells)
 {
     start(ALIKE, DEVICES);
     CHECK(find(0, 0, 2) == -1);
-    set_site(NULL, 0);
+    set_stop(NULL, 0);
     CHECK(find(0, 0, 2) == -1);
     CHECK(find(9, 9, 2) == 2); /* nowhere: by the dump's own number */
     CHECK(find(9, 9, 7) == -1);

@@ -7,7 +7,7 @@
 typedef char *rendering(const struct finding *finding);
 
 static inline char *told_rerun(rendering *render, const struct diagnosis *diagnosis, const struct rerun_result *rerun,
-                               const struct finding_origin *origin)
+                               const struct finding_source *origin)
 {
     struct finding finding;
     finding_of_fault(&finding, diagnosis, rerun, origin);
@@ -16,7 +16,7 @@ static inline char *told_rerun(rendering *render, const struct diagnosis *diagno
     return text;
 }
 
-static inline char *told_fault(rendering *render, const struct diagnosis *diagnosis, const struct finding_origin *origin)
+static inline char *told_fault(rendering *render, const struct diagnosis *diagnosis, const struct finding_source *origin)
 {
     return told_rerun(render, diagnosis, NULL, origin);
 }

@@ -13,14 +13,14 @@ struct story {
     cufence_buffer near[ALL];
     struct fault_memory memory;
     struct evidence_lane lanes[3];
-    struct evidence_site sites[3];
+    struct evidence_stop stops[3];
     struct evidence evidence;
     uint64_t parameters[3];
     struct launch_entry entries[3];
     struct fault_launch launches[3];
     struct rerun_result rerun;
     struct evidence_lane lanes_again[3]; /* of the second launch */
-    struct evidence_site sites_again[2];
+    struct evidence_stop stops_again[2];
     struct evidence evidence_again;
     uint64_t parameters_again[3];
     struct tensor_map map;
@@ -36,7 +36,7 @@ static inline void overrun(struct story *story)
     };
     story->memory = memory_of(BIT(A) | BIT(B), story->near);
     for (size_t i = 0; i < 3; i++)
-        story->sites[i] = (struct evidence_site){.exception = exception_of(14, NULL),
+        story->stops[i] = (struct evidence_stop){.exception = exception_of(14, NULL),
                                                  .sm = (uint32_t)i,
                                                  .error_pc = 0x7f0000001400,
                                                  .is_warp_alive = i == 0,
@@ -56,41 +56,41 @@ static inline void overrun(struct story *story)
                                                  .parameter_bytes = i ? 0 : sizeof story->parameters,
                                                  .lanes = i ? NULL : story->lanes,
                                                  .lane_count = i ? 0 : 2};
-    story->evidence = (struct evidence){.device_name = "NVIDIA H100 80GB HBM3", .sites = story->sites, .site_count = 1};
+    story->evidence = (struct evidence){.device_name = "NVIDIA H100 80GB HBM3", .stops = story->stops, .stop_count = 1};
 }
 
 static inline void without_parameters(struct story *story)
 {
     overrun(story);
-    story->sites[0].parameters = NULL;
-    story->sites[0].parameter_bytes = 0;
+    story->stops[0].parameters = NULL;
+    story->stops[0].parameter_bytes = 0;
     story->lanes[0].address = A_END + (B_START - A_END) / 2;
-    story->sites[0].lane_count = 1;
+    story->stops[0].lane_count = 1;
 }
 
 static inline void vector_overrun(struct story *story)
 {
     overrun(story);
     story->lanes[0].address = A_END - 8;
-    story->sites[0].lane_count = 1;
-    story->sites[0].access_bytes = 16;
-    story->sites[0].access = ACCESS_READ;
-    story->sites[0].instruction = NULL;
-    story->sites[0].line = 0;
-    story->sites[0].cluster[0] = story->sites[0].cluster[1] = story->sites[0].cluster[2] = 1;
-    story->sites[0].cluster[1] = 2;
-    story->sites[1].is_warp_alive = 1;
-    story->evidence.site_count = 3;
+    story->stops[0].lane_count = 1;
+    story->stops[0].access_bytes = 16;
+    story->stops[0].access = ACCESS_READ;
+    story->stops[0].instruction = NULL;
+    story->stops[0].line = 0;
+    story->stops[0].cluster[0] = story->stops[0].cluster[1] = story->stops[0].cluster[2] = 1;
+    story->stops[0].cluster[1] = 2;
+    story->stops[1].is_warp_alive = 1;
+    story->evidence.stop_count = 3;
 }
 
 static inline void approximate(struct story *story)
 {
     overrun(story);
     story->lanes[0].certainty = story->lanes[1].certainty = CERTAIN_DERIVED;
-    story->sites[0].access = ACCESS_UNKNOWN;
-    story->sites[0].access_bytes = 0;
-    story->sites[0].file = story->sites[0].symbol = story->sites[0].instruction = NULL;
-    story->sites[0].has_grid = 0;
+    story->stops[0].access = ACCESS_UNKNOWN;
+    story->stops[0].access_bytes = 0;
+    story->stops[0].file = story->stops[0].symbol = story->stops[0].instruction = NULL;
+    story->stops[0].has_grid = 0;
 }
 
 static inline void underrun(struct story *story)
@@ -102,8 +102,8 @@ static inline void underrun(struct story *story)
     snprintf(story->near[1].label, sizeof story->near[1].label, "layer 3\nattention \xc3\xa9");
     story->parameters[1] = story->near[1].address;
     story->lanes[0].address = story->near[1].address - 32;
-    story->sites[0].lane_count = 1;
-    story->sites[0].access = ACCESS_ATOMIC;
+    story->stops[0].lane_count = 1;
+    story->stops[0].access = ACCESS_ATOMIC;
 }
 
 static inline void use_after_free(struct story *story)
@@ -111,8 +111,8 @@ static inline void use_after_free(struct story *story)
     overrun(story);
     story->memory = memory_of(BIT(B) | BIT(F) | BIT(C), story->near);
     story->lanes[0].address = F_START + 40;
-    story->sites[0].lane_count = 1;
-    story->sites[0].access = ACCESS_READ;
+    story->stops[0].lane_count = 1;
+    story->stops[0].access = ACCESS_READ;
 }
 
 static inline void slack_behind_the_end(struct story *story)
@@ -121,7 +121,7 @@ static inline void slack_behind_the_end(struct story *story)
     story->memory = memory_of(BIT(C), story->near);
     story->lanes[0].address = C_END + 15;
     story->parameters[1] = C_END - 4001;
-    story->sites[0].lane_count = 1;
+    story->stops[0].lane_count = 1;
 }
 
 static inline void null_pointer(struct story *story)
@@ -129,7 +129,7 @@ static inline void null_pointer(struct story *story)
     overrun(story);
     story->lanes[0].address = 0;
     story->lanes[1].address = 1;
-    story->sites[0].lane_count = 1;
+    story->stops[0].lane_count = 1;
 }
 
 static inline void null_field(struct story *story)
@@ -143,7 +143,7 @@ static inline void host_pointer(struct story *story)
     overrun(story);
     story->memory.is_host_address = 1;
     story->lanes[0].address = 0x7fff12345678;
-    story->sites[0].lane_count = 1;
+    story->stops[0].lane_count = 1;
 }
 
 static inline void wild_outside(struct story *story)
@@ -157,31 +157,31 @@ static inline void wild_inside(struct story *story)
     overrun(story);
     story->memory = memory_of(BIT(A) | BIT(C), story->near);
     story->lanes[0].address = SLOT_END(0) + GUARD + 8;
-    story->sites[0].lane_count = 1;
+    story->stops[0].lane_count = 1;
 }
 
 static inline void misaligned(struct story *story)
 {
     overrun(story);
     story->lanes[0].address = A_START + 10;
-    story->sites[0].exception = exception_of(6, NULL);
-    story->sites[0].lane_count = 1;
+    story->stops[0].exception = exception_of(6, NULL);
+    story->stops[0].lane_count = 1;
 }
 
 static inline void another_devices_buffer(struct story *story)
 {
     overrun(story);
     story->lanes[0].address = B_START + 12;
-    story->sites[0].lane_count = 1;
+    story->stops[0].lane_count = 1;
     story->near[1].device = 1;
 }
 
 static inline void exited(struct story *story)
 {
     overrun(story);
-    story->sites[0] = story->sites[1];
-    story->sites[0].sm = 0;
-    story->evidence.site_count = 3;
+    story->stops[0] = story->stops[1];
+    story->stops[0].sm = 0;
+    story->evidence.stop_count = 3;
     story->evidence.driver_major = 580;
     story->evidence.driver_minor = 159;
     story->memory.live = story->near;
@@ -192,24 +192,24 @@ static inline void exited(struct story *story)
 static inline void exited_with_parameters(struct story *story)
 {
     exited(story);
-    story->evidence.site_count = 1;
+    story->evidence.stop_count = 1;
     story->evidence.driver_major = 0;
     story->memory = memory_of(BIT(A) | BIT(F), story->near);
     story->parameters[0] = F_START;
-    story->sites[0].parameters = (const uint8_t *)story->parameters;
-    story->sites[0].parameter_bytes = sizeof story->parameters;
-    story->sites[0].has_grid = 1;
-    story->sites[0].kernel = story->sites[0].symbol = NULL;
+    story->stops[0].parameters = (const uint8_t *)story->parameters;
+    story->stops[0].parameter_bytes = sizeof story->parameters;
+    story->stops[0].has_grid = 1;
+    story->stops[0].kernel = story->stops[0].symbol = NULL;
 }
 
 static inline void address_not_decoded(struct story *story)
 {
     overrun(story);
     story->lanes[0].certainty = CERTAIN_NOT;
-    story->sites[0].lane_count = 1;
-    story->sites[0].instruction = "UTMALDG.2D";
-    story->sites[0].access = ACCESS_UNKNOWN;
-    story->sites[0].access_bytes = 0;
+    story->stops[0].lane_count = 1;
+    story->stops[0].instruction = "UTMALDG.2D";
+    story->stops[0].access = ACCESS_UNKNOWN;
+    story->stops[0].access_bytes = 0;
 }
 
 /* A box of a map that has more rows than its buffer. */
@@ -227,10 +227,10 @@ static inline void by_tensor_map(struct story *story)
                                      .buffer = story->near[0].id,
                                      .room = story->near[0].size};
     memcpy(story->with_map + 112, story->map.bytes, MAP_BYTES);
-    story->sites[0].parameters = story->with_map;
-    story->sites[0].parameter_bytes = sizeof story->with_map;
-    story->sites[0].access = ACCESS_READ;
-    story->sites[0].box = (struct evidence_box){2, {0, 32}};
+    story->stops[0].parameters = story->with_map;
+    story->stops[0].parameter_bytes = sizeof story->with_map;
+    story->stops[0].access = ACCESS_READ;
+    story->stops[0].box = (struct evidence_box){2, {0, 32}};
     story->memory.maps = &story->map;
     story->memory.map_count = 1;
     boxes_place(&story->evidence, &story->memory);
@@ -243,40 +243,40 @@ static inline void by_good_tensor_map(struct story *story)
     story->map.size[1] = 41;
     snprintf(story->evidence.sm_type, sizeof story->evidence.sm_type, "sm_100");
     story->lanes[0].certainty = CERTAIN_NOT;
-    story->sites[0].access_bytes = 0;
+    story->stops[0].access_bytes = 0;
     boxes_place(&story->evidence, &story->memory);
 }
 
 static inline void assertion(struct story *story)
 {
     overrun(story);
-    story->sites[0].exception = exception_of(12, NULL);
+    story->stops[0].exception = exception_of(12, NULL);
     story->lanes[0].certainty = story->lanes[1].certainty = CERTAIN_NOT;
     story->lanes[1].has_exception = 1;
-    story->sites[0].is_in_driver = 1;
-    story->sites[0].file = story->sites[0].instruction = NULL;
-    story->sites[0].line = 0;
-    story->sites[0].kernel_offset = 0;
+    story->stops[0].is_in_driver = 1;
+    story->stops[0].file = story->stops[0].instruction = NULL;
+    story->stops[0].line = 0;
+    story->stops[0].kernel_offset = 0;
 }
 
 static inline void trap(struct story *story)
 {
     assertion(story);
-    story->sites[0].is_in_driver = 0;
-    story->sites[0].file = "oob.py";
-    story->sites[0].line = 9;
-    story->sites[0].kernel_offset = 0x400;
-    story->sites[0].exception = exception_of(4, "BPT");
-    story->sites[0].instruction = "BPT";
-    story->sites[0].access = ACCESS_UNKNOWN;
-    story->sites[0].access_bytes = 0;
+    story->stops[0].is_in_driver = 0;
+    story->stops[0].file = "oob.py";
+    story->stops[0].line = 9;
+    story->stops[0].kernel_offset = 0x400;
+    story->stops[0].exception = exception_of(4, "BPT");
+    story->stops[0].instruction = "BPT";
+    story->stops[0].access = ACCESS_UNKNOWN;
+    story->stops[0].access_bytes = 0;
 }
 
 static inline void wrong_vote_mask(struct story *story)
 {
     trap(story);
-    story->sites[0].exception = exception_of(4, "VOTE");
-    story->sites[0].instruction = "VOTE";
+    story->stops[0].exception = exception_of(4, "VOTE");
+    story->stops[0].instruction = "VOTE";
 }
 
 /* A warp in bounds occupies the slot of the one that faulted. */
@@ -290,10 +290,10 @@ static inline void bystander(struct story *story)
 static inline void two_kernels(struct story *story)
 {
     overrun(story);
-    story->sites[1].kernel = "k_other";
-    story->sites[1].symbol = "k_other";
-    story->sites[1].error_pc++;
-    story->evidence.site_count = 2;
+    story->stops[1].kernel = "k_other";
+    story->stops[1].symbol = "k_other";
+    story->stops[1].error_pc++;
+    story->evidence.stop_count = 2;
 }
 
 /* ---- with recorded launches ---- */
@@ -306,7 +306,7 @@ static const struct launch_function add_one = {.name = "_Z7add_onePfi"};
 static inline void no_exception(struct story *story)
 {
     overrun(story);
-    story->evidence.site_count = 0;
+    story->evidence.stop_count = 0;
     for (size_t i = 0; i < 3; i++)
         story->entries[i] = (struct launch_entry){.sequence = i + 1,
                                                   .time_ns = 60000000 + i,
@@ -390,14 +390,14 @@ static inline void launched_with_structs(struct story *story)
     memcpy(entry->bytes, words, sizeof words);
     entry->bytes[24] = 0xff;
     entry->bytes[27] = 1;
-    story->sites[0].parameters = NULL;
-    story->sites[0].parameter_bytes = 0;
+    story->stops[0].parameters = NULL;
+    story->stops[0].parameter_bytes = 0;
 }
 
 static inline void exited_launched(struct story *story)
 {
     exited(story);
-    story->evidence.site_count = 1;
+    story->evidence.stop_count = 1;
     add_launch(story, step_frames, 1, 1);
 }
 
@@ -405,19 +405,19 @@ static inline void exited_launched(struct story *story)
 static inline void exited_launched_traced(struct story *story)
 {
     exited_launched(story);
-    story->sites[0].source = (struct address_source){1, 2, 0};
+    story->stops[0].source = (struct address_source){1, 2, 0};
 }
 
 static inline void exited_launched_loaded(struct story *story)
 {
     exited_launched(story);
-    story->sites[0].source = (struct address_source){1, 0, 1};
+    story->stops[0].source = (struct address_source){1, 0, 1};
 }
 
 static inline void exited_launched_const(struct story *story)
 {
     exited_launched(story);
-    story->sites[0].kernel = "k_oob(float const*, float*, int)";
+    story->stops[0].kernel = "k_oob(float const*, float*, int)";
     story->parameters[0] = B_START;
     memcpy(story->entries[0].bytes, story->parameters, 20);
 }

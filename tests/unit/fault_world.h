@@ -72,9 +72,9 @@ static inline struct fault_memory memory_of(unsigned set, cufence_buffer *room)
 }
 
 /* Returns an illegal write by `lane_count` lanes, or by an exited warp if lane_count is 0. */
-static inline struct evidence_site site_at(struct evidence_lane *lanes, size_t lane_count, uint32_t bytes)
+static inline struct evidence_stop stop_at(struct evidence_lane *lanes, size_t lane_count, uint32_t bytes)
 {
-    return (struct evidence_site){.exception = exception_of(14, NULL),
+    return (struct evidence_stop){.exception = exception_of(14, NULL),
                                   .error_pc = 0x1400,
                                   .is_warp_alive = lane_count > 0,
                                   .kernel = "k_oob",
@@ -87,11 +87,11 @@ static inline struct evidence_site site_at(struct evidence_lane *lanes, size_t l
 }
 
 /* The result is valid until the next one. */
-static inline struct diagnosis diagnosed(const struct evidence_site *sites, size_t count, const struct fault_memory *memory)
+static inline struct diagnosis diagnosed(const struct evidence_stop *stops, size_t count, const struct fault_memory *memory)
 {
     static struct evidence evidence;
     struct diagnosis diagnosis;
-    evidence = (struct evidence){.sites = (struct evidence_site *)(uintptr_t)sites, .site_count = count};
+    evidence = (struct evidence){.stops = (struct evidence_stop *)(uintptr_t)stops, .stop_count = count};
     fault_diagnose(&evidence, memory, &diagnosis);
     return diagnosis;
 }
@@ -110,10 +110,10 @@ static inline struct fault_memory *memory_with(unsigned set)
     return &memory;
 }
 
-static inline void give(struct evidence_site *site, const uint64_t *words, size_t bytes)
+static inline void give(struct evidence_stop *stop, const uint64_t *words, size_t bytes)
 {
-    site->parameters = (const uint8_t *)words;
-    site->parameter_bytes = bytes;
+    stop->parameters = (const uint8_t *)words;
+    stop->parameter_bytes = bytes;
 }
 
 /* What a diagnosis says, in one line: "overrun of #1 exact at 16 by word 0, beside #1 #2; address exact, lane 5, 4 threads, 2
@@ -136,7 +136,7 @@ static inline const char *said_of(const struct diagnosis *of)
     fprintf(out, "; address %s", sure[of->access.certainty]);
     if (of->access.lane)
         fprintf(out, ", lane %u", of->access.lane->lane);
-    fprintf(out, ", %zu threads, %zu others%s", of->access.threads, of->access.other_sites,
+    fprintf(out, ", %zu threads, %zu others%s", of->access.threads, of->access.other_stops,
             of->is_bystander ? ", bystander" : "");
     if (of->candidates.total)
         fprintf(out, "; %zu of %zu from %s, %s:", of->candidates.count, of->candidates.total, sources[of->candidates.source],

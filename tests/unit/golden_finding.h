@@ -12,7 +12,7 @@
 #include "finding/report.h"
 #include "rerun_stories.h"
 
-static const struct finding_origin origin = {.pid = 4242, .rank = -1, .device = 0};
+static const struct finding_source origin = {.pid = 4242, .rank = -1, .device = 0};
 
 static size_t frames_of(const void *from, uint32_t stack, struct stack_frame *out, size_t max)
 {

@@ -26,17 +26,17 @@ static inline void fault_again(struct story *story, uint64_t address)
     for (uint32_t i = 0; i < 3; i++)
         story->lanes_again[i] = (struct evidence_lane){
             .lane = i, .thread = {104 + i}, .address = address + UINT64_C(4) * i, .certainty = CERTAIN_EXACT};
-    story->sites_again[0] = story->sites[0];
-    story->sites_again[0].error_pc = 0x7e8800001400;
-    story->sites_again[0].is_warp_alive = story->sites_again[0].has_grid = 1;
-    story->sites_again[0].is_grid_borrowed = 0;
-    story->sites_again[0].block_index[0] = 7;
-    story->sites_again[0].grid[0] = 8;
-    story->sites_again[0].lanes = story->lanes_again;
-    story->sites_again[0].lane_count = 2;
-    story->sites_again[0].parameters = (const uint8_t *)story->parameters_again;
-    story->sites_again[0].parameter_bytes = sizeof story->parameters_again;
-    story->evidence_again = (struct evidence){.sites = story->sites_again, .site_count = 1};
+    story->stops_again[0] = story->stops[0];
+    story->stops_again[0].error_pc = 0x7e8800001400;
+    story->stops_again[0].is_warp_alive = story->stops_again[0].has_grid = 1;
+    story->stops_again[0].is_grid_borrowed = 0;
+    story->stops_again[0].block_index[0] = 7;
+    story->stops_again[0].grid[0] = 8;
+    story->stops_again[0].lanes = story->lanes_again;
+    story->stops_again[0].lane_count = 2;
+    story->stops_again[0].parameters = (const uint8_t *)story->parameters_again;
+    story->stops_again[0].parameter_bytes = sizeof story->parameters_again;
+    story->evidence_again = (struct evidence){.stops = story->stops_again, .stop_count = 1};
     story->rerun.outcome = RERUN_FAULTED;
     story->rerun.evidence = &story->evidence_again;
     story->rerun.launches_tried = 1;
@@ -75,7 +75,7 @@ static inline void rerun_given(struct story *story)
     floats[1] = __builtin_nanf("");
     floats[2] = -__builtin_inff();
     rerun(story);
-    story->sites[0].kernel = story->sites_again[0].kernel = "k_oob(void*, float*, int)";
+    story->stops[0].kernel = story->stops_again[0].kernel = "k_oob(void*, float*, int)";
     story->parameters[0] = story->parameters_again[0] = B_START;
     memcpy(story->entries[0].bytes, story->parameters, 20);
     add_figures(story, B_START, doubles, sizeof doubles, 8000);
@@ -104,9 +104,9 @@ static inline void rerun_second_launch(struct story *story)
 static inline void rerun_exited(struct story *story)
 {
     rerun(story);
-    story->sites_again[0].is_warp_alive = 0;
-    story->sites_again[0].lanes = NULL;
-    story->sites_again[0].lane_count = 0;
+    story->stops_again[0].is_warp_alive = 0;
+    story->stops_again[0].lanes = NULL;
+    story->stops_again[0].lane_count = 0;
 }
 
 /* Three buffers, one of them unknown, and more ranges than are shown. */
@@ -127,8 +127,8 @@ static inline void rerun_result_elsewhere_in_it(struct story *story)
 {
     exited_launched(story);
     fault_again(story, A_END);
-    story->sites_again[0].line = 12;
-    story->sites_again[0].kernel_offset = 0x4c0;
+    story->stops_again[0].line = 12;
+    story->stops_again[0].kernel_offset = 0x4c0;
 }
 
 static inline void rerun_well(struct story *story)

@@ -99,7 +99,7 @@ struct story {
     struct fault_memory memory;
     uint8_t parameters[112 + 2 * MAP_BYTES];
     struct evidence_lane lane;
-    struct evidence_site site;
+    struct evidence_stop stop;
     struct evidence evidence;
 };
 
@@ -109,12 +109,12 @@ static void tell(struct story *story, struct tensor_map map, int column, int row
     *story = (struct story){.maps = {map, map_of(9, 2)}, .buffer = {.id = 1, .address = BASE, .size = ROOM}};
     memcpy(story->parameters + 112, map.bytes, MAP_BYTES);
     story->memory = (struct fault_memory){.near = &story->buffer, .near_count = 1, .maps = story->maps, .map_count = 2};
-    story->site = (struct evidence_site){.lanes = &story->lane,
+    story->stop = (struct evidence_stop){.lanes = &story->lane,
                                          .lane_count = 1,
                                          .parameters = story->parameters,
                                          .parameter_bytes = sizeof story->parameters,
                                          .box = {2, {column, row}}};
-    story->evidence = (struct evidence){.sites = &story->site, .site_count = 1};
+    story->evidence = (struct evidence){.stops = &story->stop, .stop_count = 1};
 }
 
 static void expect(struct story *story, uint64_t offset, uint32_t bytes)
@@ -123,7 +123,7 @@ static void expect(struct story *story, uint64_t offset, uint32_t bytes)
     assert_int_equal(story->lane.certainty, bytes ? CERTAIN_DERIVED : CERTAIN_NOT);
     if (bytes)
         assert_int_equal(story->lane.address, BASE + offset);
-    assert_int_equal(story->site.access_bytes, bytes);
+    assert_int_equal(story->stop.access_bytes, bytes);
 }
 
 static void expect_nothing(struct story *story)
@@ -191,7 +191,7 @@ TEST(test_three_dimensions)
                              .buffer = 1,
                              .room = 160};
     tell(&story, map, 0, 1);
-    story.site.box = (struct evidence_box){3, {0, 1, 1}};
+    story.stop.box = (struct evidence_box){3, {0, 1, 1}};
     expect(&story, 2 * 64 + 2 * 16, 16);
 }
 
@@ -205,7 +205,7 @@ TEST(test_what_is_not_known)
     map.element_bits = 0;
     expect_at(map, 0, 272, 0, 0);
     tell(&story, map_of(1, 512), 0, 272);
-    story.site.box.dimensions = 3;
+    story.stop.box.dimensions = 3;
     expect_nothing(&story);
     tell(&story, map_of(1, 512), 0, 272); /* another map explains it, too */
     story.maps[1] = map_of(9, 512);

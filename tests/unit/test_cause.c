@@ -24,7 +24,7 @@ static void make(uint64_t address)
     story->parameters[1] = A_START;
     story->parameters[2] = 40;
     memcpy(story->entries[0].bytes, story->parameters, 20);
-    story->sites[0].lane_count = 1;
+    story->stops[0].lane_count = 1;
     story->lanes[0].address = address;
 }
 
@@ -69,7 +69,7 @@ static char *said(const struct finding *finding)
 /* The sentences, the hint, and the cause in JSON. */
 static void check(const char *name)
 {
-    const struct finding_origin from = {4242, -1, 0, NULL, NULL};
+    const struct finding_source from = {4242, -1, 0, NULL, NULL};
     diagnose();
     char *text = told_fault(said, &told.diagnosis, &from), *line = told_fault(finding_json, &told.diagnosis, &from),
          *all = NULL;

@@ -23,21 +23,21 @@ static struct evidence *evidence; /* that was read last */
 
 /* ---- Recorded dumps ---- */
 
-static void tell_site(FILE *out, const struct evidence_site *site)
+static void tell_stop(FILE *out, const struct evidence_stop *stop)
 {
     static const char *const accesses[] = {"unknown", "read", "write", "atomic"};
-    fprintf(out, "%s, symbol %s, at %s:%d, +0x%x%s\n", site->kernel, site->symbol, site->file, site->line,
-            (unsigned)site->kernel_offset, site->is_in_driver ? ", in the driver" : "");
-    fprintf(out, "exception %u, %s, class %d, by a %s of %u bytes, %s\n", site->exception.number, site->exception.name,
-            (int)site->exception.class, accesses[site->access], site->access_bytes,
-            site->instruction ? site->instruction : "no instruction");
-    fprintf(out, "address of words 0x%x, known %d, loaded %d; box at %d,%d\n", site->source.words, site->source.is_known,
-            site->source.is_loaded, site->box.corner[0], site->box.corner[1]);
-    fprintf(out, "SM %u, warp %u, alive %d in block %u, grid %d: %u of %u with %zu bytes of parameters\n", site->sm, site->warp,
-            site->is_warp_alive, site->block_index[0], site->has_grid, site->grid[0], site->block[0], site->parameter_bytes);
-    for (size_t i = 0; i < site->lane_count; i++)
-        fprintf(out, "  lane %u, thread %u,%u: 0x%lx, certainty %d\n", site->lanes[i].lane, site->lanes[i].thread[0],
-                site->lanes[i].thread[1], (unsigned long)site->lanes[i].address, (int)site->lanes[i].certainty);
+    fprintf(out, "%s, symbol %s, at %s:%d, +0x%x%s\n", stop->kernel, stop->symbol, stop->file, stop->line,
+            (unsigned)stop->kernel_offset, stop->is_in_driver ? ", in the driver" : "");
+    fprintf(out, "exception %u, %s, class %d, by a %s of %u bytes, %s\n", stop->exception.number, stop->exception.name,
+            (int)stop->exception.class, accesses[stop->access], stop->access_bytes,
+            stop->instruction ? stop->instruction : "no instruction");
+    fprintf(out, "address of words 0x%x, known %d, loaded %d; box at %d,%d\n", stop->source.words, stop->source.is_known,
+            stop->source.is_loaded, stop->box.corner[0], stop->box.corner[1]);
+    fprintf(out, "SM %u, warp %u, alive %d in block %u, grid %d: %u of %u with %zu bytes of parameters\n", stop->sm, stop->warp,
+            stop->is_warp_alive, stop->block_index[0], stop->has_grid, stop->grid[0], stop->block[0], stop->parameter_bytes);
+    for (size_t i = 0; i < stop->lane_count; i++)
+        fprintf(out, "  lane %u, thread %u,%u: 0x%lx, certainty %d\n", stop->lanes[i].lane, stop->lanes[i].thread[0],
+                stop->lanes[i].thread[1], (unsigned long)stop->lanes[i].address, (int)stop->lanes[i].certainty);
 }
 
 static void check_evidence(const char *name)
@@ -47,9 +47,9 @@ static void check_evidence(const char *name)
     FILE *out = open_memstream(&text, &size);
     fprintf(out, "%s (%s), device %d, bus %x, context 0x%lx, thread %u, driver %d, %zu sites\n", evidence->device_name,
             evidence->sm_type, evidence->device, (unsigned)evidence->pci_bus, (unsigned long)evidence->context,
-            evidence->host_tid, evidence->driver_major, evidence->site_count);
-    for (size_t i = 0; i < evidence->site_count; i++)
-        tell_site(out, &evidence->sites[i]);
+            evidence->host_tid, evidence->driver_major, evidence->stop_count);
+    for (size_t i = 0; i < evidence->stop_count; i++)
+        tell_stop(out, &evidence->stops[i]);
     fclose(out);
     if (!strcmp(name, "misaligned"))
         assert_true(evidence->warps == 32 && evidence->grids == 1);
@@ -109,7 +109,7 @@ TEST(test_row_too_small)
         int part;
         uint64_t stride;
         cufence_status status;
-        size_t sites; /* the SM's own exception is left where the warp cannot be read */
+        size_t stops; /* the SM's own exception is left where the warp cannot be read */
     } cases[] = {{DEVICES, 71, CUFENCE_ERROR_UNSUPPORTED, 0}, {GRIDS, 96, CUFENCE_ERROR_UNSUPPORTED, 0},
                  {WARPS, 24, CUFENCE_ERROR_UNSUPPORTED, 0},   {LANES, 1, CUFENCE_ERROR_UNSUPPORTED, 0},
                  {WARPS, 0, CUFENCE_ERROR_CORRUPT, 0},        {LANES, UINT64_MAX, CUFENCE_OK, 1},
@@ -119,7 +119,7 @@ TEST(test_row_too_small)
         synthetic.builder.sections[synthetic.part[cases[i].part]].sh_entsize = cases[i].stride;
         assert_int_equal(parse(dump_file(0xBE)), cases[i].status);
         if (evidence)
-            assert_int_equal(evidence->site_count, cases[i].sites);
+            assert_int_equal(evidence->stop_count, cases[i].stops);
     }
 }
 
@@ -209,7 +209,7 @@ TEST(an_address_is_told_if_its_registers_are_unchanged)
         for (uint64_t row = 0; row < 2 && is_back; row++)
             put64(LANES, row * newest.lane, KERNEL_START);
         assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
-        const struct evidence_lane *lane = &evidence->sites[0].lanes[0];
+        const struct evidence_lane *lane = &evidence->stops[0].lanes[0];
         if (lane->certainty != cases[i].certainty || (lane->certainty != CERTAIN_NOT && lane->address != 0x7fdeadbe00))
             fail_msg("%s: certainty %d, address 0x%lx", cases[i].name, (int)lane->certainty, (unsigned long)lane->address);
     }
@@ -231,9 +231,9 @@ TEST(each_lane_is_judged_by_where_it_is)
         for (uint64_t row = 0; row < 2; row++)
             put64(LANES, row * newest.lane, KERNEL_START + stops[i][row]);
         assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
-        assert_int_equal(evidence->sites[0].lane_count, 2);
+        assert_int_equal(evidence->stops[0].lane_count, 2);
         for (size_t row = 0; row < 2; row++)
-            assert_int_equal(evidence->sites[0].lanes[row].certainty, stops[i][row] == 0x20 ? CERTAIN_EXACT : CERTAIN_DERIVED);
+            assert_int_equal(evidence->stops[0].lanes[row].certainty, stops[i][row] == 0x20 ? CERTAIN_EXACT : CERTAIN_DERIVED);
     }
 }
 
@@ -263,8 +263,8 @@ TEST(an_emulated_address_must_fit_what_is_left_in_registers)
         put_code(0, code, 6);
         put64(WARPS, 0, KERNEL_START + 0x20);
         assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
-        assert_int_equal(evidence->sites[0].lane_count, 1);
-        const struct evidence_lane *lane = &evidence->sites[0].lanes[0];
+        assert_int_equal(evidence->stops[0].lane_count, 1);
+        const struct evidence_lane *lane = &evidence->stops[0].lanes[0];
         assert_int_equal(lane->certainty, cases[i].is_told ? CERTAIN_DERIVED : CERTAIN_NOT);
         assert_true(!cases[i].is_told || lane->address == 0x7fdeadbe00);
     }
@@ -293,14 +293,14 @@ TEST(test_lanes_that_have_left)
         put32(GRIDS, 84 + 4 * i, i ? 1 : 64);
     }
     assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
-    const struct evidence_site *site = &evidence->sites[0];
-    assert_int_equal(site->lane_count, 31); /* the driver blames one of those that are left */
+    const struct evidence_stop *stop = &evidence->stops[0];
+    assert_int_equal(stop->lane_count, 31); /* the driver blames one of those that are left */
     for (uint32_t i = 0; i < 31; i++) {
         uint32_t number = i + (i > 0); /* all but lane 1 */
-        assert_int_equal(site->lanes[i].lane, number);
-        assert_int_equal(site->lanes[i].thread[0], 32 + number);
-        assert_int_equal(site->lanes[i].address, 0x7fdeadbe10);
-        assert_int_equal(site->lanes[i].certainty, number == 2 ? CERTAIN_EXACT : CERTAIN_DERIVED);
+        assert_int_equal(stop->lanes[i].lane, number);
+        assert_int_equal(stop->lanes[i].thread[0], 32 + number);
+        assert_int_equal(stop->lanes[i].address, 0x7fdeadbe10);
+        assert_int_equal(stop->lanes[i].certainty, number == 2 ? CERTAIN_EXACT : CERTAIN_DERIVED);
     }
 }
 

@@ -3,9 +3,9 @@
 
 #include "fault_world.h"
 
-static void expect(const struct evidence_site *sites, size_t count, const struct fault_memory *memory, const char *wanted)
+static void expect(const struct evidence_stop *stops, size_t count, const struct fault_memory *memory, const char *wanted)
 {
-    struct diagnosis diagnosis = diagnosed(sites, count, memory);
+    struct diagnosis diagnosis = diagnosed(stops, count, memory);
     expect_said(&diagnosis, wanted);
 }
 
@@ -14,10 +14,10 @@ TEST(buffers_are_found_in_any_order)
     const cufence_buffer reversed[] = {world[NEWER_F], world[F], world[C], world[B], world[IDLE_A], world[A]};
     struct fault_memory memory = {.near = reversed, .near_count = 6, .arena_start = ARENA, .arena_end = ARENA_END};
     struct evidence_lane lane = {.address = A_END, .certainty = CERTAIN_EXACT};
-    struct evidence_site site = site_at(&lane, 1, 4);
-    expect(&site, 1, &memory, "overrun of #1 derived at 0, beside #1 #2; address exact, lane 0, 1 threads, 0 others");
+    struct evidence_stop stop = stop_at(&lane, 1, 4);
+    expect(&stop, 1, &memory, "overrun of #1 derived at 0, beside #1 #2; address exact, lane 0, 1 threads, 0 others");
     lane.address = F_START + 900;
-    expect(&site, 1, &memory, "use-after-free of #4 derived at 100, beside #2 #7; address exact, lane 0, 1 threads, 0 others");
+    expect(&stop, 1, &memory, "use-after-free of #4 derived at 100, beside #2 #7; address exact, lane 0, 1 threads, 0 others");
 }
 
 static uint64_t asked[4];
@@ -36,13 +36,13 @@ TEST(buffers_that_are_not_there_are_asked_for)
 {
     struct fault_memory memory = *memory_with(BIT(A));
     struct evidence_lane lanes[] = {{.address = A_END - 2, .certainty = CERTAIN_EXACT}, {.address = A_START}};
-    struct evidence_site site = site_at(lanes, 2, 4);
+    struct evidence_stop stop = stop_at(lanes, 2, 4);
     const uint64_t words[] = {A_START, 4};
-    give(&site, words, sizeof words);
+    give(&stop, words, sizeof words);
     memory.near_count = 0;
     memory.buffers_at = give_all;
     memory.from = &memory;
-    expect(&site, 1, &memory, "overrun of #1 exact at 0 by word 0, beside #1 #0; address exact, lane 0, 1 threads, 0 others");
+    expect(&stop, 1, &memory, "overrun of #1 exact at 0 by word 0, beside #1 #0; address exact, lane 0, 1 threads, 0 others");
     assert_int_equal(asked_count, 2);
     assert_int_equal(asked[0], A_END - 2);
     assert_int_equal(asked[1], A_START); /* the argument */
@@ -57,14 +57,14 @@ TEST(an_argument_means_the_live_tenant_of_a_place)
     const cufence_buffer live = world[B];
     struct fault_memory memory = {.near = near, .near_count = 4, .live = &live, .live_count = 1, .live_total = 1};
     uint64_t words[] = {F_START, A_END, B_START + 1};
-    struct evidence_site site = site_at(NULL, 0, 4);
-    give(&site, words, sizeof words);
-    expect(&site, 1, &memory,
+    struct evidence_stop stop = stop_at(NULL, 0, 4);
+    give(&stop, words, sizeof words);
+    expect(&stop, 1, &memory,
            "illegal access; address unknown, 0 threads, 0 others; 3 of 3 from arguments, candidate: #30 by 0 #1 by 1 #2 by 2");
 
     /* A word that is one buffer's end and another's start means the latter. */
     near[3].address = A_END;
-    struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
+    struct diagnosis diagnosis = diagnosed(&stop, 1, &memory);
     assert_ptr_equal(diagnosis.candidates.list[1], &near[3]);
 }
 
@@ -90,15 +90,15 @@ TEST(every_exception_has_its_kind)
                  {999, FAULT_OTHER, FAULT_OTHER}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct evidence_lane lane = {.address = A_END + 2, .certainty = CERTAIN_EXACT, .has_exception = 1};
-        struct evidence_site site = site_at(&lane, 1, 4);
-        site.exception = exception_of(cases[i].exception, NULL);
-        struct diagnosis diagnosis = diagnosed(&site, 1, memory_with(BIT(A)));
+        struct evidence_stop stop = stop_at(&lane, 1, 4);
+        stop.exception = exception_of(cases[i].exception, NULL);
+        struct diagnosis diagnosis = diagnosed(&stop, 1, memory_with(BIT(A)));
         assert_int_equal(diagnosis.verdict.kind, cases[i].past_end);
         assert_int_equal(diagnosis.access.certainty, cases[i].past_end == FAULT_OTHER ? CERTAIN_NOT : CERTAIN_EXACT);
         lane.certainty = CERTAIN_NOT;
         char wanted[64];
         snprintf(wanted, sizeof wanted, "%s; address unknown, lane 0, 1 threads, 0 others", fault_kind_names[cases[i].unknown]);
-        expect(&site, 1, memory_with(BIT(A)), wanted);
+        expect(&stop, 1, memory_with(BIT(A)), wanted);
     }
 }
 
@@ -117,14 +117,14 @@ TEST(the_first_element_out_of_bounds_is_reported)
         {.lane = 6, .address = A_END - 4, .certainty = CERTAIN_EXACT},
     };
     struct evidence_lane elsewhere = {.lane = 7, .address = A_END + 20, .certainty = CERTAIN_EXACT};
-    struct evidence_site sites[] = {site_at(first, 5, 4), site_at(second, 2, 4), site_at(&elsewhere, 1, 4),
-                                    site_at(NULL, 0, 4)};
-    sites[2].error_pc = 0x1500;
-    expect(sites, 4, memory, "overrun of #1 derived at 16, beside #1 #2; address exact, lane 5, 4 threads, 2 others");
+    struct evidence_stop stops[] = {stop_at(first, 5, 4), stop_at(second, 2, 4), stop_at(&elsewhere, 1, 4),
+                                    stop_at(NULL, 0, 4)};
+    stops[2].error_pc = 0x1500;
+    expect(stops, 4, memory, "overrun of #1 derived at 16, beside #1 #2; address exact, lane 5, 4 threads, 2 others");
     second[1].address = A_END + 16;
-    expect(sites, 4, memory, "overrun of #1 derived at 16, beside #1 #2; address exact, lane 5, 5 threads, 2 others");
+    expect(stops, 4, memory, "overrun of #1 derived at 16, beside #1 #2; address exact, lane 5, 5 threads, 2 others");
     second[1].address = A_END - 2;
-    expect(sites, 4, memory, "overrun of #1 derived at 0, beside #1 #2; address exact, lane 6, 5 threads, 2 others");
+    expect(stops, 4, memory, "overrun of #1 derived at 0, beside #1 #2; address exact, lane 6, 5 threads, 2 others");
 }
 
 TEST(known_addresses_come_before_approximate_ones)
@@ -133,12 +133,12 @@ TEST(known_addresses_come_before_approximate_ones)
         {.lane = 0, .address = A_END, .certainty = CERTAIN_DERIVED},
         {.lane = 1, .address = A_END + 4, .certainty = CERTAIN_EXACT},
     };
-    struct evidence_site site = site_at(lanes, 2, 4);
-    expect(&site, 1, memory_with(BOTH), "overrun of #1 derived at 4, beside #1 #2; address exact, lane 1, 2 threads, 0 others");
+    struct evidence_stop stop = stop_at(lanes, 2, 4);
+    expect(&stop, 1, memory_with(BOTH), "overrun of #1 derived at 4, beside #1 #2; address exact, lane 1, 2 threads, 0 others");
 
     /* But one that explains the fault comes before an exact one that does not. */
     lanes[1].address = A_START;
-    expect(&site, 1, memory_with(BOTH),
+    expect(&stop, 1, memory_with(BOTH),
            "overrun of #1 derived at 0, beside #1 #2; address derived, lane 0, 1 threads, 0 others");
 }
 
@@ -150,10 +150,10 @@ TEST(the_marked_lane_speaks_where_no_address_belongs_to_a_buffer)
         {.lane = 1, .address = 0x510000000000, .certainty = CERTAIN_EXACT, .has_exception = 1},
         {.lane = 2, .address = 0x520000000000, .certainty = CERTAIN_EXACT, .has_exception = 1},
     };
-    struct evidence_site site = site_at(lanes, 3, 4);
-    expect(&site, 1, memory, "wild address, beside #0 #1; address exact, lane 1, 3 threads, 0 others");
+    struct evidence_stop stop = stop_at(lanes, 3, 4);
+    expect(&stop, 1, memory, "wild address, beside #0 #1; address exact, lane 1, 3 threads, 0 others");
     memory->is_host_address = 1;
-    expect(&site, 1, memory, "host pointer, beside #0 #1; address exact, lane 1, 3 threads, 0 others");
+    expect(&stop, 1, memory, "host pointer, beside #0 #1; address exact, lane 1, 3 threads, 0 others");
 }
 
 TEST(misaligned_lanes_are_counted)
@@ -163,9 +163,9 @@ TEST(misaligned_lanes_are_counted)
         {.lane = 1, .address = A_START + 10, .certainty = CERTAIN_EXACT},
         {.lane = 2, .address = A_START + 18, .certainty = CERTAIN_EXACT},
     };
-    struct evidence_site site = site_at(lanes, 3, 8);
-    site.exception = exception_of(6, NULL);
-    expect(&site, 1, memory_with(BOTH),
+    struct evidence_stop stop = stop_at(lanes, 3, 8);
+    stop.exception = exception_of(6, NULL);
+    expect(&stop, 1, memory_with(BOTH),
            "misaligned access of #1 exact at 10, beside #0 #2; address exact, lane 1, 2 threads, 0 others");
 }
 
@@ -176,10 +176,10 @@ TEST(an_exited_warp_has_the_live_buffers_for_candidates)
         live[i] = (cufence_buffer)LIVE(100 - i, i, 4000);
     struct fault_memory memory = {
         .live = live, .live_count = 10, .live_total = 5000, .arena_start = ARENA, .arena_end = ARENA_END};
-    struct evidence_site sites[] = {site_at(NULL, 0, 4), site_at(NULL, 0, 4), site_at(NULL, 0, 4)};
-    sites[1].sm = 1;
-    sites[2].symbol = "another";
-    expect(sites, 3, &memory,
+    struct evidence_stop stops[] = {stop_at(NULL, 0, 4), stop_at(NULL, 0, 4), stop_at(NULL, 0, 4)};
+    stops[1].sm = 1;
+    stops[2].symbol = "another";
+    expect(stops, 3, &memory,
            "illegal access; address unknown, 0 threads, 1 others; 8 of 5000 from live, candidate: #100 #99 #98 #97 #96 #95 #94 "
            "#93");
 
@@ -187,12 +187,12 @@ TEST(an_exited_warp_has_the_live_buffers_for_candidates)
     uint64_t words[12] = {17, live[2].address, live[2].address + 4, live[1].address + 4000};
     for (size_t i = 3; i < 10; i++)
         words[i + 1] = live[i].address;
-    give(&sites[0], words, 11 * 8 + 7);
-    expect(sites, 3, &memory,
+    give(&stops[0], words, 11 * 8 + 7);
+    expect(stops, 3, &memory,
            "illegal access; address unknown, 0 threads, 1 others; 8 of 9 from arguments, candidate: #98 by 1 #99 by 3 #97 by 4 "
            "#96 by 5 #95 by 6 #94 by 7 #93 by 8 #92 by 9");
-    sites[0].parameter_bytes = 8;
-    expect(sites, 3, &memory,
+    stops[0].parameter_bytes = 8;
+    expect(stops, 3, &memory,
            "illegal access; address unknown, 0 threads, 1 others; 8 of 5000 from live, candidate: #100 #99 #98 #97 #96 #95 #94 "
            "#93");
 }
@@ -201,8 +201,8 @@ TEST(an_alive_warp_is_preferred_to_an_exited_one)
 {
     struct evidence_lane lanes[] = {{.lane = 3, .certainty = CERTAIN_NOT},
                                     {.lane = 4, .certainty = CERTAIN_NOT, .has_exception = 1}};
-    struct evidence_site sites[] = {site_at(NULL, 0, 4), site_at(lanes, 2, 4)};
-    expect(sites, 2, memory_with(BOTH), "illegal access; address unknown, lane 4, 1 threads, 1 others");
+    struct evidence_stop stops[] = {stop_at(NULL, 0, 4), stop_at(lanes, 2, 4)};
+    expect(stops, 2, memory_with(BOTH), "illegal access; address unknown, lane 4, 1 threads, 1 others");
 }
 
 /*
@@ -219,7 +219,7 @@ static void diagnose_equal_kernels(size_t runs, int is_in_graph, int is_alive, s
     static struct fault_launch launches[4];
     static uint64_t starts[3] = {A_START, B_START, C_END - 4001};
     static struct evidence_lane lanes[2];
-    static struct evidence_site site;
+    static struct evidence_stop stop;
     for (size_t i = 0; i < 4; i++) {
         entries[i] = (struct launch_entry){.time_ns = 50000000 - i, .tid = 1, .grid = {8, 1, 1}, .block = {128, 1, 1}};
         launches[i] = (struct fault_launch){.entry = &entries[i], .place = 1};
@@ -238,17 +238,17 @@ static void diagnose_equal_kernels(size_t runs, int is_in_graph, int is_alive, s
                                           .certainty = CERTAIN_DERIVED,
                                           .is_replayed = 1,
                                           .has_exception = 1};
-    site = site_at(is_alive ? lanes : NULL, is_alive ? 2 : 0, 4);
-    site.source = (struct address_source){1, 1, 0};
+    stop = stop_at(is_alive ? lanes : NULL, is_alive ? 2 : 0, 4);
+    stop.source = (struct address_source){1, 1, 0};
     if (runs < 3) {
-        site.has_grid = 1;
-        site.is_grid_borrowed = !is_alive;
-        site.grid[0] = 8;
-        site.block[0] = 128;
-        site.grid[1] = site.grid[2] = site.block[1] = site.block[2] = 1;
-        give(&site, &starts[runs], 8);
+        stop.has_grid = 1;
+        stop.is_grid_borrowed = !is_alive;
+        stop.grid[0] = 8;
+        stop.block[0] = 128;
+        stop.grid[1] = stop.grid[2] = stop.block[1] = stop.block[2] = 1;
+        give(&stop, &starts[runs], 8);
     }
-    *diagnosis = diagnosed(&site, 1, memory);
+    *diagnosis = diagnosed(&stop, 1, memory);
 }
 
 #define NOTHING "illegal access; address unknown, 0 threads, 0 others"
@@ -261,10 +261,10 @@ TEST(equal_kernels_are_not_taken_for_each_other)
         size_t runs = i / 4;
         int is_in_graph = i & 1, is_alive = (i & 2) && runs < 3;
         diagnose_equal_kernels(runs, is_in_graph, is_alive, &diagnosis);
-        const struct evidence_site *site = fault_site(&diagnosis);
+        const struct evidence_stop *stop = fault_stop(&diagnosis);
         diagnosis.candidates.count = 0; /* in any order */
         expect_said(&diagnosis, is_alive ? NOTHING ", bystander" THREE : NOTHING THREE);
-        assert_false(site->is_warp_alive || site->has_grid || site->parameters || diagnosis.arguments.bytes);
+        assert_false(stop->is_warp_alive || stop->has_grid || stop->parameters || diagnosis.arguments.bytes);
         assert_int_equal(diagnosis.origin.fits, 3);
     }
 }
@@ -286,17 +286,17 @@ TEST(a_bystander_of_the_only_launch_tells_its_arguments)
         struct fault_launch launches[2] = {{.entry = &entries[0]}, {.entry = &entries[1]}};
         const uint64_t words[] = {A_START, B_START};
         struct evidence_lane lane = {.address = A_START, .certainty = CERTAIN_EXACT};
-        struct evidence_site site = site_at(&lane, 1, 4);
+        struct evidence_stop stop = stop_at(&lane, 1, 4);
         memcpy(entries[1].bytes, words, sizeof words);
         memory->launches = graphs ? launches : launches + 1;
         memory->launch_count = graphs ? 2 : 1;
-        site.has_grid = 1;
-        memcpy(site.grid, entries[1].grid, sizeof site.grid);
-        memcpy(site.block, entries[1].block, sizeof site.block);
-        give(&site, words, sizeof words);
-        site.source = (struct address_source){1, 1, 0};
-        struct diagnosis diagnosis = diagnosed(&site, 1, memory);
-        assert_int_equal(fault_site(&diagnosis)->has_grid, !graphs);
+        stop.has_grid = 1;
+        memcpy(stop.grid, entries[1].grid, sizeof stop.grid);
+        memcpy(stop.block, entries[1].block, sizeof stop.block);
+        give(&stop, words, sizeof words);
+        stop.source = (struct address_source){1, 1, 0};
+        struct diagnosis diagnosis = diagnosed(&stop, 1, memory);
+        assert_int_equal(fault_stop(&diagnosis)->has_grid, !graphs);
         expect_said(&diagnosis, graphs ? NOTHING ", bystander; 1 of 1 from launches, candidate: #1 by 0"
                                        : NOTHING ", bystander; 1 of 1 from arguments, derived: #1 by 0");
     }
@@ -308,22 +308,22 @@ TEST(two_kernels_that_fault_at_once_are_both_named)
     struct fault_memory *memory = memory_with(BOTH);
     struct evidence_lane first = {.address = A_END + 64, .certainty = CERTAIN_EXACT},
                          second = {.address = B_END, .certainty = CERTAIN_EXACT};
-    struct evidence_site sites[] = {site_at(&first, 1, 4), site_at(&second, 1, 8), site_at(&first, 1, 4), site_at(NULL, 0, 4)};
-    const struct evidence_site *places[FAULT_PLACES];
-    sites[1].symbol = sites[1].kernel = "other";
-    sites[1].error_pc = 0x2400;
-    sites[3].symbol = sites[3].kernel = NULL;
-    sites[3].error_pc = 0x9999;
-    struct diagnosis diagnosis = diagnosed(sites, 4, memory);
-    assert_ptr_equal(diagnosis.site, &sites[1]);
+    struct evidence_stop stops[] = {stop_at(&first, 1, 4), stop_at(&second, 1, 8), stop_at(&first, 1, 4), stop_at(NULL, 0, 4)};
+    const struct evidence_stop *places[FAULT_PLACES];
+    stops[1].symbol = stops[1].kernel = "other";
+    stops[1].error_pc = 0x2400;
+    stops[3].symbol = stops[3].kernel = NULL;
+    stops[3].error_pc = 0x9999;
+    struct diagnosis diagnosis = diagnosed(stops, 4, memory);
+    assert_ptr_equal(diagnosis.stop, &stops[1]);
     expect_said(&diagnosis, "overrun of #2 derived at 0, beside #2 #0; address exact, lane 0, 1 threads, 0 others");
     assert_int_equal(fault_other_places(&diagnosis, places), 2);
-    assert_ptr_equal(places[0], &sites[0]);
-    assert_ptr_equal(places[1], &sites[3]);
+    assert_ptr_equal(places[0], &stops[0]);
+    assert_ptr_equal(places[1], &stops[3]);
 
-    sites[0] = sites[3];
-    sites[1] = site_at(NULL, 0, 4);
-    assert_ptr_equal(diagnosed(sites, 2, memory).site, &sites[1]);
+    stops[0] = stops[3];
+    stops[1] = stop_at(NULL, 0, 4);
+    assert_ptr_equal(diagnosed(stops, 2, memory).stop, &stops[1]);
 }
 
 TEST(other_devices_buffers_are_no_neighbours)
@@ -332,8 +332,8 @@ TEST(other_devices_buffers_are_no_neighbours)
     near[1].device = 1;
     struct fault_memory memory = {.near = near, .near_count = 3, .arena_start = ARENA, .arena_end = ARENA_END};
     struct evidence_lane lane = {.address = A_END, .certainty = CERTAIN_EXACT};
-    struct evidence_site site = site_at(&lane, 1, 4);
+    struct evidence_stop stop = stop_at(&lane, 1, 4);
     uint64_t word = A_START;
-    give(&site, &word, sizeof word);
-    expect(&site, 1, &memory, "overrun of #1 exact at 0 by word 0, beside #1 #7; address exact, lane 0, 1 threads, 0 others");
+    give(&stop, &word, sizeof word);
+    expect(&stop, 1, &memory, "overrun of #1 exact at 0 by word 0, beside #1 #7; address exact, lane 0, 1 threads, 0 others");
 }

@@ -14,7 +14,7 @@
 /* ---- faults ---- */
 
 static char *json_of(const struct story *story, const struct rerun_result *rerun, const struct fault_memory *memory,
-                     const struct finding_origin *from)
+                     const struct finding_source *from)
 {
     struct diagnosis diagnosis;
     fault_diagnose_rerun(&story->evidence, rerun, memory, &diagnosis);
@@ -22,7 +22,7 @@ static char *json_of(const struct story *story, const struct rerun_result *rerun
 }
 
 /* What is read back is the same snapshot, and tells the same. */
-static void check_read_back(const char *bytes, const struct story *story, const struct finding_origin *from)
+static void check_read_back(const char *bytes, const struct story *story, const struct finding_source *from)
 {
     struct snapshot *snapshot;
     struct problem problem;
@@ -41,9 +41,9 @@ static void check_read_back(const char *bytes, const struct story *story, const 
     snapshot_free(snapshot);
 }
 
-static void check_snapshot(const char *name, const struct story *story, const struct finding_origin *of)
+static void check_snapshot(const char *name, const struct story *story, const struct finding_source *of)
 {
-    const struct snapshot_origin from = {
+    const struct snapshot_source from = {
         4242, -1, 1, "NVIDIA H100 80GB HBM3", "/usr/bin/python3", "uaf=strict", 1795318140155089896};
     char *text = NULL;
     size_t size;
@@ -57,7 +57,7 @@ static void check_snapshot(const char *name, const struct story *story, const st
     free(text);
 }
 
-static void check_story(const char *name, const struct story *story, const struct finding_origin *from)
+static void check_story(const char *name, const struct story *story, const struct finding_source *from)
 {
     struct finding finding;
     struct diagnosis diagnosis;
@@ -109,7 +109,7 @@ TEST(a_fault_with_all_that_can_be_known)
                                             .word_count = 2,
                                             .job = {{"RANK", "3"}, {"SLURM_JOB_ID", "17"}},
                                             .job_count = 2};
-    const struct finding_origin known = {4242, 3, 2, "Tesla T4", &process};
+    const struct finding_source known = {4242, 3, 2, "Tesla T4", &process};
     use_after_free(&story);
     add_launch(&story, NULL, 0, 0);
     for (size_t i = 0; i < story.memory.near_count; i++) {
@@ -122,8 +122,8 @@ TEST(a_fault_with_all_that_can_be_known)
     story.memory.frames.read = frames_of;
     story.memory.recent = story.entries;
     story.memory.recent_count = 1;
-    story.sites[0].kernel = "void k<int>(int)\n\xf0\x9f\x92\xa9\xed\xa0\x80";
-    story.sites[0].file = "/home/me/repo/a,b:\n100%.py";
+    story.stops[0].kernel = "void k<int>(int)\n\xf0\x9f\x92\xa9\xed\xa0\x80";
+    story.stops[0].file = "/home/me/repo/a,b:\n100%.py";
     story.evidence.driver_major = 580;
     strcpy(story.evidence.sm_type, "sm_90");
     check_story("all_that_can_be_known", &story, &known);
@@ -132,13 +132,13 @@ TEST(a_fault_with_all_that_can_be_known)
 TEST(a_fault_of_an_unknown_process)
 {
     struct story story;
-    const struct finding_origin nobody = {1, -1, -1, NULL, NULL};
+    const struct finding_source nobody = {1, -1, -1, NULL, NULL};
     overrun(&story);
     story.evidence.device_name[0] = '\0';
     story.memory.near = NULL;
     story.memory.near_count = 0;
     story.memory.is_unknown = 1;
-    story.sites[0].exception = exception_of(14, NULL);
+    story.stops[0].exception = exception_of(14, NULL);
     check_story("memory_unknown", &story, &nobody);
 }
 
@@ -148,7 +148,7 @@ TEST(names_and_source_in_full)
     struct finding finding;
     struct diagnosis diagnosis;
     overrun(&story);
-    story.sites[0].kernel = "void k_oob<int>(int*)";
+    story.stops[0].kernel = "void k_oob<int>(int*)";
     fault_diagnose(&story.evidence, &story.memory, &diagnosis);
     finding_of_fault(&finding, &diagnosis, NULL, &origin);
     finding.is_verbose = 1;
@@ -266,7 +266,7 @@ TEST(stream_races)
 TEST(unexplained_faults)
 {
     struct finding finding;
-    const struct finding_origin second = {4242, 1, -1, NULL, NULL};
+    const struct finding_source second = {4242, 1, -1, NULL, NULL};
     finding_unexplained(&finding, "its core dump (7 bytes) cannot be read: it is not an ELF file", &second);
     check_finding("unexplained", &finding);
 }
@@ -316,7 +316,7 @@ TEST(slack)
     write.found.changed = 1;
     CHECK(slack, "slack_by_several", &write);
     struct evidence_lane lane = {.lane = 9, .thread = {105}};
-    const struct evidence_site site = {.is_warp_alive = 1,
+    const struct evidence_stop stop = {.is_warp_alive = 1,
                                        .kernel = "store(float*, int)",
                                        .symbol = "_Z5storePfi",
                                        .kernel_offset = 0xc0,
@@ -327,7 +327,7 @@ TEST(slack)
                                        .access = ACCESS_WRITE,
                                        .access_bytes = 4,
                                        .block_index = {7}};
-    write.again = (struct slack_again){&site, &lane, write.found.address, 3, 1, 1};
+    write.again = (struct slack_again){&stop, &lane, write.found.address, 3, 1, 1};
     write.launch_count = write.launch_total = 2;
     write.graphs = 0;
     write.is_incomplete = 0;

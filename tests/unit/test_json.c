@@ -168,7 +168,7 @@ TEST(a_number_that_readers_lack_is_absent)
 
 /* ---- a report; test_golden.c has what it says ---- */
 
-static const struct finding_origin origin = {.pid = 4242, .rank = 3, .device = 0};
+static const struct finding_source origin = {.pid = 4242, .rank = 3, .device = 0};
 
 TEST(the_rank_is_the_environments)
 {

@@ -16,46 +16,46 @@ TEST(every_part_that_the_dump_has_must_fit)
 {
     struct story story;
     struct launch_entry *launch = &story.entries[0];
-    struct evidence_site *site = &story.sites[0];
+    struct evidence_stop *stop = &story.stops[0];
     launched(&story);
-    assert_true(launch_fits(launch, site));
-    site->symbol = "k_oo";
-    assert_false(launch_fits(launch, site));
-    site->symbol = NULL;
-    assert_false(launch_fits(launch, site));
+    assert_true(launch_fits(launch, stop));
+    stop->symbol = "k_oo";
+    assert_false(launch_fits(launch, stop));
+    stop->symbol = NULL;
+    assert_false(launch_fits(launch, stop));
 
     launched(&story);
     launch->grid[2] = 2;
-    assert_false(launch_fits(launch, site));
-    site->has_grid = 0;
-    assert_true(launch_fits(launch, site));
+    assert_false(launch_fits(launch, stop));
+    stop->has_grid = 0;
+    assert_true(launch_fits(launch, stop));
 
     launched(&story);
     launch->block[0] = 64;
-    assert_false(launch_fits(launch, site));
+    assert_false(launch_fits(launch, stop));
     launch->block[0] = 1;
-    assert_false(launch_fits(launch, site));
+    assert_false(launch_fits(launch, stop));
 
     static struct launch_function tile = {.name = "k_Kt1_A1f32_1t1"}; /* of cuTile */
     launched(&story);
     launch->function = &tile;
-    site->symbol = tile.name;
-    site->parameters = NULL;
+    stop->symbol = tile.name;
+    stop->parameters = NULL;
     launch->block[0] = 64;
-    assert_false(launch_fits(launch, site));
+    assert_false(launch_fits(launch, stop));
     launch->block[0] = 1;
     launch->grid[0] /= 2;
-    assert_true(launch_fits(launch, site));
+    assert_true(launch_fits(launch, stop));
 
     launched(&story);
     launch->bytes[19] ^= 1;
-    assert_false(launch_fits(launch, site));
+    assert_false(launch_fits(launch, stop));
     launch->kept_bytes = 16; /* cut before it */
-    assert_true(launch_fits(launch, site));
+    assert_true(launch_fits(launch, stop));
     launch->bytes[0] ^= 1;
-    assert_false(launch_fits(launch, site));
-    site->parameters = NULL;
-    assert_true(launch_fits(launch, site));
+    assert_false(launch_fits(launch, stop));
+    stop->parameters = NULL;
+    assert_true(launch_fits(launch, stop));
 }
 
 /* Padding holds what an older launch left there. */
@@ -68,9 +68,9 @@ TEST(bytes_between_arguments_do_not_count)
     story.entries[0].function = &padded;
     story.entries[0].kept_bytes = 16;
     story.entries[0].bytes[5] = 99;
-    assert_true(launch_fits(&story.entries[0], &story.sites[0]));
+    assert_true(launch_fits(&story.entries[0], &story.stops[0]));
     story.entries[0].bytes[3] = 99;
-    assert_false(launch_fits(&story.entries[0], &story.sites[0]));
+    assert_false(launch_fits(&story.entries[0], &story.stops[0]));
 }
 
 TEST(the_origin_is_as_sure_as_it_is_alone)
@@ -121,19 +121,19 @@ TEST(the_code_says_which_argument_it_was)
     /* Of two buffers it is the one; also where the signature takes it as a pointer to const. */
     story.parameters[0] = B_START;
     memcpy(story.entries[0].bytes, story.parameters, 20);
-    story.sites[0].kernel = "k_oob(float*, float const*, int)";
+    story.stops[0].kernel = "k_oob(float*, float const*, int)";
     diagnosis = diagnose(&story);
     assert_int_equal(diagnosis.candidates.total, 1);
     assert_int_equal(diagnosis.candidates.list[0]->id, 1);
     assert_int_equal(diagnosis.candidates.certainty, CERTAIN_DERIVED);
 
     /* An argument that points to nobody's memory leaves no candidates, and no other buffer takes its place. */
-    story.sites[0].source.words = 4;
+    story.stops[0].source.words = 4;
     diagnosis = diagnose(&story);
     assert_int_equal(diagnosis.candidates.total, 0);
 
     /* A second launch, or a graph, may have been it. */
-    story.sites[0].source.words = 2;
+    story.stops[0].source.words = 2;
     add_launch(&story, step_frames, 1, 1);
     assert_int_equal(diagnose(&story).candidates.certainty, CERTAIN_CANDIDATE);
     story.entries[1].function = NULL;
@@ -150,14 +150,14 @@ TEST(an_exited_warp_may_mean_any_argument)
 
     /* All arguments are pointers to const: the name is no help then. */
     exited_launched(&story);
-    story.sites[0].kernel = "k_oob(float const*, float const*, int)";
+    story.stops[0].kernel = "k_oob(float const*, float const*, int)";
     struct diagnosis diagnosis = diagnose(&story);
     assert_int_equal(diagnosis.candidates.count, 1);
     assert_false(diagnosis.candidates.excluded == EXCLUDED_CONST);
 
     /* A read may be through any of them. */
     exited_launched_const(&story);
-    story.sites[0].access = ACCESS_READ;
+    story.stops[0].access = ACCESS_READ;
     diagnosis = diagnose(&story);
     assert_int_equal(diagnosis.candidates.count, 2);
     assert_int_equal(diagnosis.candidates.certainty, CERTAIN_CANDIDATE);

@@ -124,12 +124,12 @@ static const struct access_case access_cases[] = {
 static void check_access(const struct access_case *c, enum certainty address_certainty)
 {
     struct evidence_lane lane = {.address = c->address, .certainty = address_certainty, .has_exception = 1};
-    struct evidence_site site = site_at(&lane, 1, c->bytes);
+    struct evidence_stop stop = stop_at(&lane, 1, c->bytes);
     size_t words = 0;
     while (words < 4 && c->parameters[words])
         words++;
-    give(&site, c->parameters, 8 * words);
-    struct diagnosis diagnosis = diagnosed(&site, 1, memory_with(c->set));
+    give(&stop, c->parameters, 8 * words);
+    struct diagnosis diagnosis = diagnosed(&stop, 1, memory_with(c->set));
     enum certainty expected = c->certainty < address_certainty ? c->certainty : address_certainty;
     if (diagnosis.verdict.kind != c->kind || id_of(diagnosis.verdict.owner) != c->owner ||
         diagnosis.verdict.certainty != expected || diagnosis.verdict.distance != c->distance ||
@@ -139,7 +139,7 @@ static void check_access(const struct access_case *c, enum certainty address_cer
                  diagnosis.verdict.rival_distance, diagnosis.verdict.reason ? diagnosis.verdict.reason : "no reason");
     if (c->reason)
         assert_string_equal(diagnosis.verdict.reason, c->reason);
-    assert_ptr_equal(diagnosis.site, &site);
+    assert_ptr_equal(diagnosis.stop, &stop);
     assert_ptr_equal(diagnosis.access.lane, &lane);
     assert_int_equal(diagnosis.access.address, c->address);
     assert_int_equal(diagnosis.access.certainty, address_certainty);
@@ -182,20 +182,20 @@ TEST(an_access_in_bounds_is_no_evidence)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0] * 3; i++) {
         struct evidence_lane lane = {
             .address = cases[i / 3].address, .certainty = ways[i % 3].certainty, .is_replayed = ways[i % 3].is_replayed};
-        struct evidence_site site = site_at(&lane, 1, cases[i / 3].bytes);
+        struct evidence_stop stop = stop_at(&lane, 1, cases[i / 3].bytes);
         int is_bystander = !cases[i / 3].is_unsure && i % 3 != 2;
         uint64_t word = B_START;
-        give(&site, &word, sizeof word);
-        struct diagnosis diagnosis = diagnosed(&site, 1, memory_with(cases[i / 3].set));
+        give(&stop, &word, sizeof word);
+        struct diagnosis diagnosis = diagnosed(&stop, 1, memory_with(cases[i / 3].set));
         if (diagnosis.verdict.kind != FAULT_ILLEGAL_ACCESS || diagnosis.verdict.owner ||
             diagnosis.access.certainty != CERTAIN_NOT || diagnosis.is_bystander != is_bystander ||
-            diagnosis.access.lane != (is_bystander ? NULL : &lane) || fault_site(&diagnosis)->is_warp_alive == is_bystander)
+            diagnosis.access.lane != (is_bystander ? NULL : &lane) || fault_stop(&diagnosis)->is_warp_alive == is_bystander)
             fail_msg("%s, way %zu: %s", cases[i / 3].name, i % 3, said_of(&diagnosis));
         /* The same at one's side does not hide the one that is out of bounds. */
         struct evidence_lane two[] = {lane, {.lane = 1, .address = SLOT(4) + 8, .certainty = CERTAIN_DERIVED}};
-        site.lanes = two;
-        site.lane_count = 2;
-        assert_ptr_equal(diagnosed(&site, 1, memory_with(cases[i / 3].set)).access.lane, &two[1]);
+        stop.lanes = two;
+        stop.lane_count = 2;
+        assert_ptr_equal(diagnosed(&stop, 1, memory_with(cases[i / 3].set)).access.lane, &two[1]);
     }
 }
 
@@ -204,10 +204,10 @@ TEST(another_devices_buffer_may_fault_in_bounds)
     cufence_buffer room[ALL];
     struct fault_memory memory = memory_of(BOTH, room);
     struct evidence_lane lane = {.address = B_START + 12, .certainty = CERTAIN_EXACT};
-    struct evidence_site site = site_at(&lane, 1, 4);
+    struct evidence_stop stop = stop_at(&lane, 1, 4);
     room[1].device = 1;
     for (memory.shared = 0; memory.shared < 3; memory.shared++) {
-        struct diagnosis diagnosis = diagnosed(&site, 1, &memory);
+        struct diagnosis diagnosis = diagnosed(&stop, 1, &memory);
         expect_said(&diagnosis,
                     memory.shared < 2
                         ? "illegal access of #2 derived at 12, beside #2 #0; address exact, lane 0, 0 threads, 0 others"
@@ -231,11 +231,11 @@ TEST(arguments_count_as_far_as_the_code_uses_them)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct evidence_lane lane = {.address = A_END, .certainty = CERTAIN_EXACT};
-        struct evidence_site site = site_at(&lane, 1, 4);
+        struct evidence_stop stop = stop_at(&lane, 1, 4);
         const uint64_t words[] = {B_START, 17};
-        give(&site, words, sizeof words);
-        site.source = cases[i].source;
-        struct diagnosis diagnosis = diagnosed(&site, 1, memory_with(BOTH));
+        give(&stop, words, sizeof words);
+        stop.source = cases[i].source;
+        struct diagnosis diagnosis = diagnosed(&stop, 1, memory_with(BOTH));
         assert_int_equal(id_of(diagnosis.verdict.owner), cases[i].owner);
         assert_int_equal(diagnosis.verdict.certainty, cases[i].certainty);
         assert_string_equal(diagnosis.verdict.reason, cases[i].reason);
@@ -249,7 +249,7 @@ static struct diagnosis between(uint64_t gap, uint64_t into)
     static cufence_buffer near[2];
     static struct fault_memory memory;
     static struct evidence_lane lane;
-    static struct evidence_site site;
+    static struct evidence_stop stop;
     uint64_t end = ARENA + PAGE, start = end + gap;
     near[0] = (cufence_buffer)MAPPED(1, end - 64, 64, end - 64, end);
     near[0].guard_start = ARENA;
@@ -259,8 +259,8 @@ static struct diagnosis between(uint64_t gap, uint64_t into)
     near[1].guard_end = start + PAGE;
     memory = (struct fault_memory){.near = near, .near_count = 2, .arena_start = ARENA, .arena_end = ARENA_END};
     lane = (struct evidence_lane){.address = end + into, .certainty = CERTAIN_EXACT};
-    site = site_at(&lane, 1, 1);
-    return diagnosed(&site, 1, &memory);
+    stop = stop_at(&lane, 1, 1);
+    return diagnosed(&stop, 1, &memory);
 }
 
 TEST(the_nearer_end_is_found_to_the_byte)

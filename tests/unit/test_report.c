@@ -7,7 +7,7 @@
 #include "support/told.h"
 #include "rerun_stories.h"
 
-static char *text_of(const struct story *story, struct finding_origin origin)
+static char *text_of(const struct story *story, struct finding_source origin)
 {
     struct diagnosis diagnosis;
     fault_diagnose_rerun(&story->evidence, &story->rerun, &story->memory, &diagnosis);
@@ -47,7 +47,7 @@ TEST(the_device_is_named_as_well_as_it_can_be)
         struct story story;
         overrun(&story);
         strcpy(story.evidence.device_name, cases[i].dumped);
-        char *text = text_of(&story, (struct finding_origin){4242, -1, cases[i].device, cases[i].given, NULL});
+        char *text = text_of(&story, (struct finding_source){4242, -1, cases[i].device, cases[i].given, NULL});
         assert_non_null(strstr(text, cases[i].place));
         free(text);
     }
@@ -71,10 +71,10 @@ TEST(headlines_name_the_access)
         for (int is_known = 0; is_known < 2; is_known++) {
             struct story story;
             overrun(&story);
-            story.sites[0].access = cases[i].access;
-            story.sites[0].access_bytes = cases[i].bytes;
+            story.stops[0].access = cases[i].access;
+            story.stops[0].access_bytes = cases[i].bytes;
             story.lanes[0].certainty = story.lanes[1].certainty = is_known ? CERTAIN_EXACT : CERTAIN_NOT;
-            char *text = text_of(&story, (struct finding_origin){1, -1, 0, NULL, NULL});
+            char *text = text_of(&story, (struct finding_source){1, -1, 0, NULL, NULL});
             const char *expected = is_known ? cases[i].known : cases[i].unknown;
             assert_int_equal(strncmp(text + strlen("==1== cufence: "), expected, strlen(expected)), 0);
             free(text);
@@ -90,7 +90,7 @@ static char *hint(const struct finding *finding)
 /* What becomes of a story before its hint is asked for; 0: it stays as it is. test_golden.c has the hints of the others. */
 struct change {
     void (*make)(struct story *story);
-    size_t lanes;                  /* of the first site */
+    size_t lanes;                  /* of the first stop */
     int64_t first, second;         /* added to the lanes' addresses */
     uint32_t bytes, smaller, grid; /* of the access; of the first buffer; of the launch */
 };
@@ -103,14 +103,14 @@ static void expect_hint(void (*make)(struct story *story), struct change change,
     make(&story);
     if (change.make)
         change.make(&story);
-    story.sites[0].lane_count = change.lanes ? change.lanes : story.sites[0].lane_count;
+    story.stops[0].lane_count = change.lanes ? change.lanes : story.stops[0].lane_count;
     story.lanes[0].address += (uint64_t)change.first;
     story.lanes[1].address += (uint64_t)change.second;
-    story.sites[0].access_bytes = change.bytes ? change.bytes : story.sites[0].access_bytes;
+    story.stops[0].access_bytes = change.bytes ? change.bytes : story.stops[0].access_bytes;
     story.near[0].size -= change.smaller;
-    story.sites[0].grid[0] = change.grid ? change.grid : story.sites[0].grid[0];
+    story.stops[0].grid[0] = change.grid ? change.grid : story.stops[0].grid[0];
     fault_diagnose(&story.evidence, &story.memory, &diagnosis);
-    char *text = told_fault(hint, &diagnosis, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    char *text = told_fault(hint, &diagnosis, &(struct finding_source){4242, -1, 0, NULL, NULL});
     if (!*expected)
         assert_string_equal(text, "");
     else if (!strstr(text, expected))
@@ -146,7 +146,7 @@ static void in_one_dimension(struct story *story)
     story->parameters[0] = 100;
     story->parameters[2] = 125;
     memcpy(story->entries[0].bytes, story->parameters, 20);
-    story->sites[0].block_index[0] = 8;
+    story->stops[0].block_index[0] = 8;
 }
 
 /* The free came before the last launch, or before the one before that as well. */
@@ -209,11 +209,11 @@ TEST(hints_are_for_what_they_know)
 TEST(a_kernel_is_named_as_people_say_it)
 {
     char name[64], little[8];
-    finding_kernel(&(struct evidence_site){.kernel = "void (anonymous namespace)::fill<int>(int*)"}, name, sizeof name);
+    finding_kernel(&(struct evidence_stop){.kernel = "void (anonymous namespace)::fill<int>(int*)"}, name, sizeof name);
     assert_string_equal(name, "fill<int>");
-    finding_kernel(&(struct evidence_site){.symbol = "much_longer_than_that"}, little, sizeof little);
+    finding_kernel(&(struct evidence_stop){.symbol = "much_longer_than_that"}, little, sizeof little);
     assert_string_equal(little, "much_lo");
-    finding_kernel(&(struct evidence_site){0}, name, sizeof name);
+    finding_kernel(&(struct evidence_stop){0}, name, sizeof name);
     assert_string_equal(name, "");
 }
 
@@ -227,8 +227,8 @@ TEST(long_and_hostile_names_stay_on_their_line)
     name[LENGTH] = '\0';
     struct story story;
     overrun(&story);
-    story.sites[0].kernel = story.sites[0].symbol = story.sites[0].file = story.sites[0].instruction = name;
-    char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL, NULL});
+    story.stops[0].kernel = story.stops[0].symbol = story.stops[0].file = story.stops[0].instruction = name;
+    char *text = text_of(&story, (struct finding_source){4242, -1, 0, NULL, NULL});
     assert_true(strlen(text) > 3 * LENGTH);
     assert_non_null(strstr(text, "kernel     ?[2J"));
     assert_non_null(strstr(text, "(?==4242== forged ?[2J"));

@@ -34,7 +34,7 @@ static void expect_nothing_new(struct story *story)
     char wanted[512];
     strcpy(wanted, said_of(&alone));
     expect_said(&diagnosis, wanted);
-    assert_ptr_equal(diagnosis.site, alone.site);
+    assert_ptr_equal(diagnosis.stop, alone.stop);
     assert_ptr_equal(diagnosis.access.lane, alone.access.lane);
     assert_int_equal(diagnosis.access.address, alone.access.address);
     assert_ptr_equal(diagnosis.origin.launch, alone.origin.launch);
@@ -48,29 +48,29 @@ TEST(an_exited_warp_is_found_in_the_second_launch)
     struct story story;
     rerun(&story);
     struct diagnosis diagnosis = diagnose(&story);
-    assert_ptr_equal(diagnosis.site, story.sites);
+    assert_ptr_equal(diagnosis.stop, story.stops);
     assert_ptr_equal(diagnosis.evidence, &story.evidence);
     assert_ptr_equal(diagnosis.access.lane, story.lanes_again);
     assert_true(diagnosis.again == AGAIN_GRID && fault_has_exited(&diagnosis));
     assert_ptr_equal(diagnosis.arguments.bytes, story.parameters_again);
-    const struct evidence_site *places[FAULT_PLACES];
+    const struct evidence_stop *places[FAULT_PLACES];
     assert_int_equal(fault_other_places(&diagnosis, places), 0);
 
     story.lanes_again[0].certainty = story.lanes_again[1].certainty = CERTAIN_DERIVED;
     diagnosis = diagnose(&story); /* something was written just there */
     assert_int_equal(diagnosis.access.certainty, CERTAIN_RERUN);
     assert_int_equal(diagnosis.verdict.certainty, CERTAIN_RERUN);
-    enum access_kind access = story.sites[0].access;
-    story.sites[0].access = story.sites_again[0].access = ACCESS_READ; /* a write there says nothing about a read */
+    enum access_kind access = story.stops[0].access;
+    story.stops[0].access = story.stops_again[0].access = ACCESS_READ; /* a write there says nothing about a read */
     assert_int_equal(diagnose(&story).access.certainty, CERTAIN_DERIVED);
-    story.sites[0].access = story.sites_again[0].access = access;
+    story.stops[0].access = story.stops_again[0].access = access;
     size_t write_count = story.rerun.write_count;
     story.rerun.write_count = 0;
     diagnosis = diagnose(&story);
     assert_int_equal(diagnosis.access.certainty, CERTAIN_DERIVED);
     assert_int_equal(diagnosis.verdict.certainty, CERTAIN_DERIVED);
     story.rerun.write_count = write_count;
-    story.sites[0].symbol = story.sites_again[0].symbol = NULL; /* equal offsets in unknown code mean nothing */
+    story.stops[0].symbol = story.stops_again[0].symbol = NULL; /* equal offsets in unknown code mean nothing */
     story.rerun.write_count = 0;
     expect_nothing_new(&story);
 }
@@ -80,27 +80,27 @@ TEST(only_the_same_place_counts)
 {
     struct story story;
     rerun(&story);
-    story.sites_again[1] = story.sites_again[0];
-    story.sites_again[0].kernel_offset += 16;
-    story.sites_again[0].lanes = &story.lanes_again[2];
-    story.sites_again[0].lane_count = 1;
-    story.sites_again[1].error_pc += 64;
+    story.stops_again[1] = story.stops_again[0];
+    story.stops_again[0].kernel_offset += 16;
+    story.stops_again[0].lanes = &story.lanes_again[2];
+    story.stops_again[0].lane_count = 1;
+    story.stops_again[1].error_pc += 64;
     story.lanes_again[2].address = B_END;
-    story.evidence_again.site_count = 2;
+    story.evidence_again.stop_count = 2;
     expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
     struct diagnosis diagnosis = diagnose(&story);
     assert_null(rerun_result_elsewhere(&diagnosis, &story.rerun));
-    story.sites_again[1].symbol = "k_other";
+    story.stops_again[1].symbol = "k_other";
     diagnosis = diagnose(&story); /* an unrolled loop has the access twice */
     assert_true(diagnosis.access.address == B_END && diagnosis.access.certainty == CERTAIN_RERUN &&
                 diagnosis.again >= AGAIN_WARP);
     assert_null(rerun_result_elsewhere(&diagnosis, &story.rerun));
-    story.sites_again[0].access_bytes *= 2;
+    story.stops_again[0].access_bytes *= 2;
     expect_nothing_new(&story);
-    story.sites_again[0].access_bytes /= 2;
-    story.sites_again[0].line++;
+    story.stops_again[0].access_bytes /= 2;
+    story.stops_again[0].line++;
     expect_nothing_new(&story);
-    assert_ptr_equal(rerun_result_elsewhere(&diagnosis, &story.rerun), story.sites_again);
+    assert_ptr_equal(rerun_result_elsewhere(&diagnosis, &story.rerun), story.stops_again);
     story.rerun.outcome = RERUN_NO_FAULT;
     assert_null(rerun_result_elsewhere(&diagnosis, &story.rerun));
 }
@@ -117,7 +117,7 @@ TEST(a_known_address_stays)
     overrun(&story);
     without_parameters(&story);
     fault_again(&story, A_END + 8);
-    story.sites[0].symbol = story.sites_again[0].symbol = "k_oob";
+    story.stops[0].symbol = story.stops_again[0].symbol = "k_oob";
     story.lanes[0].certainty = story.lanes[1].certainty = CERTAIN_DERIVED; /* it was computed, not read from registers */
     story.lanes[0].is_replayed = story.lanes[1].is_replayed = 1;
     expect_nothing_new(&story);
@@ -128,11 +128,11 @@ TEST(an_address_of_registers_that_may_have_changed_is_replaced)
     struct story story;
     approximate(&story);
     fault_again(&story, A_END + 8);
-    story.sites[0].symbol = story.sites_again[0].symbol = "k_oob";
+    story.stops[0].symbol = story.stops_again[0].symbol = "k_oob";
     expect_address(&story, FAULT_OVERRUN, 1, A_END + 8, 8);
     story.lanes_again[0].certainty = story.lanes_again[1].certainty = CERTAIN_DERIVED; /* no better */
     expect_nothing_new(&story);
-    story.sites[0].access = story.sites_again[0].access = ACCESS_WRITE; /* it was not written to, but another place was */
+    story.stops[0].access = story.stops_again[0].access = ACCESS_WRITE; /* it was not written to, but another place was */
     add_write(&story, &story.near[0], A_END + 12, 4, &two, sizeof two);
     expect_address(&story, FAULT_OVERRUN, 1, A_END + 12, 12);
     story.rerun.writes[0].address = diagnose(&story).access.lane->address;
@@ -146,7 +146,7 @@ TEST(a_null_pointer_in_the_dump_stays_one)
     approximate(&story);
     story.lanes[0].address = story.lanes[1].address = 28;
     fault_again(&story, 0x123456789000);
-    story.sites[0].symbol = story.sites_again[0].symbol = "k_oob";
+    story.stops[0].symbol = story.stops_again[0].symbol = "k_oob";
     expect_nothing_new(&story);
     assert_int_equal(diagnose(&story).verdict.kind, FAULT_NULL);
     fault_again(&story, A_END + 8);
@@ -176,7 +176,7 @@ TEST(other_exceptions_are_left_alone)
     add_write(&story, &story.near[0], A_END, 4, &two, sizeof two);
     expect_nothing_new(&story);
     rerun(&story);
-    story.sites_again[0].exception = exception_of(6, NULL); /* misaligned */
+    story.stops_again[0].exception = exception_of(6, NULL); /* misaligned */
     story.lanes_again[0].address = A_END + 1;
     story.rerun.write_count = 0;
     expect_nothing_new(&story);
@@ -186,7 +186,7 @@ TEST(the_launch_that_did_it_again_is_the_launch)
 {
     struct story story;
     rerun_second_launch(&story);
-    story.sites_again[0].parameters = NULL; /* then those on record */
+    story.stops_again[0].parameters = NULL; /* then those on record */
     struct diagnosis diagnosis = diagnose(&story);
     assert_ptr_equal(diagnosis.arguments.bytes, story.entries[1].bytes);
     assert_int_equal(diagnosis.arguments.certainty, CERTAIN_RERUN);
@@ -222,9 +222,9 @@ TEST(what_was_written_names_the_buffer_if_it_is_one)
     story.rerun.outcome = RERUN_FAILED;
     expect_nothing_new(&story);
     story.rerun.outcome = RERUN_WROTE;
-    story.sites[0].access = ACCESS_READ;
+    story.stops[0].access = ACCESS_READ;
     expect_nothing_new(&story);
-    story.sites[0].access = ACCESS_ATOMIC;
+    story.stops[0].access = ACCESS_ATOMIC;
     expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
     story.rerun.written_bytes++; /* somewhere else */
     expect_nothing_new(&story);
@@ -322,7 +322,7 @@ TEST(an_address_of_state_that_is_not_there_counts_only_beside_a_buffer)
     story.rerun.write_count = 0;
     story.lanes_again[0].address = story.lanes_again[1].address = 0x123456789000;
     expect_nothing_new(&story);
-    story.sites_again[0].source = (struct address_source){.is_known = 1, .words = 1}; /* the arguments are those of the first */
+    story.stops_again[0].source = (struct address_source){.is_known = 1, .words = 1}; /* the arguments are those of the first */
     assert_int_equal(diagnose(&story).verdict.kind, FAULT_WILD);
 }
 
@@ -331,7 +331,7 @@ TEST(a_thread_is_taken_without_an_address)
     struct story story;
     rerun(&story);
     story.rerun.write_count = 0;
-    story.sites[0].exception = story.sites_again[0].exception = exception_of(4, NULL);
+    story.stops[0].exception = story.stops_again[0].exception = exception_of(4, NULL);
     for (size_t i = 0; i < 3; i++)
         story.lanes_again[i].certainty = CERTAIN_NOT;
     struct diagnosis diagnosis = diagnose(&story);
@@ -339,9 +339,9 @@ TEST(a_thread_is_taken_without_an_address)
     assert_true(diagnosis.again >= AGAIN_WARP && fault_has_exited(&diagnosis));
     snprintf(story.rerun.lacks, sizeof story.rerun.lacks, "the device heap"); /* a trap is one without it */
     assert_int_equal(diagnose(&story).again, diagnosis.again);
-    assert_int_equal(fault_site(&diagnosis)->block_index[0], 7);
-    assert_int_equal(fault_site(&diagnosis)->lanes[0].thread[0], 104);
-    story.sites_again[0].exception = exception_of(2, NULL); /* another one */
+    assert_int_equal(fault_stop(&diagnosis)->block_index[0], 7);
+    assert_int_equal(fault_stop(&diagnosis)->lanes[0].thread[0], 104);
+    story.stops_again[0].exception = exception_of(2, NULL); /* another one */
     assert_true(diagnose(&story).again < AGAIN_WARP);
 }
 

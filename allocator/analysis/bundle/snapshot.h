@@ -63,7 +63,7 @@ struct launch_entry {
 /* A recorded launch. */
 struct fault_launch {
     const struct launch_entry *entry;
-    const struct stack_frame *frames; /* of the launching thread, innermost first; only for launches that fit a site */
+    const struct stack_frame *frames; /* of the launching thread, innermost first; only for launches that fit a stop */
     size_t frame_count;
     unsigned place; /* equal for launches with equal frames; 0 if unknown */
 };

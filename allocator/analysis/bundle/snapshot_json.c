@@ -14,7 +14,7 @@ enum { LAUNCHES = 8192, ARGUMENTS = 4096 };
 #define LAUNCH(kind, member) FIELD(kind, struct launch_entry, member, #member, .flags = NOT_ZERO)
 #define MEMORY(kind, member) FIELD(kind, struct fault_memory, member, #member, .flags = NOT_ZERO)
 #define MAP(kind, member) FIELD(kind, struct tensor_map, member, #member, .flags = NOT_ZERO)
-#define ORIGIN(kind, member) FIELD(kind, struct snapshot_origin, member, #member, .flags = NOT_ZERO)
+#define ORIGIN(kind, member) FIELD(kind, struct snapshot_source, member, #member, .flags = NOT_ZERO)
 
 static const struct field of_buffer[] = {
     BUFFER(NUMBER, id),
@@ -104,7 +104,7 @@ static const struct json_table buffer_record = TABLE_OF(cufence_buffer, of_buffe
 static const struct json_table launch_record = TABLE_OF(struct kept_launch, of_launch);
 static const struct json_table map_record = TABLE_OF(struct tensor_map, of_map);
 static const struct json_table memory_record = TABLE_OF(struct fault_memory, of_memory);
-static const struct json_table origin_record = TABLE_OF(struct snapshot_origin, of_origin);
+static const struct json_table origin_record = TABLE_OF(struct snapshot_source, of_origin);
 
 TABLE(buffer_number, cufence_buffer, FIELD(NUMBER, cufence_buffer, id, "buffer", .flags = NOT_ZERO));
 #define TERM(kind, member, ...) FIELD(kind, struct origin_term, member, #member, __VA_ARGS__)
@@ -295,7 +295,7 @@ static void put_types(json_t *figures, const struct rerun_result *rerun)
     }
 }
 
-char *snapshot_write(const struct fault_memory *memory, const struct snapshot_origin *origin, const struct rerun_result *rerun)
+char *snapshot_write(const struct fault_memory *memory, const struct snapshot_source *origin, const struct rerun_result *rerun)
 {
     struct keeping keeping = {.kept = {.of = {.origin = *origin, .memory = *memory}}};
     if (rerun && (rerun->outcome != RERUN_NOT_TRIED || rerun->cause.is_known))

@@ -14,7 +14,7 @@
 #define SNAPSHOT_VERSION 2
 
 /* Where a snapshot comes from. */
-struct snapshot_origin {
+struct snapshot_source {
     int pid;
     int rank;              /* in a distributed job, -1 if none */
     int device;            /* the driver's ordinal, -1 if unknown */
@@ -25,14 +25,14 @@ struct snapshot_origin {
 };
 
 struct snapshot {
-    struct snapshot_origin origin;
+    struct snapshot_source origin;
     struct fault_memory memory; /* points into the other fields */
     struct rerun_result rerun;  /* without its evidence; NOT_TRIED: there was no second launch */
 };
 
 /* rerun: what the second launch showed, NULL if there was none. Returns malloc'ed text that ends with a newline, or NULL if
  * out of host memory. The caller frees it. */
-char *snapshot_write(const struct fault_memory *memory, const struct snapshot_origin *origin, const struct rerun_result *rerun);
+char *snapshot_write(const struct fault_memory *memory, const struct snapshot_source *origin, const struct rerun_result *rerun);
 
 /* Reads the output of snapshot_write() of this version, and checks every number in it. Release *out with snapshot_free().
  * Errors: CORRUPT, UNSUPPORTED (another version), OUT_OF_MEMORY; *out is then NULL. */

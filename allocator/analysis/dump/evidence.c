@@ -34,20 +34,20 @@ struct builder {
     struct evidence *evidence;
     struct locator locator;
     struct grid_node *grids;    /* of the device; read when the device is chosen */
-    struct coredump_ref device; /* of the first site; section 0 until then */
+    struct coredump_ref device; /* of the first stop; section 0 until then */
     unsigned compute;           /* 90 for 9.0 */
     uint64_t emulation_budget;
 };
 
 /* The result is valid until the next one is added. NULL if out of host memory. */
-static struct evidence_site *add_site(struct builder *builder, uint32_t sm)
+static struct evidence_stop *add_stop(struct builder *builder, uint32_t sm)
 {
     struct evidence *evidence = builder->evidence;
-    size_t count = evidence->site_count;
-    if (!list_make_room(&evidence->sites, count, sizeof *evidence->sites))
+    size_t count = evidence->stop_count;
+    if (!list_make_room(&evidence->stops, count, sizeof *evidence->stops))
         return NULL;
-    evidence->sites[evidence->site_count++] = (struct evidence_site){.sm = sm};
-    return &evidence->sites[count];
+    evidence->stops[evidence->stop_count++] = (struct evidence_stop){.sm = sm};
+    return &evidence->stops[count];
 }
 
 /* The slice assumes the offset of the parameters for this architecture; if the driver says otherwise, the slice is not used. */
@@ -58,17 +58,17 @@ static struct address_source source_of(const struct location *location, const st
     return is_in_kernel && !is_elsewhere ? location->source : (struct address_source){0, 0, 0};
 }
 
-static void set_location(struct evidence_site *site, const struct location *location)
+static void set_location(struct evidence_stop *stop, const struct location *location)
 {
-    site->kernel = location->kernel;
-    site->symbol = location->symbol;
-    site->kernel_offset = location->kernel_offset;
-    site->kernel_start = location->kernel_start;
-    site->file = location->file;
-    site->line = location->line;
-    site->instruction = location->text;
-    site->access = location->kind;
-    site->access_bytes = location->has_access ? location->access.bytes : 0;
+    stop->kernel = location->kernel;
+    stop->symbol = location->symbol;
+    stop->kernel_offset = location->kernel_offset;
+    stop->kernel_start = location->kernel_start;
+    stop->file = location->file;
+    stop->line = location->line;
+    stop->instruction = location->text;
+    stop->access = location->kind;
+    stop->access_bytes = location->has_access ? location->access.bytes : 0;
 }
 
 /* Reads the device's grids. Returns 0 if out of host memory. */
@@ -100,7 +100,7 @@ static int read_grids(struct builder *builder)
     return 1;
 }
 
-/* Makes the device of the first site the report's device. Returns 0 if out of host memory. */
+/* Makes the device of the first stop the report's device. Returns 0 if out of host memory. */
 static int choose_device(struct builder *builder, struct coredump_ref device)
 {
     if (builder->device.section != 0)
@@ -110,7 +110,7 @@ static int choose_device(struct builder *builder, struct coredump_ref device)
     return read_grids(builder);
 }
 
-/* Returns 1 if the device is that of the first site. A report covers sites of one device only. */
+/* Returns 1 if the device is that of the first stop. A report covers stops of one device only. */
 static int is_device(const struct builder *builder, struct coredump_ref device)
 {
     return builder->device.section == device.section && builder->device.row == device.row;
@@ -124,13 +124,13 @@ static const struct grid_node *find_grid(const struct builder *builder, uint64_t
     return NULL;
 }
 
-static void set_grid(struct evidence_site *site, const struct grid_node *grid)
+static void set_grid(struct evidence_stop *stop, const struct grid_node *grid)
 {
-    site->has_grid = 1;
-    site->grid_id = grid->row.id;
-    site->shape = grid->row.shape;
-    site->parameters = grid->parameters;
-    site->parameter_bytes = grid->parameter_bytes;
+    stop->has_grid = 1;
+    stop->grid_id = grid->row.id;
+    stop->shape = grid->row.shape;
+    stop->parameters = grid->parameters;
+    stop->parameter_bytes = grid->parameter_bytes;
 }
 
 /* Returns 1 if the location is in another kernel than the grid's: the error PC then belongs to no warp of that grid. Once a
@@ -160,49 +160,49 @@ static int set_launch(const struct builder *builder, const struct grid_node *gri
 
 /* Adds the warp's block, grid and lanes. Returns 0 if out of host memory. */
 static int add_threads(struct builder *builder, const struct warp_view *view, const struct grid_node *grid,
-                       const struct location *location, struct evidence_site *site)
+                       const struct location *location, struct evidence_stop *stop)
 {
-    site->is_warp_alive = 1;
-    site->warp = view->warp.id;
-    memcpy(site->block_index, view->cta.block, sizeof(site->block_index));
+    stop->is_warp_alive = 1;
+    stop->warp = view->warp.id;
+    memcpy(stop->block_index, view->cta.block, sizeof(stop->block_index));
     if (grid) {
-        set_grid(site, grid);
+        set_grid(stop, grid);
         if (view->cta.cluster_size[0])
-            memcpy(site->cluster, view->cta.cluster_size, sizeof(site->cluster));
+            memcpy(stop->cluster, view->cta.cluster_size, sizeof(stop->cluster));
         struct evidence *evidence = builder->evidence;
         if (!evidence->context) {
             evidence->context = grid->row.context;
             evidence->host_tid = grid->row.tid;
         }
     }
-    site->lanes = json_take(&builder->evidence->memory, WARP_LANES, sizeof(*site->lanes));
-    if (!site->lanes)
+    stop->lanes = json_take(&builder->evidence->memory, WARP_LANES, sizeof(*stop->lanes));
+    if (!stop->lanes)
         return 0;
     struct emulate_launch launch;
     int is_launch_known = grid && set_launch(builder, grid, location, &launch);
     if (is_launch_known && location->has_bulk &&
-        warp_bulk(builder->dump, view, location, &launch, &builder->emulation_budget, site->lanes, &site->box,
-                  &site->access_bytes)) {
-        site->lane_count = 1;
+        warp_bulk(builder->dump, view, location, &launch, &builder->emulation_budget, stop->lanes, &stop->box,
+                  &stop->access_bytes)) {
+        stop->lane_count = 1;
         return 1;
     }
-    site->lane_count =
-        warp_lanes(builder->dump, view, location, is_launch_known ? &launch : NULL, &builder->emulation_budget, site->lanes);
+    stop->lane_count =
+        warp_lanes(builder->dump, view, location, is_launch_known ? &launch : NULL, &builder->emulation_budget, stop->lanes);
     return 1;
 }
 
 /* Names the kernel of a warp whose PC is in no known function. Returns 0 if out of host memory. */
 static int name_caller(struct builder *builder, struct coredump_ref device, const struct grid_node *grid,
-                       struct evidence_site *site)
+                       struct evidence_stop *stop)
 {
-    if (site->symbol || !grid)
+    if (stop->symbol || !grid)
         return 1;
     const struct location *start = locate(&builder->locator, grid->row.entry, device, grid->row.module, builder->compute);
     if (!start)
         return 0;
-    site->kernel = start->kernel;
-    site->symbol = start->symbol;
-    site->is_in_driver = start->symbol != NULL;
+    stop->kernel = start->kernel;
+    stop->symbol = start->symbol;
+    stop->is_in_driver = start->symbol != NULL;
     return 1;
 }
 
@@ -211,54 +211,54 @@ static int add_warp(void *user, const struct warp_view *view)
     struct builder *builder = user;
     uint32_t exception = warp_exception(view);
     builder->evidence->warps++;
-    if ((!exception && !view->warp.error_pc_valid) || view->lane_count == 0 || builder->evidence->site_count >= SITE_LIMIT)
+    if ((!exception && !view->warp.error_pc_valid) || view->lane_count == 0 || builder->evidence->stop_count >= SITE_LIMIT)
         return 1;
     if (!choose_device(builder, view->device_ref))
         return 0;
     if (!is_device(builder, view->device_ref))
         return 1;
-    struct evidence_site *site = add_site(builder, view->sm.id);
-    if (!site)
+    struct evidence_stop *stop = add_stop(builder, view->sm.id);
+    if (!stop)
         return 0;
     if (view->warp.error_pc_valid)
-        site->error_pc = view->warp.error_pc;
+        stop->error_pc = view->warp.error_pc;
     else if (view->sm.error_pc_valid && exception != EXCEPTION_TRAP)
-        site->error_pc = view->sm.error_pc;
+        stop->error_pc = view->sm.error_pc;
     else if (exception == EXCEPTION_TRAP || exception == EXCEPTION_ASSERT)
-        site->error_pc = warp_stopped_at(view) - SASS_INSTRUCTION_BYTES; /* the BPT, or the call of __assertfail() */
+        stop->error_pc = warp_stopped_at(view) - SASS_INSTRUCTION_BYTES; /* the BPT, or the call of __assertfail() */
     const struct grid_node *grid = find_grid(builder, view->cta.grid_id);
     const struct location *location =
-        locate(&builder->locator, site->error_pc, view->device_ref, grid ? grid->row.module : 0, builder->compute);
+        locate(&builder->locator, stop->error_pc, view->device_ref, grid ? grid->row.module : 0, builder->compute);
     if (!location)
         return 0;
-    set_location(site, location);
-    site->exception = exception_of(exception, site->instruction);
-    site->source = source_of(location, grid, builder->compute);
+    set_location(stop, location);
+    stop->exception = exception_of(exception, stop->instruction);
+    stop->source = source_of(location, grid, builder->compute);
     if (is_of_other_kernel(builder, location, grid))
         return 1;
-    return name_caller(builder, view->device_ref, grid, site) && add_threads(builder, view, grid, location, site);
+    return name_caller(builder, view->device_ref, grid, stop) && add_threads(builder, view, grid, location, stop);
 }
 
 /* Adds the error PC of an SM whose faulting warp has exited. */
 static int add_sm(struct builder *builder, const struct coredump_sm *sm)
 {
-    struct evidence_site *site = add_site(builder, sm->id);
+    struct evidence_stop *stop = add_stop(builder, sm->id);
     const struct location *location = NULL;
-    if (site)
+    if (stop)
         location = locate(&builder->locator, sm->error_pc_valid ? sm->error_pc : 0, builder->device, 0, builder->compute);
     if (!location)
         return 0;
-    site->error_pc = sm->error_pc_valid ? sm->error_pc : 0;
-    set_location(site, location);
-    site->exception = exception_of(sm->exception, site->instruction);
-    site->source = source_of(location, NULL, builder->compute);
+    stop->error_pc = sm->error_pc_valid ? sm->error_pc : 0;
+    set_location(stop, location);
+    stop->exception = exception_of(sm->exception, stop->instruction);
+    stop->source = source_of(location, NULL, builder->compute);
     return 1;
 }
 
-static int has_site(const struct evidence *evidence, uint32_t sm)
+static int has_stop(const struct evidence *evidence, uint32_t sm)
 {
-    for (size_t i = 0; i < evidence->site_count; i++)
-        if (evidence->sites[i].sm == sm)
+    for (size_t i = 0; i < evidence->stop_count; i++)
+        if (evidence->stops[i].sm == sm)
             return 1;
     return 0;
 }
@@ -269,10 +269,10 @@ static int add_sm_table(struct builder *builder, uint32_t section, struct coredu
     const struct evidence *evidence = builder->evidence;
     uint32_t count = coredump_rows(builder->dump, section, COREDUMP_SMS);
     struct coredump_ref ref = {section, 0};
-    for (; ref.row < count && ref.row < SM_LIMIT && evidence->site_count < SITE_LIMIT; ref.row++) {
+    for (; ref.row < count && ref.row < SM_LIMIT && evidence->stop_count < SITE_LIMIT; ref.row++) {
         struct coredump_sm sm;
         if (!coredump_row(builder->dump, COREDUMP_SMS, ref, &sm) || (!sm.exception && !sm.error_pc_valid) ||
-            has_site(evidence, sm.id))
+            has_stop(evidence, sm.id))
             continue;
         if (!choose_device(builder, device))
             return 0;
@@ -313,21 +313,21 @@ static const struct grid_node *only_grid(const struct builder *builder, uint64_t
     return found;
 }
 
-/* Gives an exited warp's site the only running grid of its kernel: a dump contains running grids only. */
+/* Gives an exited warp's stop the only running grid of its kernel: a dump contains running grids only. */
 static void borrow_grids(struct builder *builder)
 {
-    for (size_t i = 0; i < builder->evidence->site_count; i++) {
-        struct evidence_site *site = &builder->evidence->sites[i];
-        const struct grid_node *grid = site->has_grid || !site->kernel ? NULL : only_grid(builder, site->kernel_start);
-        site->is_grid_borrowed = grid != NULL;
+    for (size_t i = 0; i < builder->evidence->stop_count; i++) {
+        struct evidence_stop *stop = &builder->evidence->stops[i];
+        const struct grid_node *grid = stop->has_grid || !stop->kernel ? NULL : only_grid(builder, stop->kernel_start);
+        stop->is_grid_borrowed = grid != NULL;
         if (grid)
-            set_grid(site, grid);
+            set_grid(stop, grid);
     }
 }
 
-static int compare_sites(const void *left, const void *right)
+static int compare_stops(const void *left, const void *right)
 {
-    const struct evidence_site *a = left, *b = right;
+    const struct evidence_stop *a = left, *b = right;
     return b->is_warp_alive - a->is_warp_alive ?: LIST_ORDER(a->sm, b->sm) ?: LIST_ORDER(a->warp, b->warp);
 }
 
@@ -371,8 +371,8 @@ cufence_status evidence_read(const struct coredump *dump, struct evidence **out,
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
     }
     borrow_grids(&builder);
-    if (evidence->site_count)
-        qsort(evidence->sites, evidence->site_count, sizeof(*evidence->sites), compare_sites);
+    if (evidence->stop_count)
+        qsort(evidence->stops, evidence->stop_count, sizeof(*evidence->stops), compare_stops);
     set_device(&builder);
     return CUFENCE_OK;
 }
@@ -390,7 +390,7 @@ void evidence_free(struct evidence *evidence)
 {
     if (!evidence)
         return;
-    free(evidence->sites);
+    free(evidence->stops);
     json_memory_free(&evidence->memory);
     free(evidence);
 }

@@ -72,7 +72,7 @@ struct evidence_lane {
 };
 
 /* One faulting warp or, if the warp had exited, the error PC of its SM. */
-struct evidence_site {
+struct evidence_stop {
     struct exception exception;
     uint64_t error_pc;  /* 0 if unknown */
     int is_warp_alive;  /* registers, block, threads and grid below are valid */
@@ -111,10 +111,10 @@ struct evidence {
     uint64_t context;                    /* the dump's context id */
     uint32_t host_tid;                   /* of the thread that launched the grid, 0 if unknown */
     uint32_t driver_major, driver_minor; /* of the driver that wrote the dump, 0 if unknown */
-    struct evidence_site *sites; /* alive warps first; sites with equal symbol and PC on other SMs are kept, in SM order */
-    size_t site_count;           /* 0: the dump has no exception */
+    struct evidence_stop *stops; /* alive warps first; stops with equal symbol and PC on other SMs are kept, in SM order */
+    size_t stop_count;           /* 0: the dump has no exception */
     size_t warps, grids;         /* that ran when the dump was made: on all devices, on this one */
-    struct json_memory memory;   /* of what the sites have */
+    struct json_memory memory;   /* of what the stops have */
 };
 
 /*

@@ -81,16 +81,16 @@ static int find_row(const struct tensor_map *map, const struct evidence_box *box
     return 0;
 }
 
-static void place(struct evidence_site *site, const struct fault_memory *memory, uint64_t *work)
+static void place(struct evidence_stop *stop, const struct fault_memory *memory, uint64_t *work)
 {
     uint64_t address, bytes, found_address = 0, found_bytes = 0;
     unsigned found = 0;
-    for (size_t at = 0; at + 8 <= site->parameter_bytes && *work < MOST_WORK; at += 8) {
+    for (size_t at = 0; at + 8 <= stop->parameter_bytes && *work < MOST_WORK; at += 8) {
         const struct tensor_map *map;
         size_t i = 0;
         *work += memory->map_count;
-        while ((map = boxes_map(memory, site->parameters, site->parameter_bytes, at, &i)) != NULL) {
-            if (!find_row(map, &site->box, memory, work, &address, &bytes))
+        while ((map = boxes_map(memory, stop->parameters, stop->parameter_bytes, at, &i)) != NULL) {
+            if (!find_row(map, &stop->box, memory, work, &address, &bytes))
                 continue;
             found++;
             found_address = address;
@@ -99,17 +99,17 @@ static void place(struct evidence_site *site, const struct fault_memory *memory,
     }
     if (found != 1 || found_bytes > UINT32_MAX)
         return;
-    site->lanes[0].address = found_address;
-    site->lanes[0].certainty = CERTAIN_DERIVED;
-    site->access_bytes = (uint32_t)found_bytes;
+    stop->lanes[0].address = found_address;
+    stop->lanes[0].certainty = CERTAIN_DERIVED;
+    stop->access_bytes = (uint32_t)found_bytes;
 }
 
 void boxes_place(struct evidence *evidence, const struct fault_memory *memory)
 {
     uint64_t work = 0;
-    for (size_t i = 0; i < evidence->site_count && memory->map_count; i++) {
-        struct evidence_site *site = &evidence->sites[i];
-        if (site->box.dimensions && site->lane_count == 1 && site->parameters)
-            place(site, memory, &work);
+    for (size_t i = 0; i < evidence->stop_count && memory->map_count; i++) {
+        struct evidence_stop *stop = &evidence->stops[i];
+        if (stop->box.dimensions && stop->lane_count == 1 && stop->parameters)
+            place(stop, memory, &work);
     }
 }

@@ -13,12 +13,12 @@
 
 int cause_access(const struct diagnosis *diagnosis, struct origin_access *access)
 {
-    const struct evidence_site *site = fault_site(diagnosis);
-    if (!site || !site->symbol || site->is_in_driver || !site->is_warp_alive || !diagnosis->access.lane ||
+    const struct evidence_stop *stop = fault_stop(diagnosis);
+    if (!stop || !stop->symbol || stop->is_in_driver || !stop->is_warp_alive || !diagnosis->access.lane ||
         diagnosis->access.certainty == CERTAIN_NOT)
         return 0;
-    *access = (struct origin_access){.code_at = site->kernel_offset, .address = diagnosis->access.address};
-    memcpy(access->block, site->block_index, sizeof access->block);
+    *access = (struct origin_access){.code_at = stop->kernel_offset, .address = diagnosis->access.address};
+    memcpy(access->block, stop->block_index, sizeof access->block);
     memcpy(access->thread, diagnosis->access.lane->thread, sizeof access->thread);
     return 1;
 }
@@ -61,12 +61,12 @@ int cause_find(struct span cubin, const char *symbol, const struct rerun_launch 
 /* The launch, as the dump has it, or the record of the launch that was it. Returns 0 if its arguments are not known. */
 static int launch_of(const struct diagnosis *diagnosis, struct rerun_launch *launch)
 {
-    const struct evidence_site *site = fault_site(diagnosis);
-    *launch = (struct rerun_launch){.shape = site->shape,
+    const struct evidence_stop *stop = fault_stop(diagnosis);
+    *launch = (struct rerun_launch){.shape = stop->shape,
                                     .argument_bytes =
-                                        (uint32_t)(site->parameters ? site->parameter_bytes : diagnosis->arguments.count),
-                                    .arguments = site->parameters ? site->parameters : diagnosis->arguments.bytes};
-    return site->has_grid && launch->arguments;
+                                        (uint32_t)(stop->parameters ? stop->parameter_bytes : diagnosis->arguments.count),
+                                    .arguments = stop->parameters ? stop->parameters : diagnosis->arguments.bytes};
+    return stop->has_grid && launch->arguments;
 }
 
 void cause_in_dump(const struct coredump *dump, struct diagnosis *diagnosis, struct origin *out)
@@ -78,9 +78,9 @@ void cause_in_dump(const struct coredump *dump, struct diagnosis *diagnosis, str
     size_t image_bytes = 0;
     if (!cause_access(diagnosis, &access) || !launch_of(diagnosis, &launch))
         return;
-    const struct evidence_site *site = fault_site(diagnosis);
-    if (image_of_kernel(dump, site->symbol, site->error_pc, &image, &image_bytes, &ignored) == CUFENCE_OK &&
-        cause_find((struct span){image, image_bytes}, site->symbol, &launch, &access, NULL, out))
+    const struct evidence_stop *stop = fault_stop(diagnosis);
+    if (image_of_kernel(dump, stop->symbol, stop->error_pc, &image, &image_bytes, &ignored) == CUFENCE_OK &&
+        cause_find((struct span){image, image_bytes}, stop->symbol, &launch, &access, NULL, out))
         cause_take(diagnosis, out);
     free(image);
 }
@@ -118,7 +118,7 @@ void cause_take(struct diagnosis *diagnosis, const struct origin *cause)
     lane.certainty = diagnosis->access.certainty < CERTAIN_RERUN ? diagnosis->access.certainty : CERTAIN_RERUN;
     if (!buffer || (is_same_memory(buffer, diagnosis->verdict.owner) && diagnosis->verdict.certainty >= CERTAIN_RERUN))
         return;
-    struct verdict verdict = owner_settle(diagnosis->memory, fault_site(diagnosis), &lane, buffer, reason);
+    struct verdict verdict = owner_settle(diagnosis->memory, fault_stop(diagnosis), &lane, buffer, reason);
     if (verdict.rank != RANK_OWNED)
         return;
     if (cause->base_at >= 0)

@@ -11,9 +11,9 @@
 #define MAX_SEEN 64
 #define MAX_CANDIDATES (sizeof(((struct fault_candidates *)0)->list) / sizeof(((struct fault_candidates *)0)->list[0]))
 
-/* A site's best lane and the verdict on it; no lane if the warp had exited. */
+/* A stop's best lane and the verdict on it; no lane if the warp had exited. */
 struct finding {
-    const struct evidence_site *site;
+    const struct evidence_stop *stop;
     const struct evidence_lane *lane;
     struct verdict verdict;
     int is_bystander;
@@ -29,8 +29,8 @@ static int is_better(const struct finding *a, const struct finding *b)
     if (!lane_a != !lane_b)
         return lane_a != NULL;
     /* An error PC without a known function may belong to another process. */
-    if (a->verdict.rank == RANK_SITE && !a->site->symbol != !b->site->symbol)
-        return a->site->symbol != NULL;
+    if (a->verdict.rank == RANK_SITE && !a->stop->symbol != !b->stop->symbol)
+        return a->stop->symbol != NULL;
     if (!lane_a)
         return a->is_bystander < b->is_bystander;
     if (a->verdict.rank != RANK_SITE && lane_a->certainty != lane_b->certainty)
@@ -40,7 +40,7 @@ static int is_better(const struct finding *a, const struct finding *b)
     return !!lane_a->has_exception > !!lane_b->has_exception;
 }
 
-static int is_same_place(const struct evidence_site *a, const struct evidence_site *b)
+static int is_same_place(const struct evidence_stop *a, const struct evidence_stop *b)
 {
     if (a->error_pc != b->error_pc || !a->symbol != !b->symbol)
         return 0;
@@ -50,34 +50,34 @@ static int is_same_place(const struct evidence_site *a, const struct evidence_si
 /* Counts further SMs with an error at this place whose warps had exited or are no evidence. Sites are in SM order. */
 static void count_sms(const struct evidence *evidence, struct diagnosis *diagnosis)
 {
-    uint32_t own = diagnosis->site->sm, last = own;
-    for (size_t i = 0; i < evidence->site_count; i++) {
-        const struct evidence_site *site = &evidence->sites[i];
-        if (site->sm == own || site->sm == last || !is_same_place(site, diagnosis->site))
+    uint32_t own = diagnosis->stop->sm, last = own;
+    for (size_t i = 0; i < evidence->stop_count; i++) {
+        const struct evidence_stop *stop = &evidence->stops[i];
+        if (stop->sm == own || stop->sm == last || !is_same_place(stop, diagnosis->stop))
             continue;
-        diagnosis->access.other_sites++;
-        last = site->sm;
+        diagnosis->access.other_stops++;
+        last = stop->sm;
     }
 }
 
 /* Counts other warps and threads that faulted in the same way. Lanes without an address count if the dump marks them. */
 static void count_others(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
-    for (size_t i = 0; i < evidence->site_count; i++) {
-        const struct evidence_site *site = &evidence->sites[i];
-        if (!is_same_place(site, diagnosis->site))
+    for (size_t i = 0; i < evidence->stop_count; i++) {
+        const struct evidence_stop *stop = &evidence->stops[i];
+        if (!is_same_place(stop, diagnosis->stop))
             continue;
-        diagnosis->access.other_sites += site != diagnosis->site;
-        for (size_t j = 0; site->is_warp_alive && j < site->lane_count; j++) {
-            const struct evidence_lane *lane = &site->lanes[j];
-            enum exception_class class = site->exception.class;
+        diagnosis->access.other_stops += stop != diagnosis->stop;
+        for (size_t j = 0; stop->is_warp_alive && j < stop->lane_count; j++) {
+            const struct evidence_lane *lane = &stop->lanes[j];
+            enum exception_class class = stop->exception.class;
             uint64_t at;
             if (lane->certainty == CERTAIN_NOT || class == CLASS_OTHER || class == CLASS_NO_BUFFER)
                 diagnosis->access.threads += lane->has_exception || lane == diagnosis->access.lane;
             else if (class == CLASS_MISALIGNED)
-                diagnosis->access.threads += (size_t)is_misaligned(site, lane);
+                diagnosis->access.threads += (size_t)is_misaligned(stop, lane);
             else
-                diagnosis->access.threads += (size_t)first_unmapped(memory, lane->address, access_bytes(site), &at);
+                diagnosis->access.threads += (size_t)first_unmapped(memory, lane->address, access_bytes(stop), &at);
         }
     }
 }
@@ -130,23 +130,23 @@ static void add_candidate(struct fault_candidates *candidates, const cufence_buf
 
 /* Returns 1 if the code shows which words the address comes from. If it is a sum of a loaded value and a word, either may be
  * the pointer. */
-static int is_traceable(const struct evidence_site *site)
+static int is_traceable(const struct evidence_stop *stop)
 {
-    return site->source.is_known && !site->source.is_loaded;
+    return stop->source.is_known && !stop->source.is_loaded;
 }
 
 /* Returns 1, and notes why, if the buffer that parameter word `word` points to is not a candidate. */
 static int is_left_out(struct diagnosis *diagnosis, const struct choice *choice, size_t word)
 {
-    const struct evidence_site *site = fault_site(diagnosis);
+    const struct evidence_stop *stop = fault_stop(diagnosis);
     const struct launch_function *layout = diagnosis->arguments.layout;
     uint32_t offset;
     int argument = launch_argument_of(layout, word, &offset);
-    if (is_traceable(site)) {
+    if (is_traceable(stop)) {
         diagnosis->candidates.excluded = EXCLUDED_BY_CODE;
-        return !parameter_may_be_used(site, word);
+        return !parameter_may_be_used(stop, word);
     }
-    if (choice->is_writable && argument >= 0 && signature_is_const(site->kernel, layout->argument_count, (size_t)argument)) {
+    if (choice->is_writable && argument >= 0 && signature_is_const(stop->kernel, layout->argument_count, (size_t)argument)) {
         diagnosis->candidates.excluded = EXCLUDED_CONST;
         return 1;
     }
@@ -173,21 +173,21 @@ static void add_pointers(struct diagnosis *diagnosis, struct choice *choice, con
 static void add_arguments(struct diagnosis *diagnosis, int is_writable)
 {
     const struct fault_memory *memory = diagnosis->memory;
-    const struct evidence_site *site = fault_site(diagnosis);
+    const struct evidence_stop *stop = fault_stop(diagnosis);
     struct choice choice = {.is_writable = is_writable};
     diagnosis->candidates = (struct fault_candidates){.certainty = CERTAIN_CANDIDATE};
-    if (diagnosis->site->parameters)
-        add_pointers(diagnosis, &choice, diagnosis->site->parameters, diagnosis->site->parameter_bytes, 0);
-    for (size_t i = 0; !site->parameters && diagnosis->origin.fits && i < memory->launch_count; i++) {
+    if (diagnosis->stop->parameters)
+        add_pointers(diagnosis, &choice, diagnosis->stop->parameters, diagnosis->stop->parameter_bytes, 0);
+    for (size_t i = 0; !stop->parameters && diagnosis->origin.fits && i < memory->launch_count; i++) {
         const struct launch_entry *launch = memory->launches[i].entry;
-        if (launch_fits(launch, site))
+        if (launch_fits(launch, stop))
             add_pointers(diagnosis, &choice, launch->bytes, launch->kept_bytes, launch->time_ns);
     }
 }
 
 static enum candidate_source source_of_arguments(const struct diagnosis *diagnosis)
 {
-    if (fault_site(diagnosis)->parameters)
+    if (fault_stop(diagnosis)->parameters)
         return CANDIDATES_ARGUMENTS;
     return diagnosis->origin.fits ? CANDIDATES_LAUNCHES : CANDIDATES_RUNNING;
 }
@@ -195,19 +195,19 @@ static enum candidate_source source_of_arguments(const struct diagnosis *diagnos
 /* Returns 1 if the arguments are certainly those of the faulting launch, and complete. */
 static int is_sure_of_arguments(const struct diagnosis *diagnosis)
 {
-    const struct fault_origin *origin = &diagnosis->origin;
+    const struct launch_match *origin = &diagnosis->origin;
     if (diagnosis->candidates.source == CANDIDATES_ARGUMENTS)
-        return !fault_site(diagnosis)->is_grid_borrowed || launches_of_kernel(diagnosis->memory, diagnosis->site) == 1;
+        return !fault_stop(diagnosis)->is_grid_borrowed || launches_of_kernel(diagnosis->memory, diagnosis->stop) == 1;
     return diagnosis->candidates.source == CANDIDATES_LAUNCHES && origin->fits == 1 &&
-           launches_of_kernel(diagnosis->memory, diagnosis->site) == 1 &&
+           launches_of_kernel(diagnosis->memory, diagnosis->stop) == 1 &&
            origin->launch->entry->kept_bytes == origin->launch->entry->argument_bytes;
 }
 
 static void find_candidates(const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
-    const struct evidence_site *site = fault_site(diagnosis);
+    const struct evidence_stop *stop = fault_stop(diagnosis);
     struct fault_candidates *candidates = &diagnosis->candidates;
-    add_arguments(diagnosis, site->access == ACCESS_WRITE || site->access == ACCESS_ATOMIC);
+    add_arguments(diagnosis, stop->access == ACCESS_WRITE || stop->access == ACCESS_ATOMIC);
     if (!candidates->count && candidates->excluded == EXCLUDED_CONST)
         add_arguments(diagnosis, 0);
     if (candidates->count) {
@@ -234,13 +234,13 @@ void diagnosis_find_parameter(struct diagnosis *diagnosis)
     }
 }
 
-/* Returns the best of a site's lanes, except those in bounds. */
-static struct finding find_lane(const struct fault_memory *memory, const struct evidence_site *site)
+/* Returns the best of a stop's lanes, except those in bounds. */
+static struct finding find_lane(const struct fault_memory *memory, const struct evidence_stop *stop)
 {
-    struct finding best = {site, NULL, owner_judge(memory, site, NULL), 0};
-    size_t lanes = site->is_warp_alive ? site->lane_count : 0;
+    struct finding best = {stop, NULL, owner_judge(memory, stop, NULL), 0};
+    size_t lanes = stop->is_warp_alive ? stop->lane_count : 0;
     for (size_t i = 0; i < lanes; i++) {
-        struct finding found = {site, &site->lanes[i], owner_judge(memory, site, &site->lanes[i]), 0};
+        struct finding found = {stop, &stop->lanes[i], owner_judge(memory, stop, &stop->lanes[i]), 0};
         if (found.verdict.rank != RANK_INNOCENT && (!best.lane || is_better(&found, &best)))
             best = found;
     }
@@ -248,17 +248,17 @@ static struct finding find_lane(const struct fault_memory *memory, const struct 
     return best;
 }
 
-static int is_in_same_kernel(const struct evidence_site *a, const struct evidence_site *b)
+static int is_in_same_kernel(const struct evidence_stop *a, const struct evidence_stop *b)
 {
     return a->symbol && b->symbol && !strcmp(a->symbol, b->symbol) && a->is_in_driver == b->is_in_driver;
 }
 
-static int is_place(const struct evidence_site *other, const struct evidence_site *place)
+static int is_place(const struct evidence_stop *other, const struct evidence_stop *place)
 {
     return is_in_same_kernel(other, place) && other->kernel_offset == place->kernel_offset;
 }
 
-int diagnosis_is_copy(const struct evidence_site *other, const struct evidence_site *place)
+int diagnosis_is_copy(const struct evidence_stop *other, const struct evidence_stop *place)
 {
     int is_same_line = other->file && place->file && other->line == place->line && !strcmp(other->file, place->file);
     int is_same_access =
@@ -266,48 +266,48 @@ int diagnosis_is_copy(const struct evidence_site *other, const struct evidence_s
     return is_place(other, place) || (is_in_same_kernel(other, place) && is_same_line && is_same_access);
 }
 
-/* Sets the site and the lane that explain most, and returns the verdict on them. place: only alive warps there, NULL: all. */
+/* Sets the stop and the lane that explain most, and returns the verdict on them. place: only alive warps there, NULL: all. */
 static struct verdict choose(const struct evidence *evidence, const struct fault_memory *memory,
-                             const struct evidence_site *place, int with_copies, struct diagnosis *diagnosis)
+                             const struct evidence_stop *place, int with_copies, struct diagnosis *diagnosis)
 {
     struct finding best = {.verdict = {.kind = FAULT_OTHER, .parameter = -1}};
-    for (size_t i = 0; i < evidence->site_count; i++) {
-        const struct evidence_site *site = &evidence->sites[i];
-        if (place && !(site->is_warp_alive && (with_copies ? diagnosis_is_copy : is_place)(site, place)))
+    for (size_t i = 0; i < evidence->stop_count; i++) {
+        const struct evidence_stop *stop = &evidence->stops[i];
+        if (place && !(stop->is_warp_alive && (with_copies ? diagnosis_is_copy : is_place)(stop, place)))
             continue;
-        struct finding found = find_lane(memory, site);
-        if (!best.site || is_better(&found, &best))
+        struct finding found = find_lane(memory, stop);
+        if (!best.stop || is_better(&found, &best))
             best = found;
     }
-    diagnosis->site = best.site;
+    diagnosis->stop = best.stop;
     diagnosis->access.lane = best.lane;
     diagnosis->is_bystander = best.is_bystander;
     return best.verdict;
 }
 
-const struct evidence_site *fault_site(const struct diagnosis *diagnosis)
+const struct evidence_stop *fault_stop(const struct diagnosis *diagnosis)
 {
-    return diagnosis->site ? &diagnosis->view : NULL;
+    return diagnosis->stop ? &diagnosis->view : NULL;
 }
 
 int fault_has_exited(const struct diagnosis *diagnosis)
 {
-    const struct evidence_site *site = diagnosis->site;
-    return diagnosis->is_bystander || site->is_grid_borrowed || !site->is_warp_alive;
+    const struct evidence_stop *stop = diagnosis->stop;
+    return diagnosis->is_bystander || stop->is_grid_borrowed || !stop->is_warp_alive;
 }
 
 /*
- * Removes data that may belong to another launch from the site of an exited warp. The dump contains running launches; if there
+ * Removes data that may belong to another launch from the stop of an exited warp. The dump contains running launches; if there
  * were several of one kernel, as in a graph, the faulting one may have ended before.
  */
 static void set_view(const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
-    const struct evidence_site *site = diagnosis->site;
-    struct evidence_site *view = &diagnosis->view;
-    *view = *site;
-    if (!diagnosis->is_bystander && !site->is_grid_borrowed)
+    const struct evidence_stop *stop = diagnosis->stop;
+    struct evidence_stop *view = &diagnosis->view;
+    *view = *stop;
+    if (!diagnosis->is_bystander && !stop->is_grid_borrowed)
         return;
-    size_t launches = launches_of_kernel(memory, site);
+    size_t launches = launches_of_kernel(memory, stop);
     view->is_warp_alive = 0;
     view->is_grid_borrowed = 1;
     view->lanes = NULL;
@@ -319,7 +319,7 @@ static void set_view(const struct fault_memory *memory, struct diagnosis *diagno
     view->parameter_bytes = 0;
 }
 
-void diagnosis_of_place(const struct evidence *evidence, const struct fault_memory *memory, const struct evidence_site *place,
+void diagnosis_of_place(const struct evidence *evidence, const struct fault_memory *memory, const struct evidence_stop *place,
                         int with_copies, struct diagnosis *diagnosis)
 {
     *diagnosis = (struct diagnosis){.evidence = evidence, .memory = memory};
@@ -327,7 +327,7 @@ void diagnosis_of_place(const struct evidence *evidence, const struct fault_memo
     diagnosis->verdict = choose(evidence, memory, place, with_copies, diagnosis);
     const struct verdict *verdict = &diagnosis->verdict;
     const struct evidence_lane *lane = diagnosis->access.lane;
-    if (!diagnosis->site)
+    if (!diagnosis->stop)
         return;
     set_view(memory, diagnosis);
 
@@ -336,13 +336,13 @@ void diagnosis_of_place(const struct evidence *evidence, const struct fault_memo
         diagnosis->access.address = lane->address;
         diagnosis->access.certainty = lane->certainty;
     }
-    if (fault_site(diagnosis)->is_warp_alive)
+    if (fault_stop(diagnosis)->is_warp_alive)
         count_others(evidence, memory, diagnosis);
     else
         count_sms(evidence, diagnosis);
-    diagnosis->origin = launches_origin(memory, fault_site(diagnosis));
-    diagnosis->arguments = launches_arguments(memory, fault_site(diagnosis), &diagnosis->origin);
-    if (diagnosis->verdict.owner && !diagnosis->site->parameters && diagnosis->arguments.certainty == CERTAIN_EXACT)
+    diagnosis->origin = launches_match(memory, fault_stop(diagnosis));
+    diagnosis->arguments = launches_arguments(memory, fault_stop(diagnosis), &diagnosis->origin);
+    if (diagnosis->verdict.owner && !diagnosis->stop->parameters && diagnosis->arguments.certainty == CERTAIN_EXACT)
         diagnosis_find_parameter(diagnosis);
     if (!diagnosis->verdict.owner && (verdict->kind == FAULT_ILLEGAL_ACCESS || verdict->kind == FAULT_WILD))
         find_candidates(memory, diagnosis);
@@ -362,28 +362,28 @@ int fault_is_address_sure(const struct diagnosis *diagnosis)
 
 int fault_source_word(const struct diagnosis *diagnosis)
 {
-    const struct address_source *source = &diagnosis->site->source;
-    int is_one = is_traceable(diagnosis->site) && source->words && (source->words & (source->words - 1)) == 0;
+    const struct address_source *source = &diagnosis->stop->source;
+    int is_one = is_traceable(diagnosis->stop) && source->words && (source->words & (source->words - 1)) == 0;
     return is_one ? __builtin_ctz(source->words) : -1;
 }
 
 int fault_is_loaded(const struct diagnosis *diagnosis)
 {
-    const struct address_source *source = &diagnosis->site->source;
+    const struct address_source *source = &diagnosis->stop->source;
     return source->is_known && source->is_loaded && !source->words;
 }
 
-size_t fault_other_places(const struct diagnosis *diagnosis, const struct evidence_site *places[FAULT_PLACES])
+size_t fault_other_places(const struct diagnosis *diagnosis, const struct evidence_stop *places[FAULT_PLACES])
 {
     const struct evidence *evidence = diagnosis->evidence;
     size_t count = 0;
-    for (size_t i = 0; i < evidence->site_count && count < FAULT_PLACES; i++) {
-        const struct evidence_site *site = &evidence->sites[i];
-        int is_known = is_same_place(site, diagnosis->site);
+    for (size_t i = 0; i < evidence->stop_count && count < FAULT_PLACES; i++) {
+        const struct evidence_stop *stop = &evidence->stops[i];
+        int is_known = is_same_place(stop, diagnosis->stop);
         for (size_t k = 0; k < count && !is_known; k++)
-            is_known = is_same_place(site, places[k]);
+            is_known = is_same_place(stop, places[k]);
         if (!is_known)
-            places[count++] = site;
+            places[count++] = stop;
     }
     return count;
 }

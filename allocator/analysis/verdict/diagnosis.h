@@ -23,7 +23,7 @@ enum fault_kind {
 struct origin;
 
 /* The launch that faulted. */
-struct fault_origin {
+struct launch_match {
     const struct fault_launch *launch; /* borrowed; NULL if none fits */
     enum certainty certainty;
     size_t fits; /* number of recorded kernel launches that fit; 0 with a launch: it is a graph launch */
@@ -47,7 +47,7 @@ enum candidate_source {
     CANDIDATES_RUNNING    /* the parameters of the kernel's only running launch, which need not be the faulting one */
 };
 
-/* How much a lane, or a site without lanes, explains. The highest rank is reported. */
+/* How much a lane, or a stop without lanes, explains. The highest rank is reported. */
 enum rank {
     RANK_INNOCENT,   /* the access cannot have faulted: in mapped memory that the device has access to, or aligned */
     RANK_SITE,       /* an exception without a meaningful address */
@@ -77,8 +77,8 @@ struct fault_access {
                                          the dump marks; NULL if the warp had exited */
     uint64_t address;                 /* its start, which may be inside the buffer */
     enum certainty certainty;         /* CERTAIN_NOT if unknown */
-    size_t threads;                   /* lanes of all alive sites with this kernel and PC whose access is out of bounds */
-    size_t other_sites;               /* further warps with the same kernel and PC, or SMs where the warp had exited */
+    size_t threads;                   /* lanes of all alive stops with this kernel and PC whose access is out of bounds */
+    size_t other_stops;               /* further warps with the same kernel and PC, or SMs where the warp had exited */
 };
 
 /* Which words of the parameters lead to no candidate. */
@@ -110,7 +110,7 @@ enum fault_again {
 
 /*
  * What happened. These go together:
- *   no site:           the dump names no exception. `verdict` is FAULT_OTHER without an owner, the rest is zero
+ *   no stop:           the dump names no exception. `verdict` is FAULT_OTHER without an owner, the rest is zero
  *   address unknown:   no owner. Candidates only for FAULT_ILLEGAL_ACCESS. No lane if the warp had exited
  *   address known:     an owner for an overrun, an underrun and use after free; one is possible for FAULT_MISALIGNED and
  *                      FAULT_ILLEGAL_ACCESS; none for a null, host or wild address, of which the last has candidates
@@ -121,13 +121,13 @@ enum fault_again {
 struct diagnosis {
     const struct evidence *evidence;   /* borrowed */
     const struct fault_memory *memory; /* borrowed */
-    const struct evidence_site *site;  /* that the report is about; NULL if there is none */
-    struct evidence_site view;         /* its valid part, with the warp of the second launch if that tells more: fault_site() */
-    int is_bystander; /* every lane of the site's warp is known to be in bounds: another warp had faulted here and exited */
+    const struct evidence_stop *stop;  /* that the report is about; NULL if there is none */
+    struct evidence_stop view;         /* its valid part, with the warp of the second launch if that tells more: fault_stop() */
+    int is_bystander; /* every lane of the stop's warp is known to be in bounds: another warp had faulted here and exited */
     struct verdict verdict;
     struct fault_access access;
     struct fault_candidates candidates;
-    struct fault_origin origin;
+    struct launch_match origin;
     struct fault_arguments arguments;
     enum fault_again again;
     const struct origin *cause; /* what the address is made of (cause.h); borrowed; NULL if unknown */
@@ -139,16 +139,16 @@ void fault_diagnose(const struct evidence *evidence, const struct fault_memory *
 /* Returns 1 if the address is known, and is not that of registers which may have changed since. */
 int fault_is_address_sure(const struct diagnosis *diagnosis);
 
-/* Returns the part of the site that belongs to the faulting warp: without threads, grid and parameters of another launch, and
- * with those of the second launch where it tells more. NULL if there is no site. Valid as long as the diagnosis. */
-const struct evidence_site *fault_site(const struct diagnosis *diagnosis);
+/* Returns the part of the stop that belongs to the faulting warp: without threads, grid and parameters of another launch, and
+ * with those of the second launch where it tells more. NULL if there is no stop. Valid as long as the diagnosis. */
+const struct evidence_stop *fault_stop(const struct diagnosis *diagnosis);
 
 /* According to the kernel's code: the 8-byte word of the parameters that the address comes from, -1 if unknown; and whether
  * the pointer was loaded from memory. */
 int fault_source_word(const struct diagnosis *diagnosis);
 int fault_is_loaded(const struct diagnosis *diagnosis);
 
-/* Returns 1 if the warp of the first launch had exited. Requires a site. */
+/* Returns 1 if the warp of the first launch had exited. Requires a stop. */
 int fault_has_exited(const struct diagnosis *diagnosis);
 
 /* Finds the nearest live buffers on both sides of a known address, on the owner's device if there is an owner; else NULL. */
@@ -157,8 +157,8 @@ struct fault_neighbours {
 };
 struct fault_neighbours fault_neighbours(const struct diagnosis *diagnosis);
 
-/* Fills in other places that faulted at the same time, one site for each, at most FAULT_PLACES. Returns their number. */
+/* Fills in other places that faulted at the same time, one stop for each, at most FAULT_PLACES. Returns their number. */
 #define FAULT_PLACES 4
-size_t fault_other_places(const struct diagnosis *diagnosis, const struct evidence_site *places[FAULT_PLACES]);
+size_t fault_other_places(const struct diagnosis *diagnosis, const struct evidence_stop *places[FAULT_PLACES]);
 
 extern const char *const fault_kind_names[];

@@ -9,10 +9,10 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Returns 1 if the launch is of the site's kernel, as far as known. */
-static int launch_is_of_kernel(const struct launch_entry *launch, const struct evidence_site *site)
+/* Returns 1 if the launch is of the stop's kernel, as far as known. */
+static int launch_is_of_kernel(const struct launch_entry *launch, const struct evidence_stop *stop)
 {
-    return launch->function && launch->function->name[0] && site->symbol && !strcmp(launch->function->name, site->symbol);
+    return launch->function && launch->function->name[0] && stop->symbol && !strcmp(launch->function->name, stop->symbol);
 }
 
 /* Compares the bytes that both have. Padding between arguments is undefined, so different bytes count only with a layout. */
@@ -31,22 +31,22 @@ static int has_same_bytes(const struct launch_function *layout, const uint8_t *a
 
 /* A kernel of cuTile ("NAME_Kt1_...") must be launched with blocks of one thread. It runs with as many as its code says, 128 in
  * what cuda.tile 1.7 compiles, and perhaps as a cluster. */
-static int has_dimensions(const struct launch_entry *launch, const struct evidence_site *site)
+static int has_dimensions(const struct launch_entry *launch, const struct evidence_stop *stop)
 {
     static const uint32_t one[3] = {1, 1, 1};
-    if (memcmp(launch->block, site->block, sizeof site->block) != 0)
-        return memcmp(launch->block, one, sizeof one) == 0 && strstr(site->symbol, "_Kt") != NULL;
-    return memcmp(launch->grid, site->grid, sizeof site->grid) == 0;
+    if (memcmp(launch->block, stop->block, sizeof stop->block) != 0)
+        return memcmp(launch->block, one, sizeof one) == 0 && strstr(stop->symbol, "_Kt") != NULL;
+    return memcmp(launch->grid, stop->grid, sizeof stop->grid) == 0;
 }
 
-int launch_fits(const struct launch_entry *launch, const struct evidence_site *site)
+int launch_fits(const struct launch_entry *launch, const struct evidence_stop *stop)
 {
-    if (!launch_is_of_kernel(launch, site))
+    if (!launch_is_of_kernel(launch, stop))
         return 0;
-    if (site->has_grid && !has_dimensions(launch, site))
+    if (stop->has_grid && !has_dimensions(launch, stop))
         return 0;
-    return !site->parameters ||
-           has_same_bytes(launch->function, launch->bytes, launch->kept_bytes, site->parameters, site->parameter_bytes);
+    return !stop->parameters ||
+           has_same_bytes(launch->function, launch->bytes, launch->kept_bytes, stop->parameters, stop->parameter_bytes);
 }
 
 static const struct fault_launch *newest_graph(const struct fault_memory *memory)
@@ -64,12 +64,12 @@ static int is_replay_possible(const struct fault_memory *memory, const struct fa
     return graph && graph->entry->time_ns >= launch->entry->time_ns;
 }
 
-size_t launches_of_kernel(const struct fault_memory *memory, const struct evidence_site *site)
+size_t launches_of_kernel(const struct fault_memory *memory, const struct evidence_stop *stop)
 {
     const struct fault_launch *newest = NULL;
     size_t count = 0;
     for (size_t i = 0; i < memory->launch_count; i++) {
-        if (!launch_is_of_kernel(memory->launches[i].entry, site))
+        if (!launch_is_of_kernel(memory->launches[i].entry, stop))
             continue;
         if (!newest)
             newest = &memory->launches[i];
@@ -78,13 +78,13 @@ size_t launches_of_kernel(const struct fault_memory *memory, const struct eviden
     return count + (size_t)(newest ? is_replay_possible(memory, newest) : newest_graph(memory) != NULL);
 }
 
-struct fault_origin launches_origin(const struct fault_memory *memory, const struct evidence_site *site)
+struct launch_match launches_match(const struct fault_memory *memory, const struct evidence_stop *stop)
 {
-    struct fault_origin origin = {NULL, CERTAIN_NOT, 0};
+    struct launch_match origin = {NULL, CERTAIN_NOT, 0};
     int is_one_place = 1;
     for (size_t i = 0; i < memory->launch_count; i++) {
         const struct fault_launch *launch = &memory->launches[i];
-        if (!launch_fits(launch->entry, site))
+        if (!launch_fits(launch->entry, stop))
             continue;
         origin.fits++;
         if (!origin.launch)
@@ -92,37 +92,37 @@ struct fault_origin launches_origin(const struct fault_memory *memory, const str
         is_one_place &= launch->place && launch->place == origin.launch->place;
     }
     if (origin.fits == 1)
-        origin.certainty = site->has_grid && !is_replay_possible(memory, origin.launch) ? CERTAIN_EXACT : CERTAIN_DERIVED;
+        origin.certainty = stop->has_grid && !is_replay_possible(memory, origin.launch) ? CERTAIN_EXACT : CERTAIN_DERIVED;
     else if (origin.fits)
         origin.certainty = is_one_place ? CERTAIN_DERIVED : CERTAIN_CANDIDATE;
-    else if (site->symbol && (origin.launch = newest_graph(memory)) != NULL)
+    else if (stop->symbol && (origin.launch = newest_graph(memory)) != NULL)
         origin.certainty = CERTAIN_CANDIDATE;
     return origin;
 }
 
 /* Returns the argument layout that all recorded launches of the kernel agree on. */
-static const struct launch_function *layout_of(const struct fault_memory *memory, const struct evidence_site *site)
+static const struct launch_function *layout_of(const struct fault_memory *memory, const struct evidence_stop *stop)
 {
     const struct launch_function *layout = NULL;
     for (size_t i = 0; i < memory->launch_count; i++) {
         const struct launch_entry *launch = memory->launches[i].entry;
-        if (!launch_is_of_kernel(launch, site) || !launch->function->has_layout)
+        if (!launch_is_of_kernel(launch, stop) || !launch->function->has_layout)
             continue;
         if (layout && layout != launch->function)
             return NULL;
         layout = launch->function;
     }
-    return layout && site->parameters && layout->argument_bytes > site->parameter_bytes ? NULL : layout;
+    return layout && stop->parameters && layout->argument_bytes > stop->parameter_bytes ? NULL : layout;
 }
 
-struct fault_arguments launches_arguments(const struct fault_memory *memory, const struct evidence_site *site,
-                                          const struct fault_origin *origin)
+struct fault_arguments launches_arguments(const struct fault_memory *memory, const struct evidence_stop *stop,
+                                          const struct launch_match *origin)
 {
-    struct fault_arguments arguments = {.layout = layout_of(memory, site)};
-    if (site->parameters) {
-        arguments.bytes = site->parameters;
-        arguments.count = site->parameter_bytes;
-        arguments.certainty = site->is_grid_borrowed ? CERTAIN_DERIVED : CERTAIN_EXACT;
+    struct fault_arguments arguments = {.layout = layout_of(memory, stop)};
+    if (stop->parameters) {
+        arguments.bytes = stop->parameters;
+        arguments.count = stop->parameter_bytes;
+        arguments.certainty = stop->is_grid_borrowed ? CERTAIN_DERIVED : CERTAIN_EXACT;
         return arguments;
     }
     if (!origin->fits || !origin->launch->entry->kept_bytes || !arguments.layout)
@@ -130,7 +130,7 @@ struct fault_arguments launches_arguments(const struct fault_memory *memory, con
     const struct launch_entry *newest = origin->launch->entry;
     for (size_t i = 0; i < memory->launch_count; i++) {
         const struct launch_entry *launch = memory->launches[i].entry;
-        if (launch_fits(launch, site) &&
+        if (launch_fits(launch, stop) &&
             (launch->kept_bytes != newest->kept_bytes ||
              !has_same_bytes(arguments.layout, launch->bytes, launch->kept_bytes, newest->bytes, newest->kept_bytes)))
             return arguments;
@@ -155,19 +155,19 @@ int launch_argument_of(const struct launch_function *layout, size_t word, uint32
     return -1;
 }
 
-uint64_t parameter_word(const struct evidence_site *site, size_t index)
+uint64_t parameter_word(const struct evidence_stop *stop, size_t index)
 {
-    return load_u64(site->parameters + index * sizeof(uint64_t));
+    return load_u64(stop->parameters + index * sizeof(uint64_t));
 }
 
-size_t parameter_words(const struct evidence_site *site)
+size_t parameter_words(const struct evidence_stop *stop)
 {
-    return site->parameters ? site->parameter_bytes / sizeof(uint64_t) : 0;
+    return stop->parameters ? stop->parameter_bytes / sizeof(uint64_t) : 0;
 }
 
-int parameter_may_be_used(const struct evidence_site *site, size_t index)
+int parameter_may_be_used(const struct evidence_stop *stop, size_t index)
 {
-    const struct address_source *source = &site->source;
+    const struct address_source *source = &stop->source;
     /* If the address is a sum of a loaded value and a word, either may be the pointer, and the other one the index. */
     return !source->is_known || (index < 8 * sizeof source->words && (source->words >> index & 1));
 }
@@ -228,18 +228,18 @@ void memory_look_at_words(const struct fault_memory *memory, const uint8_t *byte
 void memory_meet(const struct fault_memory *memory, const struct evidence *evidence)
 {
     unsigned looks = 0;
-    for (size_t i = 0; i < evidence->site_count && memory->buffers_at; i++) {
-        const struct evidence_site *site = &evidence->sites[i];
-        for (size_t k = 0; k < site->lane_count; k++) {
-            const struct evidence_lane *lane = &site->lanes[k];
-            uint64_t last = lane->address + (site->access_bytes ? site->access_bytes - 1 : 0);
+    for (size_t i = 0; i < evidence->stop_count && memory->buffers_at; i++) {
+        const struct evidence_stop *stop = &evidence->stops[i];
+        for (size_t k = 0; k < stop->lane_count; k++) {
+            const struct evidence_lane *lane = &stop->lanes[k];
+            uint64_t last = lane->address + (stop->access_bytes ? stop->access_bytes - 1 : 0);
             if (lane->certainty == CERTAIN_NOT || looks >= MOST_LOOKS)
                 continue;
             /* Most lanes access a buffer that an earlier lane has already added. */
             looks += memory_look(memory, lane->address) > 0;
             looks += last > lane->address && memory_look(memory, last) > 0;
         }
-        if (site->parameters && (!i || site->parameters != site[-1].parameters)) /* the warps of a grid share them */
-            memory_look_at_words(memory, site->parameters, site->parameter_bytes);
+        if (stop->parameters && (!i || stop->parameters != stop[-1].parameters)) /* the warps of a grid share them */
+            memory_look_at_words(memory, stop->parameters, stop->parameter_bytes);
     }
 }

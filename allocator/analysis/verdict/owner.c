@@ -18,12 +18,12 @@ static enum certainty weaker(enum certainty a, enum certainty b)
 
 /* Counts pointers to the end: loops that run backwards, and begin/end pairs, use them. Ignores parameters that the access
  * does not use, according to the kernel's code. */
-static struct aim aim_at(const struct evidence_site *site, const cufence_buffer *buffer)
+static struct aim aim_at(const struct evidence_stop *stop, const cufence_buffer *buffer)
 {
     struct aim best = no_aim;
-    for (size_t i = 0; i < parameter_words(site); i++) {
-        uint64_t word = parameter_word(site, i);
-        if (!parameter_may_be_used(site, i))
+    for (size_t i = 0; i < parameter_words(stop); i++) {
+        uint64_t word = parameter_word(stop, i);
+        if (!parameter_may_be_used(stop, i))
             continue;
         if (word == buffer->address)
             return (struct aim){(int)i, 2};
@@ -53,9 +53,9 @@ int first_unmapped(const struct fault_memory *memory, uint64_t address, uint64_t
     return 0;
 }
 
-uint64_t access_bytes(const struct evidence_site *site)
+uint64_t access_bytes(const struct evidence_stop *stop)
 {
-    return site->access_bytes ? site->access_bytes : 1;
+    return stop->access_bytes ? stop->access_bytes : 1;
 }
 
 /* How good a guess a buffer is for one side of a guard. Mapped buffers come first: a buffer freed behind a running kernel still
@@ -73,7 +73,7 @@ static int is_better_neighbour(const cufence_buffer *a, struct aim aim_a, const 
 }
 
 /* Returns the buffer whose span contains `at`, with `at` past its end or before its start. */
-static const cufence_buffer *neighbour(const struct fault_memory *memory, const struct evidence_site *site, uint64_t at,
+static const cufence_buffer *neighbour(const struct fault_memory *memory, const struct evidence_stop *stop, uint64_t at,
                                        cufence_place place, struct aim *aim)
 {
     const cufence_buffer *best = NULL;
@@ -84,7 +84,7 @@ static const cufence_buffer *neighbour(const struct fault_memory *memory, const 
         if (at < buffer->guard_start || at >= buffer->guard_end ||
             layout_classify(at, buffer->address, buffer->size, &offset) != place)
             continue;
-        struct aim found = aim_at(site, buffer);
+        struct aim found = aim_at(stop, buffer);
         if (is_better_neighbour(buffer, found, best, *aim)) {
             best = buffer;
             *aim = found;
@@ -94,7 +94,7 @@ static const cufence_buffer *neighbour(const struct fault_memory *memory, const 
 }
 
 /* Returns a freed and unmapped buffer that contained `at`. Prefers one whose start is a kernel argument, then the newest. */
-static const cufence_buffer *freed_holder(const struct fault_memory *memory, const struct evidence_site *site, uint64_t at,
+static const cufence_buffer *freed_holder(const struct fault_memory *memory, const struct evidence_stop *stop, uint64_t at,
                                           struct aim *aim, size_t *count)
 {
     const cufence_buffer *best = NULL;
@@ -106,7 +106,7 @@ static const cufence_buffer *freed_holder(const struct fault_memory *memory, con
         if (!buffer->freed_ns || buffer->is_mapped ||
             layout_classify(at, buffer->address, buffer->size, &offset) != CUFENCE_PLACE_INSIDE)
             continue;
-        struct aim found = aim_at(site, buffer);
+        struct aim found = aim_at(stop, buffer);
         int is_start = found.strength == 2, is_best_start = aim->strength == 2;
         ++*count;
         if (!best || is_start > is_best_start ||
@@ -179,14 +179,14 @@ static void judge_guard(struct verdict *verdict, const cufence_buffer *below, st
 }
 
 /* Returns the verdict on an address in the arena, whose first unmapped byte is verdict->at. */
-static void judge_arena(const struct fault_memory *memory, const struct evidence_site *site, const struct evidence_lane *lane,
+static void judge_arena(const struct fault_memory *memory, const struct evidence_stop *stop, const struct evidence_lane *lane,
                         struct verdict *verdict)
 {
     struct aim aim_below, aim_above, aim_freed;
     size_t holders;
-    const cufence_buffer *below = neighbour(memory, site, verdict->at, CUFENCE_PLACE_PAST_END, &aim_below);
-    const cufence_buffer *above = neighbour(memory, site, verdict->at, CUFENCE_PLACE_BEFORE_START, &aim_above);
-    const cufence_buffer *freed = freed_holder(memory, site, verdict->at, &aim_freed, &holders);
+    const cufence_buffer *below = neighbour(memory, stop, verdict->at, CUFENCE_PLACE_PAST_END, &aim_below);
+    const cufence_buffer *above = neighbour(memory, stop, verdict->at, CUFENCE_PLACE_BEFORE_START, &aim_above);
+    const cufence_buffer *freed = freed_holder(memory, stop, verdict->at, &aim_freed, &holders);
 
     /* If the address space was reused, a present guard may cover a past buffer. */
     if (freed && !aim_freed.strength &&
@@ -219,7 +219,7 @@ static const cufence_buffer *mapped_holder(const struct fault_memory *memory, ui
     return best;
 }
 
-static void judge_inside(const struct fault_memory *memory, const struct evidence_site *site, const struct evidence_lane *lane,
+static void judge_inside(const struct fault_memory *memory, const struct evidence_stop *stop, const struct evidence_lane *lane,
                          enum certainty certainty, struct verdict *verdict)
 {
     verdict->owner = mapped_holder(memory, lane->address, &verdict->distance);
@@ -229,7 +229,7 @@ static void judge_inside(const struct fault_memory *memory, const struct evidenc
     }
     verdict->certainty = weaker(lane->certainty, certainty);
     verdict->reason = "the address lies in it";
-    verdict->parameter = aim_at(site, verdict->owner).word;
+    verdict->parameter = aim_at(stop, verdict->owner).word;
 }
 
 /* Returns 1 if the device may lack access to the mapped memory at `address`. */
@@ -242,23 +242,23 @@ static int may_lack_access(const struct fault_memory *memory, uint64_t address)
 }
 
 /* Registers may have changed since the access, and an unmapped address may have been mapped again. */
-static int is_sure(const struct fault_memory *memory, const struct evidence_site *site, const struct evidence_lane *lane)
+static int is_sure(const struct fault_memory *memory, const struct evidence_stop *stop, const struct evidence_lane *lane)
 {
     struct aim aim;
     size_t holders;
     return (lane->certainty == CERTAIN_EXACT || lane->is_replayed) &&
-           !freed_holder(memory, site, lane->address, &aim, &holders);
+           !freed_holder(memory, stop, lane->address, &aim, &holders);
 }
 
-int is_misaligned(const struct evidence_site *site, const struct evidence_lane *lane)
+int is_misaligned(const struct evidence_stop *stop, const struct evidence_lane *lane)
 {
-    return lane->address % access_bytes(site) != 0;
+    return lane->address % access_bytes(stop) != 0;
 }
 
-struct verdict owner_judge(const struct fault_memory *memory, const struct evidence_site *site,
+struct verdict owner_judge(const struct fault_memory *memory, const struct evidence_stop *stop,
                            const struct evidence_lane *lane)
 {
-    enum exception_class class = site->exception.class;
+    enum exception_class class = stop->exception.class;
     struct verdict verdict = {.rank = RANK_SITE, .kind = FAULT_OTHER, .parameter = -1};
     int is_known = lane && lane->certainty != CERTAIN_NOT;
 
@@ -272,8 +272,8 @@ struct verdict owner_judge(const struct fault_memory *memory, const struct evide
     verdict.at = lane->address;
     if (class == CLASS_MISALIGNED) {
         verdict.rank = RANK_MISALIGNED;
-        if (is_misaligned(site, lane))
-            judge_inside(memory, site, lane, CERTAIN_EXACT, &verdict);
+        if (is_misaligned(stop, lane))
+            judge_inside(memory, stop, lane, CERTAIN_EXACT, &verdict);
         else
             verdict.rank = lane->certainty == CERTAIN_EXACT || lane->is_replayed ? RANK_INNOCENT : RANK_SITE;
         return verdict;
@@ -284,17 +284,17 @@ struct verdict owner_judge(const struct fault_memory *memory, const struct evide
     } else if (memory->is_unknown) {
         verdict.rank = RANK_NOWHERE;
         verdict.kind = FAULT_ILLEGAL_ACCESS;
-    } else if (!first_unmapped(memory, lane->address, access_bytes(site), &verdict.at)) {
-        verdict.rank = is_sure(memory, site, lane) ? RANK_INNOCENT : RANK_SITE;
+    } else if (!first_unmapped(memory, lane->address, access_bytes(stop), &verdict.at)) {
+        verdict.rank = is_sure(memory, stop, lane) ? RANK_INNOCENT : RANK_SITE;
         if (may_lack_access(memory, lane->address)) {
             verdict.rank = RANK_INSIDE;
             verdict.kind = FAULT_ILLEGAL_ACCESS;
-            judge_inside(memory, site, lane, CERTAIN_DERIVED, &verdict);
+            judge_inside(memory, stop, lane, CERTAIN_DERIVED, &verdict);
         }
     } else if (lane->address >= memory->arena_start && lane->address < memory->arena_end) {
         verdict.rank = RANK_NOWHERE;
         verdict.kind = FAULT_WILD;
-        judge_arena(memory, site, lane, &verdict);
+        judge_arena(memory, stop, lane, &verdict);
     } else {
         verdict.rank = RANK_NOWHERE;
         verdict.kind = memory->is_host_address ? FAULT_HOST_POINTER : FAULT_WILD;
@@ -302,10 +302,10 @@ struct verdict owner_judge(const struct fault_memory *memory, const struct evide
     return verdict;
 }
 
-struct verdict owner_settle(const struct fault_memory *memory, const struct evidence_site *site,
+struct verdict owner_settle(const struct fault_memory *memory, const struct evidence_stop *stop,
                             const struct evidence_lane *lane, const cufence_buffer *owner, const char *reason)
 {
-    struct verdict verdict = owner_judge(memory, site, lane);
+    struct verdict verdict = owner_judge(memory, stop, lane);
     if (verdict.rank < RANK_NOWHERE)
         return verdict;
     /* If several buffers used this place, keep owner_judge()'s choice among them: `reason` only settles the place. */
@@ -317,7 +317,7 @@ struct verdict owner_settle(const struct fault_memory *memory, const struct evid
     enum fault_kind kind = place == CUFENCE_PLACE_INSIDE         ? FAULT_USE_AFTER_FREE
                            : place == CUFENCE_PLACE_BEFORE_START ? FAULT_UNDERRUN
                                                                  : FAULT_OVERRUN;
-    own(&verdict, kind, owner, aim_at(site, owner), kind == FAULT_OVERRUN ? lane->address : verdict.at, lane->certainty,
+    own(&verdict, kind, owner, aim_at(stop, owner), kind == FAULT_OVERRUN ? lane->address : verdict.at, lane->certainty,
         reason);
     verdict.rival = NULL;
     return verdict;

@@ -14,36 +14,36 @@ static void limit(enum certainty *certainty)
 }
 
 /* Returns 1 if the exception is about an access to global memory, or may be. */
-static int is_about_memory(const struct evidence_site *site)
+static int is_about_memory(const struct evidence_stop *stop)
 {
-    enum exception_class class = site->exception.class;
+    enum exception_class class = stop->exception.class;
     return class == CLASS_ADDRESS || class == CLASS_GIVEN_ONLY || class == CLASS_MISALIGNED;
 }
 
-static int is_same_kind(const struct evidence_site *a, const struct evidence_site *b)
+static int is_same_kind(const struct evidence_stop *a, const struct evidence_stop *b)
 {
     if (!is_about_memory(a) || !is_about_memory(b))
         return a->exception.number == b->exception.number;
     return (a->exception.class == CLASS_MISALIGNED) == (b->exception.class == CLASS_MISALIGNED);
 }
 
-const struct evidence_site *rerun_result_elsewhere(const struct diagnosis *diagnosis, const struct rerun_result *rerun)
+const struct evidence_stop *rerun_result_elsewhere(const struct diagnosis *diagnosis, const struct rerun_result *rerun)
 {
     const struct evidence *evidence = rerun->outcome == RERUN_FAULTED ? rerun->evidence : NULL;
-    if (!evidence || !diagnosis->site || !diagnosis->site->symbol)
+    if (!evidence || !diagnosis->stop || !diagnosis->stop->symbol)
         return NULL;
-    for (size_t i = 0; i < evidence->site_count; i++)
-        if (!evidence->sites[i].symbol || diagnosis_is_copy(&evidence->sites[i], diagnosis->site))
+    for (size_t i = 0; i < evidence->stop_count; i++)
+        if (!evidence->stops[i].symbol || diagnosis_is_copy(&evidence->stops[i], diagnosis->stop))
             return NULL;
-    return evidence->site_count ? &evidence->sites[0] : NULL;
+    return evidence->stop_count ? &evidence->stops[0] : NULL;
 }
 
-/* Returns the first dump's site with the warp of the second launch. Grid and parameters stay the first dump's if it has those
+/* Returns the first dump's stop with the warp of the second launch. Grid and parameters stay the first dump's if it has those
  * of the faulting warp. */
-static struct evidence_site with_warp(const struct evidence_site *site, const struct evidence_site *again)
+static struct evidence_stop with_warp(const struct evidence_stop *stop, const struct evidence_stop *again)
 {
-    struct evidence_site made = *site;
-    int is_own = !site->is_grid_borrowed;
+    struct evidence_stop made = *stop;
+    int is_own = !stop->is_grid_borrowed;
     made.is_warp_alive = 1;
     made.is_grid_borrowed = 0;
     made.sm = again->sm;
@@ -51,12 +51,12 @@ static struct evidence_site with_warp(const struct evidence_site *site, const st
     made.lanes = again->lanes;
     made.lane_count = again->lane_count;
     memcpy(made.block_index, again->block_index, sizeof made.block_index);
-    if (!is_own || !site->has_grid) {
+    if (!is_own || !stop->has_grid) {
         made.has_grid = again->has_grid;
         made.grid_id = again->grid_id;
         made.shape = again->shape;
     }
-    if (!is_own || !site->parameters) {
+    if (!is_own || !stop->parameters) {
         made.parameters = again->parameters;
         made.parameter_bytes = again->parameter_bytes;
     }
@@ -66,7 +66,7 @@ static struct evidence_site with_warp(const struct evidence_site *site, const st
 /* Enters the recorded launch that was launched again, unless the first dump is certain of the launch. */
 static void take_launch(struct diagnosis *diagnosis, const struct fault_launch *launch)
 {
-    struct fault_origin *origin = &diagnosis->origin;
+    struct launch_match *origin = &diagnosis->origin;
     if (!launch || origin->certainty == CERTAIN_EXACT)
         return;
     origin->launch = launch;
@@ -82,7 +82,7 @@ static void take_arguments(struct diagnosis *diagnosis, const struct diagnosis *
     const struct launch_entry *entry = launch ? launch->entry : NULL;
     if (arguments->bytes && arguments->certainty == CERTAIN_EXACT)
         return;
-    if (again && again->site->parameters)
+    if (again && again->stop->parameters)
         *arguments = again->arguments;
     else if (entry && entry->function && entry->function->has_layout && entry->kept_bytes)
         *arguments = (struct fault_arguments){
@@ -100,19 +100,19 @@ static void take_record(struct diagnosis *diagnosis, const struct diagnosis *aga
     limit(&diagnosis->verdict.certainty);
     take_launch(diagnosis, rerun->launch);
     take_arguments(diagnosis, again, rerun->launch);
-    if (diagnosis->verdict.owner && !fault_site(diagnosis)->parameters)
+    if (diagnosis->verdict.owner && !fault_stop(diagnosis)->parameters)
         diagnosis_find_parameter(diagnosis);
 }
 
-static int is_writing(const struct evidence_site *site)
+static int is_writing(const struct evidence_stop *stop)
 {
-    return site->access == ACCESS_WRITE || site->access == ACCESS_ATOMIC;
+    return stop->access == ACCESS_WRITE || stop->access == ACCESS_ATOMIC;
 }
 
 /* The dump's registers may have changed since the access; that something was written just there settles it. */
 static void confirm(struct diagnosis *diagnosis, const struct rerun_result *rerun)
 {
-    for (size_t i = 0; i < rerun->write_count && is_writing(fault_site(diagnosis)); i++) {
+    for (size_t i = 0; i < rerun->write_count && is_writing(fault_stop(diagnosis)); i++) {
         const struct rerun_write *write = &rerun->writes[i];
         if (!write->buffer || write->is_slack || diagnosis->access.address - write->address >= write->bytes)
             continue;
@@ -125,10 +125,10 @@ static void confirm(struct diagnosis *diagnosis, const struct rerun_result *reru
 /* Enters the warp of the second launch that `again` is about. */
 static void take_view(struct diagnosis *diagnosis, const struct diagnosis *again)
 {
-    const struct evidence_site site = *fault_site(diagnosis);
-    int is_own_grid = again->site->has_grid && (site.is_grid_borrowed || !site.has_grid);
+    const struct evidence_stop stop = *fault_stop(diagnosis);
+    int is_own_grid = again->stop->has_grid && (stop.is_grid_borrowed || !stop.has_grid);
     diagnosis->again = is_own_grid ? AGAIN_GRID : AGAIN_WARP;
-    diagnosis->view = with_warp(&site, again->site);
+    diagnosis->view = with_warp(&stop, again->stop);
     diagnosis->access.lane = again->access.lane;
     diagnosis->access.threads = again->access.threads;
 }
@@ -143,8 +143,8 @@ static int is_guess(const struct diagnosis *diagnosis)
  * then means nothing. State other than variables is no part of one that comes from the arguments alone. */
 static int is_astray(const struct diagnosis *again, const struct rerun_result *rerun)
 {
-    const struct address_source *source = &again->site->source;
-    int is_given = !is_about_memory(again->site) || (source->is_known && !source->is_loaded);
+    const struct address_source *source = &again->stop->source;
+    int is_given = !is_about_memory(again->stop) || (source->is_known && !source->is_loaded);
     return !again->verdict.owner && (rerun->unset[0] || (rerun->lacks[0] && !is_given));
 }
 
@@ -155,11 +155,11 @@ static int take_warp(struct diagnosis *diagnosis, const struct evidence *evidenc
     if (!evidence)
         return 0;
     for (int with_copies = 0; with_copies < 2; with_copies++) {
-        diagnosis_of_place(evidence, diagnosis->memory, diagnosis->site, with_copies, &again);
-        if (again.site && again.access.certainty != CERTAIN_NOT)
+        diagnosis_of_place(evidence, diagnosis->memory, diagnosis->stop, with_copies, &again);
+        if (again.stop && again.access.certainty != CERTAIN_NOT)
             break;
     }
-    if (!again.site || again.access.certainty == CERTAIN_NOT || !is_same_kind(again.site, diagnosis->site) ||
+    if (!again.stop || again.access.certainty == CERTAIN_NOT || !is_same_kind(again.stop, diagnosis->stop) ||
         is_astray(&again, rerun))
         return 0;
     int is_lost = again.verdict.kind == FAULT_WILD && diagnosis->verdict.kind != FAULT_WILD; /* the dump's says more */
@@ -262,12 +262,12 @@ static const struct rerun_write *only_write(const struct rerun_result *rerun, co
 static void take_write(struct diagnosis *diagnosis, const struct rerun_result *rerun)
 {
     static const char reason[] = "the second launch wrote into its guard";
-    const struct evidence_site *site = fault_site(diagnosis);
+    const struct evidence_stop *stop = fault_stop(diagnosis);
     const struct rerun_write *write = only_write(rerun, diagnosis->memory);
-    if (!write || !is_writing(site) || site->exception.class == CLASS_MISALIGNED)
+    if (!write || !is_writing(stop) || stop->exception.class == CLASS_MISALIGNED)
         return;
     const struct evidence_lane lane = {.address = write->address, .certainty = CERTAIN_EXACT};
-    struct verdict verdict = owner_settle(diagnosis->memory, site, &lane, write->buffer, reason);
+    struct verdict verdict = owner_settle(diagnosis->memory, stop, &lane, write->buffer, reason);
     if (verdict.rank != RANK_OWNED)
         return;
     diagnosis->verdict = verdict;
@@ -281,10 +281,10 @@ static void take_write(struct diagnosis *diagnosis, const struct rerun_result *r
 static void take_thread(struct diagnosis *diagnosis, const struct rerun_result *rerun)
 {
     struct diagnosis again;
-    if (fault_site(diagnosis)->is_warp_alive || rerun->outcome != RERUN_FAULTED || !rerun->evidence)
+    if (fault_stop(diagnosis)->is_warp_alive || rerun->outcome != RERUN_FAULTED || !rerun->evidence)
         return;
-    diagnosis_of_place(rerun->evidence, diagnosis->memory, diagnosis->site, 0, &again);
-    if (!again.site || !is_same_kind(again.site, diagnosis->site) || is_astray(&again, rerun))
+    diagnosis_of_place(rerun->evidence, diagnosis->memory, diagnosis->stop, 0, &again);
+    if (!again.stop || !is_same_kind(again.stop, diagnosis->stop) || is_astray(&again, rerun))
         return;
     take_view(diagnosis, &again);
     take_record(diagnosis, &again, rerun);
@@ -297,7 +297,7 @@ static void take_address(struct diagnosis *diagnosis, const struct rerun_result 
         (is_again && take_warp(diagnosis, rerun->evidence, rerun)))
         return;
     if (is_guess(diagnosis)) {
-        if (is_again && is_writing(fault_site(diagnosis)) && !is_written(rerun, diagnosis->access.address))
+        if (is_again && is_writing(fault_stop(diagnosis)) && !is_written(rerun, diagnosis->access.address))
             take_write(diagnosis, rerun);
         return;
     }
@@ -308,11 +308,11 @@ static void take_address(struct diagnosis *diagnosis, const struct rerun_result 
 
 void diagnosis_take_rerun(struct diagnosis *diagnosis, const struct rerun_result *rerun)
 {
-    if (!diagnosis->site)
+    if (!diagnosis->stop)
         return;
     if (rerun->evidence)
         memory_meet(diagnosis->memory, rerun->evidence);
-    if (is_about_memory(diagnosis->site))
+    if (is_about_memory(diagnosis->stop))
         take_address(diagnosis, rerun);
     else
         take_thread(diagnosis, rerun);

@@ -79,6 +79,6 @@ void rerun_result_name_buffers(struct rerun_result *rerun, const struct fault_me
 
 /* Returns a place at which the second launch faulted, if it did so, but not where the diagnosed fault was; else NULL. NULL also
  * if it can't be told, because either fault is in no known function. */
-const struct evidence_site *rerun_result_elsewhere(const struct diagnosis *diagnosis, const struct rerun_result *rerun);
+const struct evidence_stop *rerun_result_elsewhere(const struct diagnosis *diagnosis, const struct rerun_result *rerun);
 
 extern const char *const rerun_outcome_words[]; /* of enum rerun_outcome; "" for RERUN_NOT_TRIED */

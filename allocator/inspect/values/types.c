@@ -81,7 +81,7 @@ static struct known_kernel *make(const struct launch_function *function)
     made->names.mangled = function->name;
     made->names.demangled = demangled ? demangled : function->name;
     made->type = type_of_name(made->names.demangled);
-    finding_kernel(&(const struct evidence_site){.kernel = made->names.demangled}, made->names.plain, sizeof made->names.plain);
+    finding_kernel(&(const struct evidence_stop){.kernel = made->names.demangled}, made->names.plain, sizeof made->names.plain);
     return made;
 }
 
