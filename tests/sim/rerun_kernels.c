@@ -106,9 +106,10 @@ PUT(8, double)
 /* n elements, of which the last may lie half in the buffer. */
 static void put_aligned(const cusim_thread *t, void *const *arguments)
 {
-    if ((uintptr_t)first(arguments) % sizeof(float) && number(t) == 0)
+    int is_misaligned = (uintptr_t)first(arguments) % sizeof(float) != 0;
+    if (is_misaligned && number(t) == 0)
         cusim_raise(6);
-    if (number(t) < second(arguments))
+    if (!is_misaligned && number(t) < second(arguments))
         first(arguments)[number(t)] = 2.5f;
 }
 
