@@ -1,6 +1,7 @@
 /* A program that knows nothing of cufence: a kernel of 33 threads fills a buffer for 32 floats. It looks at no error. Or, with
  * an argument: "clean": a kernel of 32; "init": only cuInit; "leave": as clean, and ends by _exit; "managed": only memory that
- * cufence leaves to the driver; "forget": without CUFENCE_TALLY from here on, itself as clean in a child. */
+ * cufence leaves to the driver; "forget": without CUFENCE_TALLY from here on, itself as clean in a child; "print": as clean,
+ * and prints without a line end; "quick": as clean, and ends by quick_exit(3). */
 #include "plain_program.h"
 
 static void fill(const cusim_thread *thread, void *const *arguments)
@@ -43,5 +44,9 @@ int main(int argc, char **argv)
         overrun(*story ? 32 : 33);
     if (!strcmp(story, "leave"))
         _exit(0);
+    if (!strcmp(story, "quick"))
+        quick_exit(3);
+    if (!strcmp(story, "print"))
+        printf("printed");
     return 0;
 }
