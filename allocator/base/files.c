@@ -117,9 +117,10 @@ int document_open(struct document *document, const char *path)
 
 int document_close(struct document *document, int is_whole)
 {
+    int error = ferror(document->out) ? errno : 0; /* what could not be written may be gone */
     errno = 0;
     is_whole = fflush(document->out) == 0 && !ferror(document->out) && is_whole;
-    int error = errno;
+    error = errno ? errno : error;
     if (document->out != stdout && fclose(document->out) != 0 && is_whole) {
         is_whole = 0;
         error = errno;
