@@ -91,6 +91,7 @@ static const struct ending endings[] = {
     {"-- sh -c '\"$STORY\" clean; true'", 0, 0, "no faults; 1 allocation guarded"},
     {"-- \"$STORY\"", 86, 86, NULL},
     {"-- \"$STORY\" leave", 0, 0, "1 process used CUDA without saying at the end what was guarded"},
+    {"-- \"$STORY\" timer", 0, 0, "no faults; 1 allocation guarded"},
     {"-- \"$STORY\" quick", 3, 3, "1 process used CUDA without saying at the end what was guarded"},
     {"-- sh -c '\"$STORY\" leave; true'", 0, 0, "1 process used CUDA without saying at the end what was guarded"},
 };
