@@ -107,7 +107,7 @@ int document_open(struct document *document, const char *path)
         snprintf(document->temporary, sizeof document->temporary, "%s.%d.tmp", document->name, (int)getpid());
         fd = files_open_named(document->temporary, O_TRUNC);
         if (fd >= 0 && is_there)
-            (void)!fchmod(fd, found.st_mode & 07777);
+            (void)!(fchown(fd, found.st_uid, found.st_gid) + fchmod(fd, found.st_mode & 07777)); /* sudo may */
     }
     if (fd < 0) /* who may not make files in the folder may write to this one */
         document->temporary[0] = '\0';
@@ -117,9 +117,10 @@ int document_open(struct document *document, const char *path)
 
 int document_close(struct document *document, int is_whole)
 {
+    int error = ferror(document->out) ? errno : 0; /* what could not be written may be gone */
     errno = 0;
     is_whole = fflush(document->out) == 0 && !ferror(document->out) && is_whole;
-    int error = errno;
+    error = errno ? errno : error;
     if (document->out != stdout && fclose(document->out) != 0 && is_whole) {
         is_whole = 0;
         error = errno;

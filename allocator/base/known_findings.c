@@ -125,7 +125,7 @@ enum known known_as(const struct known_names *names, const char *name)
         const struct known_name *known = &names->all[i];
         int is_pattern = known->as == KNOWN_SUPPRESSED && !strncmp(known->text, PATTERN, strlen(PATTERN));
         const char *pattern = known->text + strlen(PATTERN);
-        if (is_pattern ? !fnmatch(pattern + strspn(pattern, " "), name, 0) : !strcmp(known->text, name))
+        if (is_pattern ? !fnmatch(pattern + strspn(pattern, " \t"), name, 0) : !strcmp(known->text, name))
             return known->as;
     }
     return KNOWN_NOT;

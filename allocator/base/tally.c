@@ -197,6 +197,7 @@ void tally_await(int fd, int is_silent, int is_heard)
     char program[4096], number[16], *kept[] = {NULL, NULL};
     char *words[] = {(char[]){"cufence"}, (char[]){"await"}, number, is_silent ? (char[]){"silent"} : NULL, NULL};
     int nowhere = is_heard ? -1 : open("/dev/null", O_WRONLY);
+    sigset_t all, before;
     Dl_info own;
     const char *slash = dladdr(noted, &own) && own.dli_fname ? strrchr(own.dli_fname, '/') : NULL;
     snprintf(number, sizeof number, "%d", fd);
@@ -204,8 +205,11 @@ void tally_await(int fd, int is_silent, int is_heard)
         kept[0] = strncmp(*entry, "LD_LIBRARY_PATH=", 16) ? NULL : *entry;
     if (nowhere >= 0)
         dup2(nowhere, STDERR_FILENO);
+    sigfillset(&all); /* the program's timers go on, without its handlers */
+    sigprocmask(SIG_SETMASK, &all, &before);
     for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++)
         if (snprintf(program, sizeof program, "%.*s%scufence", (int)(slash + 1 - own.dli_fname), own.dli_fname, places[i]) <
             (int)sizeof program)
             execve(program, words, kept);
+    sigprocmask(SIG_SETMASK, &before, NULL);
 }

@@ -248,6 +248,8 @@ int collected_open(const char *command, const char *kept, char file[PATH_MAX])
         snprintf(file, PATH_MAX, "%s", kept);
     else
         snprintf(file, PATH_MAX, "%s/cufence-%s-XXXXXX", parent && *parent ? parent : "/tmp", command);
+    if (strchr(file, '\n')) /* it ends a name in the list of such files (environment_collect()) */
+        return arguments_complain(command, STATUS_UNFIT, "no file for reports: a line end is in the name of %s", file);
     int made = kept ? files_create(file) : mkostemp(file, O_CLOEXEC);
     if (made < 0)
         return arguments_complain(command, STATUS_UNFIT,

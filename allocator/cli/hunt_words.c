@@ -177,7 +177,7 @@ static void tell_verdict(FILE *out, const struct hunt_verdict *verdict)
     if (verdict->unguarded) {
         fputs("nothing was guarded in ", out);
         put_modes(out, verdict->unguarded);
-        fputs(", and the program's processes have said why.\n", out);
+        fputs(", and the program's processes have said why, unless they lacked LD_PRELOAD.\n", out);
     } else if (verdict->left) {
         fputs("processes that the program started still run in ", out);
         put_modes(out, verdict->left);

@@ -227,10 +227,13 @@ int cli_await(int argc, char **argv)
 {
     struct tally tally;
     char name[TALLY_NAME], lines[1200];
-    sigset_t none;
+    static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    sigset_t some;
     int fd = argc > 1 ? atoi(argv[1]) : 0;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    sigemptyset(&some);
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+        sigaddset(&some, ending[i]);
+    sigprocmask(SIG_UNBLOCK, &some, NULL);
     if (fd <= STDERR_FILENO)
         return STATUS_USAGE;
     for (int other = STDERR_FILENO + 1; other < fd; other++) /* somebody may read until they are closed */

@@ -118,6 +118,8 @@ void finding_name(const struct finding *finding, char *out, size_t size)
     const struct evidence_stop *stop = &finding->where.stop;
     char kernel[256] = "";
     uint64_t code = 0;
+    const size_t whole = size;
+    size -= sizeof " #0000" - 1; /* a long name is cut before its hash */
     out[0] = '\0';
     part_append(out, size, "%s%s%s", finding->kind, finding->called.call ? " by " : "",
                 finding->called.call ? finding->called.call : "");
@@ -142,5 +144,5 @@ void finding_name(const struct finding *finding, char *out, size_t size)
     char place[600];
     snprintf(place, sizeof place, "%s|%" PRIu64, out, code);
     if (code)
-        part_append(out, size, " #%04x", (unsigned)(finding_hash(place) & 0xffff));
+        part_append(out, whole, " #%04x", (unsigned)(finding_hash(place) & 0xffff));
 }

@@ -335,8 +335,9 @@ static int say_last_word(int status)
  * guarded. */
 static void at_end(int status, void *unused)
 {
-    int last = say_last_word(status);
     (void)unused;
+    fcloseall(); /* as exit() does behind us: another program may take this one's place */
+    int last = say_last_word(status);
     if (last != status)
         exit(last);
 }
@@ -366,11 +367,22 @@ EXPORT void interposed_abort(void)
 }
 
 /* quick_exit() calls no _exit() that could be replaced. Its first handler is called last. */
+static int quick_status;
+
 static void at_quick_end(void)
 {
     await_report();
-    if (say_last_word(0)) /* its own status is not known here */
-        interposed_exit(TALLY_STATUS);
+    int last = say_last_word(quick_status);
+    if (last != quick_status)
+        interposed_exit(last);
+}
+
+EXPORT void interposed_quick_exit(int status) __asm__("quick_exit");
+EXPORT void interposed_quick_exit(int status)
+{
+    quick_status = status;
+    ((void (*)(int))next_of("quick_exit"))(status);
+    __builtin_unreachable();
 }
 
 __attribute__((constructor)) static void watch_exits(void)

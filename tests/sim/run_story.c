@@ -1,7 +1,12 @@
 /* A program that knows nothing of cufence: a kernel of 33 threads fills a buffer for 32 floats. It looks at no error. Or, with
  * an argument: "clean": a kernel of 32; "init": only cuInit; "leave": as clean, and ends by _exit; "managed": only memory that
- * cufence leaves to the driver; "forget": without CUFENCE_TALLY from here on, itself as clean in a child. */
+ * cufence leaves to the driver; "forget": without CUFENCE_TALLY from here on, itself as clean in a child; "print": as clean,
+ * and prints without a line end; "quick": as clean, and ends by quick_exit(3); "timer": as clean, with a timer that
+ * runs on. */
 #include "plain_program.h"
+
+#include <signal.h>
+#include <sys/time.h>
 
 static void fill(const cusim_thread *thread, void *const *arguments)
 {
@@ -24,6 +29,18 @@ static void allocate_managed(void)
     CALL(cuMemAllocManaged, &managed, 4096, CU_MEM_ATTACH_GLOBAL);
 }
 
+static void ring(int signal)
+{
+    (void)signal;
+}
+
+static void start_timer(void)
+{
+    const struct itimerval often = {{0, 5000}, {0, 5000}};
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = ring, .sa_flags = SA_RESTART}, NULL);
+    setitimer(ITIMER_REAL, &often, NULL);
+}
+
 int main(int argc, char **argv)
 {
     static const size_t sizes[] = {sizeof(uint64_t)};
@@ -43,5 +60,11 @@ int main(int argc, char **argv)
         overrun(*story ? 32 : 33);
     if (!strcmp(story, "leave"))
         _exit(0);
+    if (!strcmp(story, "timer"))
+        start_timer();
+    if (!strcmp(story, "quick"))
+        quick_exit(3);
+    if (!strcmp(story, "print"))
+        printf("printed");
     return 0;
 }

@@ -193,6 +193,7 @@ TEST(a_hunt_that_cannot_begin_leaves_the_last_one)
     expect_words(run_shell("\"$CUFENCE\" hunt --json list.json --keep none -- no-such-program"), 127,
                  PATTERNS("no-such-program"));
     expect_words(run_shell("\"$CUFENCE\" hunt --json list.json --keep kept -- true"), 2, PATTERNS("name another folder"));
+    expect_words(run_shell("\"$CUFENCE\" hunt --keep 'a\nb' -- true"), 126, PATTERNS("a line end is in the name of "));
     read_file("list.json", is, sizeof is);
     assert_string_equal(was, is);
     assert_false(is_left("none"));

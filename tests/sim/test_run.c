@@ -91,6 +91,8 @@ static const struct ending endings[] = {
     {"-- sh -c '\"$STORY\" clean; true'", 0, 0, "no faults; 1 allocation guarded"},
     {"-- \"$STORY\"", 86, 86, NULL},
     {"-- \"$STORY\" leave", 0, 0, "1 process used CUDA without saying at the end what was guarded"},
+    {"-- \"$STORY\" timer", 0, 0, "no faults; 1 allocation guarded"},
+    {"-- \"$STORY\" quick", 3, 3, "1 process used CUDA without saying at the end what was guarded"},
     {"-- sh -c '\"$STORY\" leave; true'", 0, 0, "1 process used CUDA without saying at the end what was guarded"},
 };
 
@@ -210,6 +212,12 @@ TEST(what_is_required_waits_for_all_processes)
     HAS("1 allocation guarded", "!no verdict");
     assert_int_equal(run_shell("\"$CUFENCE\" run " BACKGROUND("sleep 50")), 87);
     HAS("cufence run: no verdict: 1 process that the program started still runs (--require-guarded); exit status 87\n");
+}
+
+TEST(what_the_program_has_printed_is_not_lost)
+{
+    assert_int_equal(run_shell("\"$CUFENCE\" run --require-guarded -- \"$STORY\" print"), 0);
+    HAS("printed");
 }
 
 TEST(a_signal_stays_a_signal)

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/filter.h"
 #include "base/known_findings.h"
+#include "finding/finding.h"
 
 static const char *const gemm[] = {"_Z4gemmPKfPf", "gemm(float const*, float*)", "gemm"};
 static const char *const softmax[] = {"triton_softmax_0", "triton_softmax_0", "triton_softmax_0"};
@@ -138,7 +139,7 @@ static int forget(void **state)
 TEST_WITH(a_line_is_a_name_or_a_glob, NULL, forget)
 {
     assert_int_equal(
-        read_text("# overrun in commented\n\n  overrun at a.py in k \r\npattern: slack write * in fill<[48]>\nin x[0]\n*\n"),
+        read_text("# overrun in commented\n\n  overrun at a.py in k \r\npattern:\tslack write * in fill<[48]>\nin x[0]\n*\n"),
         CUFENCE_OK);
     assert_int_equal(names.count, 4);
     static const struct {
@@ -159,6 +160,20 @@ TEST_WITH(a_line_is_a_name_or_a_glob, NULL, forget)
         if (known_as(&names, cases[i].name) != cases[i].as)
             fail_msg("%s", cases[i].name);
     assert_int_equal(known_as(&names, NULL), KNOWN_NOT);
+}
+
+/* Two bugs of one long name are two. */
+TEST(a_long_name_has_its_hash)
+{
+    struct stack_frame frame = {.line = 7};
+    struct finding finding = {.kind = "double free", .called = {.call = "cuMemFree", .frames = &frame, .count = 1}};
+    char first[100], second[100];
+    memset(frame.function, 'f', sizeof frame.function - 1);
+    finding_name(&finding, first, sizeof first);
+    frame.line = 8;
+    finding_name(&finding, second, sizeof second);
+    assert_int_equal(strlen(first), sizeof first - 1);
+    assert_string_not_equal(first, second);
 }
 
 TEST_WITH(a_baseline_has_the_names_of_its_findings, NULL, forget)
