@@ -263,7 +263,7 @@ def reported(build: pathlib.Path, way: str, folder: str) -> str:
     assert took and status == 86 and re.search(r"SUMMARY: cufence: .*\bwrite_last\b", text) and "#1" in text, f"{status} {text}"
     ms = sum(map(int, took.groups()))
     how = next((line for line in text.splitlines() if "longer than" in line), "")
-    assert ms <= (REPORTED_100 if way == "all_100" else REPORTED), f"{ms} ms after the driver's dump\n{text}"
+    assert ms <= (REPORTED_100 if way == "all100" else REPORTED), f"{ms} ms after the driver's dump\n{text}"
     return f"reported {ms} ms after the driver's dump {how}"
 
 
