@@ -400,7 +400,7 @@
     HOOK(cuTexObjectCreate, "cuTexObjectCreate", 5000, 0, INSTEAD, texture_created,                                            \
          (CUtexObject *object, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *texture,                           \
           const CUDA_RESOURCE_VIEW_DESC *view), (object, resource, texture, view))                                             \
-    HOOK(cuTexObjectDestroy, "cuTexObjectDestroy", 5000, 0, AFTER, keepers_forget(object, NULL), (CUtexObject object), (object))\
+    HOOK(cuTexObjectDestroy, "cuTexObjectDestroy", 5000, 0, AFTER, keepers_forget_texture(object), (CUtexObject object), (object))\
     HOOK(cuTexRefSetAddress_v2, "cuTexRefSetAddress", 3020, 0, INSTEAD, texture_bound,                                         \
          (size_t *offset, CUtexref texture, CUdeviceptr pointer, size_t size), (offset, texture, pointer, size))               \
     HOOK(cuTexRefSetAddress2D_v2, "cuTexRefSetAddress2D", 3020, 0, INSTEAD, texture_bound_2d,                                  \

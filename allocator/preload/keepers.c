@@ -39,10 +39,13 @@ static uint64_t seen = UINT64_MAX; /* heap_given_frees() when textures were look
 static int was_any_gone;           /* and what that said */
 
 static struct keeper {
-    uint64_t handle; /* of an executable graph, or a texture */
+    struct keeper_key {
+        uint64_t handle;               /* of an executable graph, or a texture: a small number, which each context gives out */
+        const struct context *context; /* NULL: a graph */
+    } key;
     UT_hash_handle hh;
-    int is_texture;
-    uint64_t frees; /* heap_given_frees() when all was still there */
+    uint64_t generation; /* of the context */
+    uint64_t frees;      /* heap_given_frees() when all was still there */
     size_t count;
     struct access {
         CUgraphNode node;
@@ -51,23 +54,29 @@ static struct keeper {
 } * keepers;
 static struct lock lock = LOCK(RANK_EXECUTABLES);
 
-static struct keeper *find_locked(uint64_t handle)
+static uint64_t generation_of(const struct context *context)
 {
+    return context ? __atomic_load_n(&context->generation, __ATOMIC_RELAXED) : 0;
+}
+
+static struct keeper *find_locked(uint64_t handle, const struct context *context)
+{
+    const struct keeper_key key = {handle, context};
     struct keeper *keeper;
     lock_expect(RANK_EXECUTABLES);
-    HASH_FIND(hh, keepers, &handle, sizeof handle, keeper);
+    HASH_FIND(hh, keepers, &key, sizeof key, keeper);
     return keeper;
 }
 
-static void add_locked(uint64_t handle, CUgraphNode node, const struct given *now, int is_texture)
+static void add_locked(uint64_t handle, const struct context *context, CUgraphNode node, const struct given *now)
 {
-    struct keeper *keeper = find_locked(handle);
+    struct keeper *keeper = find_locked(handle, context);
     if (!keeper && (keeper = calloc(1, sizeof *keeper)) != NULL) {
-        keeper->handle = handle;
-        keeper->is_texture = is_texture;
-        HASH_ADD(hh, keepers, handle, sizeof handle, keeper);
+        keeper->key = (struct keeper_key){handle, context};
+        keeper->generation = generation_of(context);
+        HASH_ADD(hh, keepers, key, sizeof keeper->key, keeper);
         if ((keeper = HASH_KEPT(keeper)) != NULL)
-            __atomic_add_fetch(&textures_are_known, is_texture, __ATOMIC_RELAXED);
+            __atomic_add_fetch(&textures_are_known, context != NULL, __ATOMIC_RELAXED);
     }
     if (keeper && list_make_room(&keeper->accesses, keeper->count, sizeof *keeper->accesses))
         keeper->accesses[keeper->count++] = (struct access){node, *now};
@@ -87,13 +96,11 @@ static struct given given_by(const struct host_call *call, uint64_t address, uin
                           .is_write = is_write};
 }
 
-void keepers_forget(uint64_t handle, CUgraphNode node)
+static void forget(uint64_t handle, const struct context *context, CUgraphNode node)
 {
     size_t kept = 0;
-    if (!__atomic_load_n(&have_keepers, __ATOMIC_ACQUIRE))
-        return;
     HOLD(&lock);
-    struct keeper *keeper = find_locked(handle);
+    struct keeper *keeper = find_locked(handle, context);
     if (!keeper)
         return;
     for (size_t i = 0; node && i < keeper->count; i++) {
@@ -103,7 +110,7 @@ void keepers_forget(uint64_t handle, CUgraphNode node)
     keeper->count = kept;
     if (node)
         return;
-    __atomic_sub_fetch(&textures_are_known, keeper->is_texture, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&textures_are_known, context != NULL, __ATOMIC_RELAXED);
     seen = UINT64_MAX;
     HASH_DEL(keepers, keeper);
     free(keeper->accesses);
@@ -111,17 +118,23 @@ void keepers_forget(uint64_t handle, CUgraphNode node)
     __atomic_store_n(&have_keepers, keepers != NULL, __ATOMIC_RELEASE);
 }
 
+void keepers_forget(uint64_t executable, CUgraphNode node)
+{
+    if (__atomic_load_n(&have_keepers, __ATOMIC_ACQUIRE))
+        forget(executable, NULL, node);
+}
+
 static int is_gone(const struct given *kept)
 {
     return heap_given_is_gone(kept->address, kept->buffer);
 }
 
-static int find_gone(uint64_t handle, struct given *out)
+static int find_gone(uint64_t handle, const struct context *context, struct given *out)
 {
     const uint64_t frees = heap_given_frees();
     HOLD(&lock);
-    struct keeper *keeper = find_locked(handle);
-    if (!keeper || keeper->frees == frees)
+    struct keeper *keeper = find_locked(handle, context);
+    if (!keeper || keeper->generation != generation_of(context) || keeper->frees == frees)
         return 0;
     for (size_t i = 0; i < keeper->count; i++) {
         *out = keeper->accesses[i].given;
@@ -175,7 +188,7 @@ void keepers_give(const struct host_call *call, const struct heap_range *range, 
     given[given_count % GIVEN_KEPT] = now;
     __atomic_store_n(&given_count, given_count + 1, __ATOMIC_RELEASE);
     if (is_of_node && call->kind->executable)
-        add_locked((uint64_t)(uintptr_t)call->kind->executable, call->kind->node, &now, 0);
+        add_locked((uint64_t)(uintptr_t)call->kind->executable, NULL, call->kind->node, &now);
 }
 
 void keepers_take(const struct host_kind *kind, uint64_t address, size_t size, int is_write)
@@ -188,7 +201,7 @@ void keepers_take(const struct host_kind *kind, uint64_t address, size_t size, i
             found = next; /* the driver may put the size in other words */
     }
     if (found)
-        add_locked((uint64_t)(uintptr_t)kind->executable, kind->node, found, 0);
+        add_locked((uint64_t)(uintptr_t)kind->executable, NULL, kind->node, found);
 }
 
 void keepers_follow(CUgraphExec executable, CUgraph graph)
@@ -226,7 +239,7 @@ int keepers_allow_graph(const struct host_call *call, CUgraphExec graph)
 {
     struct given gone;
     uint64_t handle = (uint64_t)(uintptr_t)graph;
-    if (!__atomic_load_n(&have_keepers, __ATOMIC_ACQUIRE) || !find_gone(handle, &gone) ||
+    if (!__atomic_load_n(&have_keepers, __ATOMIC_ACQUIRE) || !find_gone(handle, NULL, &gone) ||
         capture_is_on(call->stream)) /* it may never be launched */
         return 1;
     struct earlier_use *use = giver(call, &gone, handle);
@@ -246,7 +259,7 @@ static int any_is_gone(void)
         return was_any_gone;
     was_any_gone = 0;
     for (const struct keeper *keeper = keepers; keeper && !was_any_gone; keeper = keeper->hh.next)
-        was_any_gone = keeper->is_texture && keeper->count && is_gone(&keeper->accesses[0].given);
+        was_any_gone = keeper->key.context && keeper->count && is_gone(&keeper->accesses[0].given);
     seen = frees;
     return was_any_gone;
 }
@@ -254,14 +267,21 @@ static int any_is_gone(void)
 static void follow(CUtexObject handle, CUdeviceptr memory, const void *frame)
 {
     struct heap_range range;
-    keepers_forget(handle, NULL); /* it may have been another's, which ended with its context */
-    if (!heap_range_of(memory, &range) || !heap_given_for_later(memory))
+    const struct context *context = context_current();
+    forget(handle, context, NULL); /* it may have been another's, which ended with its context */
+    if (!context || !heap_range_of(memory, &range) || !heap_given_for_later(memory))
         return;
     const struct given now =
         given_by(&(const struct host_call){.name = "cuTexObjectCreate", .frame = frame}, memory, range.size, range.id, 0);
     HOLD(&lock);
-    add_locked(handle, NULL, &now, 1);
+    add_locked(handle, context, NULL, &now);
     seen = UINT64_MAX;
+}
+
+void keepers_forget_texture(CUtexObject texture)
+{
+    if (__atomic_load_n(&textures_are_known, __ATOMIC_RELAXED))
+        forget(texture, context_current(), NULL);
 }
 
 /* Handles are small numbers, which other arguments have, too. */
@@ -293,9 +313,10 @@ int keepers_allow_launch(const struct launch_call *call, const char *name_of_cal
     struct launch_span span;
     struct given gone;
     const struct launch_function *function = any_is_gone() ? functions_find(call->function) : NULL;
+    const struct context *context = function ? context_current() : NULL;
     for (uint32_t i = 0; function && launch_span(call, function, i, &span); i++) {
         CUtexObject texture = !span.is_all && span.size == sizeof texture ? load_u64(span.bytes) : 0;
-        if (texture && find_gone(texture, &gone) && is_texture(function, i) && !capture_is_on(call->stream))
+        if (texture && context && find_gone(texture, context, &gone) && is_texture(function, i) && !capture_is_on(call->stream))
             return refuse(call, name_of_call, texture, i, &gone);
     }
     return 1;

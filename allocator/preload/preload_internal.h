@@ -257,7 +257,8 @@ void keepers_give(const struct host_call *call, const struct heap_range *range, 
 void keepers_take(const struct host_kind *kind, uint64_t address, size_t size, int is_write);
 void keepers_follow(CUgraphExec executable, CUgraph graph);
 int keepers_change(const struct host_call *call, CUgraphExec executable, CUgraphNode node);
-void keepers_forget(uint64_t handle, CUgraphNode node);
+void keepers_forget(uint64_t executable, CUgraphNode node);
+void keepers_forget_texture(CUtexObject texture);
 int keepers_allow_graph(const struct host_call *call, CUgraphExec graph);
 int keepers_allow_launch(const struct launch_call *call, const char *name_of_call);
 

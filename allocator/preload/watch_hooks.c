@@ -88,7 +88,12 @@
     {                                                                                                                          \
         const struct host_call *const call = NODE_CALL(base);                                                                  \
         struct tried tried;                                                                                                    \
-        return is_active() && !(check) ? CUDA_ERROR_INVALID_VALUE : RELIEVED(real.symbol arguments);                           \
+        if (is_active() && !(check))                                                                                           \
+            return CUDA_ERROR_INVALID_VALUE;                                                                                   \
+        CUresult result = RELIEVED(real.symbol arguments);                                                                     \
+        if (result != CUDA_SUCCESS && call->kind->executable) /* the node is what it was */                                    \
+            keepers_forget((uint64_t)(uintptr_t)call->kind->executable, call->kind->node);                                     \
+        return result;                                                                                                         \
     }
 
 #define BEGINS(symbol, base, thread, what, parameters, arguments)                                                              \

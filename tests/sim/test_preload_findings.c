@@ -97,7 +97,9 @@ SILENT(copy_of_its_own)
     }
 SILENT_LAUNCH(texture_in_order, )
 SILENT_LAUNCH(texture_of_nobody, )
+SILENT_LAUNCH(texture_elsewhere, )
 SILENT_LAUNCH(copy_moved, "launch: CUDA_SUCCESS\n")
+SILENT_LAUNCH(copy_not_moved, "change: CUDA_ERROR_INVALID_VALUE\nlaunch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(copy_updated, "launch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(copy_disabled, "launch: CUDA_SUCCESS\n")
 

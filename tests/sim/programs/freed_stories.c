@@ -428,6 +428,18 @@ CASE(freed, copy_moved)
     launch_around_free(executable, buffer);
 }
 
+/* The driver refuses to change the node. */
+CASE(freed, copy_not_moved)
+{
+    CUgraphNode node;
+    CUdeviceptr buffer = allocate(BYTES, first), to = allocate(BYTES, first);
+    CUgraphExec executable = made_of_copy(&node, kept, to);
+    CUDA_MEMCPY3D copy = copy_of(buffer, to);
+    copy.srcLOD = 1;
+    say("change", cu.cuGraphExecMemcpyNodeSetParams(executable, node, &copy, here));
+    launch_around_free(executable, buffer);
+}
+
 CASE(freed, copy_updated)
 {
     CUgraphExecUpdateResultInfo info;
@@ -484,6 +496,19 @@ CASE(freed, texture_of_nobody)
     MUST(cu.cuMemFreeAsync(buffer, first));
     MUST(look_up(other, out));
     MUST(launch("_Z5countmPj", nothing, texture, out)); /* count(unsigned long, unsigned *) */
+}
+
+/* Its handle is a number that another context may have for a texture of its own. */
+CASE(freed, texture_elsewhere)
+{
+    CUcontext other;
+    CUdeviceptr out = allocate(BYTES, first), buffer;
+    MUST(cu.cuCtxCreate(&other, NULL, 0, 0));
+    MUST(cu.cuMemAlloc(&buffer, BYTES));
+    CUtexObject texture = texture_of(buffer);
+    MUST(cu.cuMemFree(buffer));
+    MUST(cu.cuCtxSetCurrent(here));
+    MUST(launch("_Z5countyPj", nothing, texture, out)); /* count(unsigned long long, unsigned *) */
 }
 
 STORY(freed)
