@@ -118,6 +118,30 @@ FINDS(is_used_again_once_it_is_reported, "4 bytes changed, 0 bytes past the end 
     CHECK(allocate(1000, NULL) == buffer);
 }
 
+static void *check_aside(void *unused)
+{
+    CHECK(cufence_check(0) == 1);
+    return unused;
+}
+
+/* Other memory is retired late meanwhile, but not without a limit. */
+FINDS(retires_many_although_it_reports, "4 bytes changed, 0 bytes past the end of buffer #1")
+{
+    pthread_t thread;
+    CUstream stream = start_with_stream("slack=on,uaf=strict");
+    CHECK_OK(cufence_set_fault_handler(hold_report, NULL));
+    write_at(allocate(1000, NULL) + 1000, 4, 0, NULL);
+    CHECK(pthread_create(&thread, NULL, check_aside, NULL) == 0);
+    AWAIT(__atomic_load_n(&is_reporting, __ATOMIC_SEQ_CST));
+    uint64_t before = stats().retired_mappings;
+    for (int i = 0; i < 400; i++)
+        release(allocate(3 * MIB, stream), stream);
+    usleep(300000);
+    CHECK(stats().retired_mappings > before + 50);
+    __atomic_store_n(&may_end, 1, __ATOMIC_SEQ_CST);
+    pthread_join(thread, NULL);
+}
+
 /* ---- reuse ---- */
 
 /* The check comes behind the free: another thread of cufence's reports it. */

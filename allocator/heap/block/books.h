@@ -204,8 +204,8 @@ void books_leave(struct books *books);
 void books_await_guests(struct books *ending, unsigned patience_ms);
 
 /* The mapping at `base` is needed for a report: the heap neither uses it again nor unmaps it until books_let_go() (0: all), nor
- * does it retire any other: a launch that is done again for the report reaches more. books_keep() returns 0 if KEPT_MOST are
- * needed already. */
+ * does it retire others before there are many: a launch that is done again for the report reaches more. books_keep() returns 0
+ * if KEPT_MOST are needed already. */
 int books_keep(struct books *books, uint64_t base);
 void books_let_go(struct books *books, uint64_t base);
 int books_keeps(const struct books *books, uint64_t base); /* 0: any */

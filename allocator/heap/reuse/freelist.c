@@ -10,6 +10,7 @@
 #define SCAN 16            /* blocks to look at in a bin of mixed sizes */
 #define WAITING_SCAN 64    /* waiting blocks whose events are queried in one call */
 #define RETIRING_SCAN 512  /* retiring blocks to look at for one of a size */
+#define PAUSED_MOST 256    /* retiring blocks that wait for a report: with one finding after the other they would get no turn */
 
 /* All of these require the list lock. */
 
@@ -290,8 +291,9 @@ struct block *freelist_steal(struct books *books, const struct freelist *thief, 
 static struct block *first_retired(struct freelist *list)
 {
     list_expect(list);
-    struct block *block = books_keeps(list->books, 0) ? NULL : list->retiring;
-    while (block && block->awaits_context)
+    int is_paused = books_keeps(list->books, 0) && figure(&list->retiring_count) < PAUSED_MOST;
+    struct block *block = is_paused ? NULL : list->retiring;
+    while (block && (block->awaits_context || books_keeps(list->books, block->slot.base)))
         block = block->next;
     return block && waits_are_over(block) ? block : NULL;
 }
