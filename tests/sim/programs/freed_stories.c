@@ -1,6 +1,7 @@
 /* Stories about launches that are given freed pointers: `freed CASE`. Kernels of the first cases use them, those of the others
  * do not, or are right to. */
 #include "program.h"
+#include "textures.h"
 
 #include <unistd.h>
 
@@ -221,52 +222,14 @@ CASE(freed, copy_node_updated)
     launch_around_free(executable, buffer);
 }
 
-static void lookup_kernel(const cusim_thread *thread, void *const *arguments)
-{
-    const void *(*memory_of)(unsigned long long) = (const void *(*)(unsigned long long))driver_of_sim("cusim_texture");
-    const uint32_t *numbers = memory_of(*(const unsigned long long *)arguments[0]);
-    (*(uint32_t **)arguments[1])[thread->thread_index[0]] = numbers[thread->thread_index[0]];
-}
-
-static void nothing(const cusim_thread *thread, void *const *arguments)
-{
-}
-
-static CUresult launch(const char *name, cusim_kernel_function kernel, unsigned long long number, CUdeviceptr out)
-{
-    static const size_t sizes[] = {8, 8};
-    CUmodule module;
-    CUfunction function;
-    driver_register_kernel(&(cusim_kernel){name, kernel, sizes, 2, "kernels.cu", 30, 4, 0, 0});
-    MUST(cu.cuModuleLoadData(&module, "an image"));
-    MUST(cu.cuModuleGetFunction(&function, module, name));
-    return cu.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, first, (void *[]){&number, &out}, NULL);
-}
-
-/* look_up(unsigned long long, unsigned *) */
-static CUresult look_up(CUtexObject texture, CUdeviceptr out)
-{
-    return launch("_Z7look_upyPj", lookup_kernel, texture, out);
-}
-
-static CUtexObject texture_of(CUdeviceptr buffer)
-{
-    CUtexObject texture = 0;
-    const CUDA_RESOURCE_DESC linear = {
-        .resType = CU_RESOURCE_TYPE_LINEAR,
-        .res.linear = {.devPtr = buffer, .format = CU_AD_FORMAT_UNSIGNED_INT32, .numChannels = 1, .sizeInBytes = BYTES}};
-    MUST(cu.cuTexObjectCreate(&texture, &linear, &(CUDA_TEXTURE_DESC){0}, NULL));
-    return texture;
-}
-
 CASE(freed, texture)
 {
     CUdeviceptr buffer = allocate(BYTES, first), out = allocate(BYTES, first);
     CUtexObject texture = texture_of(buffer);
-    MUST(look_up(texture, out));
+    MUST(look_up(texture, out, first));
     MUST(cu.cuMemFreeAsync(buffer, first));
     allocate(BYTES, first);
-    say("launch", look_up(texture, out));
+    say("launch", look_up(texture, out, first));
 }
 
 /* ---- wrong with streams=on: the buffer is in use elsewhere when it is freed ---- */
@@ -481,7 +444,7 @@ CASE(freed, texture_in_order)
     for (int i = 0; i < TIMES; i++) {
         CUdeviceptr buffer = allocate(BYTES, first);
         CUtexObject texture = texture_of(buffer);
-        MUST(look_up(texture, out));
+        MUST(look_up(texture, out, first));
         MUST(cu.cuStreamSynchronize(first));
         MUST(cu.cuTexObjectDestroy(texture));
         MUST(cu.cuMemFreeAsync(buffer, first));
@@ -494,8 +457,8 @@ CASE(freed, texture_of_nobody)
     CUdeviceptr buffer = allocate(BYTES, first), out = allocate(BYTES, first);
     CUtexObject texture = texture_of(buffer), other = texture_of(allocate(BYTES, first));
     MUST(cu.cuMemFreeAsync(buffer, first));
-    MUST(look_up(other, out));
-    MUST(launch("_Z5countmPj", nothing, texture, out)); /* count(unsigned long, unsigned *) */
+    MUST(look_up(other, out, first));
+    MUST(launch("_Z5countmPj", nothing, texture, out, first)); /* count(unsigned long, unsigned *) */
 }
 
 /* Its handle is a number that another context may have for a texture of its own. */
@@ -508,7 +471,7 @@ CASE(freed, texture_elsewhere)
     CUtexObject texture = texture_of(buffer);
     MUST(cu.cuMemFree(buffer));
     MUST(cu.cuCtxSetCurrent(here));
-    MUST(launch("_Z5countyPj", nothing, texture, out)); /* count(unsigned long long, unsigned *) */
+    MUST(launch("_Z5countyPj", nothing, texture, out, first)); /* count(unsigned long long, unsigned *) */
 }
 
 STORY(freed)
