@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MOST_TEXT ((size_t)16 << 20)
@@ -47,16 +48,20 @@ int files_create(const char *name)
     return open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }
 
+/* A name that is too long is cut, so that no folder has it. */
+static const char *folder_of(const char *name, char folder[PATH_MAX])
+{
+    const char *slash = strrchr(name, '/');
+    snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - name) + 1 : 1, slash ? name : ".");
+    return folder;
+}
+
 /* Whether the link was put there by its folder's owner, by root or by this user. */
 static int is_trusted(const char *name)
 {
     struct stat link, parent;
-    char folder[1024];
-    const char *slash = strrchr(name, '/');
-    int length = slash ? (int)(slash - name) + 1 : 1;
-    if (snprintf(folder, sizeof folder, "%.*s", length, slash ? name : ".") >= (int)sizeof folder)
-        return 0;
-    if (lstat(name, &link) != 0 || stat(folder, &parent) != 0)
+    char folder[PATH_MAX];
+    if (lstat(name, &link) != 0 || stat(folder_of(name, folder), &parent) != 0)
         return 0;
     return link.st_uid == geteuid() || link.st_uid == 0 || link.st_uid == parent.st_uid;
 }
@@ -93,6 +98,22 @@ int files_put_text(const char *name, const char *text)
     return files_put(name, NULL, 0, text, text ? strlen(text) : 0);
 }
 
+/* As a stream. A pipe's reader may be about to open it. */
+static FILE *open_where_it_is(const char *path)
+{
+    const struct timespec pause = {0, 50000000};
+    int fd = files_open_named(path, O_TRUNC);
+    for (int i = 0; fd < 0 && errno == ENXIO && i < 60; i++) {
+        nanosleep(&pause, NULL);
+        fd = files_open_named(path, 0);
+    }
+    if (fd < 0 && errno == ENXIO)
+        errno = EPIPE;
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, 0);
+    return fd >= 0 ? fdopen(fd, "w") : NULL;
+}
+
 int document_open(struct document *document, const char *path)
 {
     struct stat found;
@@ -101,6 +122,12 @@ int document_open(struct document *document, const char *path)
     if (document->out)
         return 1;
     if (!is_there || S_ISREG(found.st_mode)) {
+        if (readlink(path, document->name, PATH_MAX) >= 0) { /* what it leads to is made, as by every program */
+            if ((fd = files_open_named(path, 0)) < 0)
+                return 0;
+            is_there = fstat(fd, &found) == 0;
+            close(fd);
+        }
         if (is_there ? !realpath(path, document->name) || access(path, W_OK) != 0
                      : snprintf(document->name, PATH_MAX, "%s", path) >= PATH_MAX)
             return 0;
@@ -111,7 +138,7 @@ int document_open(struct document *document, const char *path)
     }
     if (fd < 0) /* who may not make files in the folder may write to this one */
         document->temporary[0] = '\0';
-    document->out = fd >= 0 ? fdopen(fd, "w") : fopen(path, "we");
+    document->out = fd >= 0 ? fdopen(fd, "w") : open_where_it_is(path);
     return document->out != NULL;
 }
 
@@ -133,6 +160,24 @@ int document_close(struct document *document, int is_whole)
     unlink(document->temporary);
     errno = error;
     return 0;
+}
+
+/* Of the file, or of the folder that it would be made in, whose name in it *last is then. */
+static int find_named(const char *name, struct stat *found, const char **last)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(name, '/');
+    int is_there = stat(name, found) == 0;
+    *last = is_there ? "" : slash ? slash + 1 : name;
+    return is_there ? S_ISREG(found->st_mode) || S_ISFIFO(found->st_mode) : stat(folder_of(name, folder), found) == 0;
+}
+
+int files_are_same(const char *one, const char *other)
+{
+    struct stat first, second;
+    const char *name, *other_name;
+    return find_named(one, &first, &name) && find_named(other, &second, &other_name) && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino && !strcmp(name, other_name);
 }
 
 int installation_find(const char *file, const char *const *folders, size_t count, const char *name, char path[PATH_MAX])

@@ -36,12 +36,16 @@ struct document {
     char name[PATH_MAX], temporary[PATH_MAX + 32]; /* "": it is written where it is */
 };
 
-/* "-" is standard output; a pipe or device is written to as it is. Returns 0 on failure and sets errno. */
+/* "-" is standard output; a pipe or device is written to as it is. Links are followed as files_open_named() follows them.
+ * Returns 0 on failure and sets errno: EPIPE for a pipe that nobody has opened to read within 3 seconds. */
 int document_open(struct document *document, const char *path);
 
 /* Not whole: the file stays as it was. Returns 0 if it is not whole, or cannot be written, and sets errno (0: the caller's own
  * failure). */
 int document_close(struct document *document, int is_whole);
+
+/* Whether two names are those of one file or pipe, or of one that would be made; devices never count. */
+int files_are_same(const char *one, const char *other);
 
 /* Finds files of an installation from where one of them lies. Looks for `name` in folders relative to that of `file`; each ends
  * with a slash or is "". `path` gets the real path of the first that exists. Returns 0 if there is none. */

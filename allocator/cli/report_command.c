@@ -126,9 +126,9 @@ static int check_paths(const struct wanted *wanted)
         if (path && !*path)
             return complain(STATUS_USAGE, "%s: the file name \"\" is empty", faces[i].option);
         for (int k = 0; path && k < i; k++)
-            if (wanted->paths[k] && !strcmp(wanted->paths[k], path))
-                return complain(STATUS_USAGE, "%s and %s name the same file, %s; one would overwrite the other",
-                                faces[k].option, faces[i].option, path);
+            if (wanted->paths[k] && (!strcmp(wanted->paths[k], path) || files_are_same(wanted->paths[k], path)))
+                return complain(STATUS_USAGE, "%s %s and %s %s are the same file; one would overwrite the other",
+                                faces[k].option, wanted->paths[k], faces[i].option, path);
     }
     return 0;
 }

@@ -395,8 +395,8 @@ class Report(standin.InFolder):
 
     def test_wrong_arguments(self) -> None:
         self.assertIn("no file given", self.report(status=2).stderr)
-        self.assertIn("--html and --sarif name the same file, -", self.report("--sarif", "-", "--html", "-", "x.json", status=2).stderr)
-        self.assertIn("--html and --json name the same file", self.report("--html", "x", "--json", "x", "y.json", status=2).stderr)
+        self.assertIn("--html - and --sarif - are the same file; ", self.report("--sarif", "-", "--html", "-", "x.json", status=2).stderr)
+        self.assertIn("--html x and --json ./x are the same file", self.report("--html", "x", "--json", "./x", "y.json", status=2).stderr)
         self.assertIn("--svg", self.report("--svg", "x", "y.json", status=2).stderr)
         done = self.report("--html", "no/such/folder.html", self.write("good.json", finding(0)), status=2)
         self.assertIn("cufence report: --html no/such/folder.html: No such file or directory", done.stderr)

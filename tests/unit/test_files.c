@@ -63,6 +63,32 @@ TEST(a_link_of_another_user_is_not_followed)
     }
 }
 
+TEST(a_document_goes_where_a_link_leads)
+{
+    struct document document;
+    assert_int_equal(symlink("target", in_folder("link")), 0);
+    assert_int_equal(mkfifo(in_folder("unread"), 0600), 0);
+    assert_true(document_open(&document, in_folder("link")) && fputs("whole", document.out) >= 0 &&
+                document_close(&document, 1));
+    assert_int_equal(size_of(in_folder("target")), 5);
+    char target[8], other[PATH_MAX];
+    assert_int_equal(readlink(in_folder("link"), target, sizeof target), 6);
+    snprintf(other, sizeof other, "%s/./target", folder);
+    assert_true(files_are_same(other, in_folder("link")));
+    snprintf(other, sizeof other, "%s//new", folder);
+    assert_true(files_are_same(other, in_folder("new")));
+    assert_false(files_are_same(other, in_folder("target")) || files_are_same("/dev/null", "/dev/null"));
+    assert_int_equal(symlink("missing/x", in_folder("astray")), 0);
+    assert_false(document_open(&document, in_folder("astray")));
+    assert_int_equal(errno, ENOENT);
+    assert_false(document_open(&document, in_folder("unread")));
+    assert_int_equal(errno, EPIPE);
+    if (geteuid() != 0 || chown(folder, 0, 0) != 0 || lchown(in_folder("link"), NOBODY, NOBODY) != 0)
+        skip();
+    assert_false(document_open(&document, in_folder("link")));
+    assert_int_equal(errno, EACCES);
+}
+
 /* ---- sources ---- */
 
 static void expect_line(const char *path, int line, const char *text)
