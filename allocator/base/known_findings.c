@@ -13,7 +13,8 @@
 #include <string.h>
 
 #define PATTERN "pattern:"
-#define KEY "\"finding_name\"" /* in docs/finding.schema.json */
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* some editors on Windows put it in front */
+#define KEY "\"finding_name\""         /* in docs/finding.schema.json */
 
 const char *const known_words[] = {NULL, "suppressed", "baseline"};
 
@@ -107,7 +108,7 @@ cufence_status known_read(struct known_names *names, const char *path)
     else if (length > 0 && !text[length - 1])
         status = zero_byte(text, path);
     else if (length > 0)
-        status = read_lines(names, text, path);
+        status = read_lines(names, text + (strncmp(text, BYTE_ORDER_MARK, 3) ? 0 : 3), path);
     free(text);
     fclose(file);
     return status;

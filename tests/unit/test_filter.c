@@ -217,6 +217,10 @@ TEST_WITH(what_is_no_such_file_is_told, NULL, forget)
         assert_int_equal(read_text(cases[i].text), CUFENCE_ERROR_OPTION);
         assert_non_null(strstr(error_detail(), cases[i].why));
     }
+    known_free(&names);
+    assert_int_equal(read_text("\xef\xbb\xbf# a list\noverrun at b.py in k\n"), CUFENCE_OK); /* a byte order mark */
+    assert_int_equal(known_as(&names, "overrun at b.py in k"), KNOWN_SUPPRESSED);
+    assert_int_equal(names.count, 1);
     FILE *file = fopen("known-zero", "w");
     assert_true(file && fwrite("a\n\0\nb\n", 1, 6, file) == 6 && !fclose(file));
     assert_int_equal(known_read(&names, "known-zero"), CUFENCE_ERROR_OPTION);
