@@ -131,41 +131,34 @@ static struct span trim(struct span span)
     return span;
 }
 
-static const struct option_row *row_find(struct span key)
-{
-    for (size_t i = 0; i < ROWS; i++)
-        if (strlen(table[i].name) == key.length && !memcmp(key.start, table[i].name, key.length))
-            return &table[i];
-    return NULL;
-}
-
-/* Returns the row that `key` is probably a misspelling of, NULL if none. */
-static const struct option_row *row_nearest(struct span key)
-{
-    size_t nearest = text_nearest(key.start, key.length, table, sizeof *table, ROWS, NULL);
-    return nearest == ROWS ? NULL : &table[nearest];
-}
-
 const struct option_row *options_find(const char *name, size_t length, int *is_exact)
 {
-    const struct span key = {name, length};
-    const struct option_row *row = row_find(key);
-    *is_exact = row != NULL;
-    return row ? row : row_nearest(key);
+    size_t nearest = text_nearest(name, length, table, sizeof *table, ROWS, NULL);
+    *is_exact = nearest < ROWS && strlen(table[nearest].name) == length && !memcmp(name, table[nearest].name, length);
+    return nearest < ROWS ? &table[nearest] : NULL;
 }
 
-static cufence_status unknown_key(struct span key, const char *source)
+static cufence_status unknown_key(struct span key, const struct option_row *nearest, const char *source)
 {
-    char names[1024] = "";
-    const struct option_row *nearest = row_nearest(key);
-    if (nearest)
-        return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s', did you mean '%s'? `cufence options` lists all",
-                         source, excerpt_of(key).text, nearest->name);
-    for (size_t i = 0; i < ROWS; i++) {
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", table[i].name);
+    return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s'%s%s%s `cufence options` lists all", source,
+                     excerpt_of(key).text, nearest ? ", did you mean '" : ";", nearest ? nearest->name : "",
+                     nearest ? "'?" : "");
+}
+
+/* Returns the word of row->allowed that `value` is probably a misspelling of, "" if none. */
+static struct excerpt choice_nearest(const struct option_row *row, struct span value)
+{
+    struct excerpt nearest = {""}, word;
+    size_t best = SIZE_MAX, length;
+    const char *at = row->type == OPTION_CHOICE ? row->allowed : NULL;
+    for (; at; at = at[length] == ' ' ? at + length + strlen(" | ") : NULL) {
+        length = strcspn(at, " ,");
+        word = excerpt_of((struct span){at, length});
+        size_t far = text_slip(value.start, value.length, word.text);
+        nearest = far < best ? word : nearest;
+        best = far < best ? far : best;
     }
-    return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s' (known: %s)", source, excerpt_of(key).text, names);
+    return nearest;
 }
 
 static cufence_status parse_item(struct span item, const char *source, struct options *options)
@@ -173,12 +166,13 @@ static cufence_status parse_item(struct span item, const char *source, struct op
     const char *equals = memchr(item.start, '=', item.length);
     size_t key_length = equals ? (size_t)(equals - item.start) : item.length;
     struct span key = trim((struct span){item.start, key_length});
-    const struct option_row *row = row_find(key);
+    int is_known;
+    const struct option_row *row = options_find(key.start, key.length, &is_known);
 
     if (key.length == 0)
         return error_set(CUFENCE_ERROR_OPTION, "%s: '%s' has no key; write key=value,key=value", source, excerpt_of(item).text);
-    if (!row)
-        return unknown_key(key, source);
+    if (!is_known)
+        return unknown_key(key, row, source);
     if (!equals)
         return error_set(CUFENCE_ERROR_OPTION, "%s: option %s has no value; write %s=VALUE, with %s", source, row->name,
                          row->name, row->allowed);
@@ -189,8 +183,9 @@ static cufence_status parse_item(struct span item, const char *source, struct op
         return error_set(CUFENCE_ERROR_OPTION,
                          "%s: %s=-: standard output is the program's; give a name (./- is a file of that name)", source,
                          row->name);
-    return error_set(CUFENCE_ERROR_OPTION, "%s: %s=%s is not allowed; use %s", source, row->name, excerpt_of(value).text,
-                     row->allowed);
+    const struct excerpt nearest = choice_nearest(row, value);
+    return error_set(CUFENCE_ERROR_OPTION, "%s: %s=%s is not allowed; use %s%s%s%s", source, row->name, excerpt_of(value).text,
+                     row->allowed, *nearest.text ? "; did you mean " : "", nearest.text, *nearest.text ? "?" : "");
 }
 
 cufence_status options_parse(struct options *options, const char *text, const char *source)

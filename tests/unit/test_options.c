@@ -192,7 +192,7 @@ TEST(refusals_name_the_source_the_value_and_the_way_out)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"uaf=of", "test: uaf=of is not allowed; use off | adaptive | strict"},
+        {"uaf=of", "test: uaf=of is not allowed; use off | adaptive | strict; did you mean off?"},
         {"uaf=|", "test: uaf=| is not allowed; use off | adaptive | strict"},
         {"uaf=", "test: uaf= is not allowed; use off | adaptive | strict"},
         {"uaf", "test: option uaf has no value; write uaf=VALUE, with off | adaptive | strict"},
@@ -213,6 +213,10 @@ TEST(refusals_name_the_source_the_value_and_the_way_out)
         {"guard=18446744073709551616", "test: guard=18446744073709551616 is not allowed; use " GUARD},
         {"guard=18446744073713745920", "test: guard=18446744073713745920 is not allowed; use " GUARD},
         {"wait_ms=86400001", NULL},
+        {"uaf=strct", "test: uaf=strct is not allowed; use off | adaptive | strict; did you mean strict?"},
+        {"nan=stop+nif",
+         "test: nan=stop+nif is not allowed; use off | report | stop | report+inf | stop+inf, also with /N; did you mean "
+         "stop+inf?"},
         {"slack=1", "test: slack=1 is not allowed; use on | off"},
         {"log=%q", "test: log=%q is not allowed; use a file name up to 255 bytes, with %p %r %h %%"},
         {"log=a%", "test: log=a% is not allowed; use a file name up to 255 bytes, with %p %r %h %%"},
@@ -225,7 +229,7 @@ TEST(refusals_name_the_source_the_value_and_the_way_out)
         expect_refused(cases[i].text, cases[i].message);
 }
 
-TEST(an_unknown_key_gets_the_nearest_one_and_the_list)
+TEST(an_unknown_key_gets_the_nearest_one)
 {
     static const struct {
         const char *text, *start;
@@ -234,20 +238,12 @@ TEST(an_unknown_key_gets_the_nearest_one_and_the_list)
         {"UAF=off", "test: unknown option 'UAF', did you mean 'uaf'?"},
         {"onfault=abort", "test: unknown option 'onfault', did you mean 'on_fault'?"},
         {"strems", "test: unknown option 'strems', did you mean 'streams'?"},
-        {"xyzzy=1", "test: unknown option 'xyzzy'"},
-        {"a\033[2Jb=1", "test: unknown option 'a?[2Jb'"},
+        {"xyzzy=1", "test: unknown option 'xyzzy';"},
+        {"a\033[2Jb=1", "test: unknown option 'a?[2Jb';"},
     };
-    char list[900] = " (known: ";
-    size_t count;
-    const struct option_row *rows = options_table(&count);
-    for (size_t i = 0; i < count; i++) {
-        strcat(list, rows[i].name);
-        strcat(list, i + 1 < count ? ", " : ")");
-    }
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char message[1000];
-        int has_nearest = strstr(cases[i].start, "did you mean") != NULL;
-        snprintf(message, sizeof message, "%s%s", cases[i].start, has_nearest ? " `cufence options` lists all" : list);
+        snprintf(message, sizeof message, "%s `cufence options` lists all", cases[i].start);
         expect_refused(cases[i].text, message);
     }
 }
@@ -277,7 +273,6 @@ TEST(long_texts_are_cut_in_messages_and_bounded_in_paths)
     text[sizeof text - 1] = '\0';
     expect_refused(text, NULL);
     assert_non_null(strstr(error_detail(), "kkk...'"));
-    assert_non_null(strstr(error_detail(), "log, json"));
 }
 
 /* The `allowed` column is written for people; it must say the same as the limits do. */
