@@ -91,17 +91,9 @@ static int unknown(const struct command *command, const char *argument)
         return complain("cufence sets %s by itself; --set %s=VALUE forces it", row->name, row->name);
     if (row && text_slip(name, strlen(name), row->name) < edits)
         return complain("unknown option \"%s\", did you mean --%s? `cufence options` lists all", argument, row->name);
-    if (edits != SIZE_MAX)
-        return complain("unknown option \"%s\", did you mean --%s? `cufence %s --help` lists all", argument,
-                        command->arguments[own].name, command->name);
-    fprintf(stderr, "cufence %s: unknown option \"", command->name);
-    text_put(stderr, argument);
-    fputs("\"; the options are", stderr);
-    for (size_t i = 0; i < command->count; i++)
-        fprintf(stderr, " --%s,", command->arguments[i].name);
-    fprintf(stderr, " --help%s%s\n", command->take_row ? ", --KEY VALUE for each that `cufence options` lists" : "",
-            command->is_operand_the_end ? ", and -- before a program whose name begins with a dash" : "");
-    return STATUS_USAGE;
+    int is_near = edits != SIZE_MAX;
+    return complain("unknown option \"%s\"%s%s%s `cufence %s --help` lists all", argument, is_near ? ", did you mean --" : ";",
+                    is_near ? command->arguments[own].name : "", is_near ? "?" : "", command->name);
 }
 
 static int missing(const struct command *command)

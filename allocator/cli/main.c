@@ -23,13 +23,18 @@ static const struct command *const commands[] = {
     &options_command, &doctor_command, NULL,
 };
 
-/* NULL: there is none. */
-static const struct command *command_find(const char *name)
+/* The sub-command that `name` is, or is probably a slip of; NULL if there is none. */
+static const struct command *command_find(const char *name, int *is_exact)
 {
-    for (const struct command *const *command = commands; *command; command++)
-        if (!strcmp((*command)->name, name))
-            return *command;
-    return NULL;
+    const struct command *nearest = NULL;
+    size_t best = SIZE_MAX;
+    for (const struct command *const *command = commands; *command; command++) {
+        size_t edits = text_slip(name, strlen(name), (*command)->name);
+        nearest = edits < best ? *command : nearest;
+        best = edits < best ? edits : best;
+    }
+    *is_exact = nearest && !strcmp(nearest->name, name);
+    return nearest;
 }
 
 static int is_help(const char *argument)
@@ -50,21 +55,6 @@ static int print_usage(void)
         printf("\nThe pages that are named docs/NAME.md are in\n  %s\n", pages);
     help_statuses(NULL);
     return 0;
-}
-
-/* The sub-command that `name` is probably a slip of, NULL if there is none. */
-static const struct command *command_nearest(const char *name)
-{
-    const struct command *nearest = NULL;
-    size_t best = SIZE_MAX;
-    for (const struct command *const *command = commands; *command; command++) {
-        size_t edits = text_slip(name, strlen(name), (*command)->name);
-        if (edits < best) {
-            best = edits;
-            nearest = *command;
-        }
-    }
-    return nearest;
 }
 
 /* Prints the words of a command line as a shell would take them, where that needs no quotes. */
@@ -91,26 +81,15 @@ static int suggest_run(char **words)
 }
 
 /* `words` begin with the unknown one and end with NULL. */
-static int unknown_command(char **words)
+static int unknown_command(char **words, const struct command *nearest)
 {
-    const struct command *nearest = command_nearest(words[0]);
     if (*words[0] == '-') {
         text_put_line(stderr, "cufence: unknown option '%s'; use --help (-h) or --version (-V)", words[0]);
         return STATUS_USAGE;
     }
-    if (!nearest && suggest_run(words))
-        return STATUS_USAGE;
-    if (nearest) {
-        text_put_line(stderr, "cufence: unknown command '%s', did you mean '%s'? `cufence help` lists all", words[0],
-                      nearest->name);
-        return STATUS_USAGE;
-    }
-    fputs("cufence: unknown command '", stderr);
-    text_put(stderr, words[0]);
-    fputs("'; the commands are", stderr);
-    for (const struct command *const *command = commands; *command; command++)
-        fprintf(stderr, " %s,", (*command)->name);
-    fprintf(stderr, " help, --help and --version\n");
+    if (nearest || !suggest_run(words))
+        text_put_line(stderr, "cufence: unknown command '%s'%s%s%s `cufence help` lists all", words[0],
+                      nearest ? ", did you mean '" : ";", nearest ? nearest->name : "", nearest ? "'?" : "");
     return STATUS_USAGE;
 }
 
@@ -118,9 +97,10 @@ static int run_help(int argc, char **argv)
 {
     if (argc == 1)
         return print_usage();
-    const struct command *command = command_find(argv[1]);
-    if (!command)
-        return unknown_command(argv + 1);
+    int is_exact;
+    const struct command *command = command_find(argv[1], &is_exact);
+    if (!is_exact)
+        return unknown_command(argv + 1, command);
     if (argc > 2)
         return arguments_surplus("help", argv[2]);
     help_print(command);
@@ -145,8 +125,9 @@ static int dispatch(int argc, char **argv)
         return rerun_play();
     if (!strcmp(argv[0], "await")) /* likewise */
         return cli_await(argc, argv);
-    const struct command *command = command_find(argv[0]);
-    return command ? command->run(argc, argv) : unknown_command(argv);
+    int is_exact;
+    const struct command *command = command_find(argv[0], &is_exact);
+    return is_exact ? command->run(argc, argv) : unknown_command(argv, command);
 }
 
 /* Where a standard descriptor is closed, the next file that is opened would get its number, and then what is printed. The

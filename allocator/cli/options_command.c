@@ -45,10 +45,8 @@ static const struct option_row *row_of(const char *typed)
     const struct option_row *row = options_find(key, strlen(key), &is_exact);
     if (is_exact)
         return row;
-    if (row)
-        complain(0, "unknown option '%s', did you mean '%s'? `cufence options` lists all", typed, row->name);
-    else
-        complain(0, "unknown option '%s'; `cufence options` lists all", typed);
+    complain(0, "unknown option '%s'%s%s%s `cufence options` lists all", typed, row ? ", did you mean '" : ";",
+             row ? row->name : "", row ? "'?" : "");
     return NULL;
 }
 
