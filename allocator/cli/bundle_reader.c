@@ -61,12 +61,18 @@ static int unpack(int fd, size_t most, struct file_bytes *bytes, struct problem 
     return bytes->at != NULL;
 }
 
+/* In a folder that a stranger may have made, a link could lead anywhere (open_in()). */
+static const char *why_not_open(void)
+{
+    return errno == ELOOP ? "it is a symbolic link; cufence does not follow links in a saved launch" : strerror(errno);
+}
+
 int file_load(int fd, size_t most, struct file_bytes *bytes, struct problem *problem)
 {
     struct stat status;
     *bytes = (struct file_bytes){0};
     if (fd < 0 || fstat(fd, &status) != 0) {
-        problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", strerror(errno));
+        problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", why_not_open());
         if (fd >= 0)
             close(fd);
         return 0;
@@ -121,7 +127,7 @@ static int array_open(int fd, uint64_t *offset, uint64_t *bytes, struct problem 
 {
     struct stat file;
     if (fd < 0 || fstat(fd, &file) != 0) {
-        problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", strerror(errno));
+        problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", why_not_open());
         return -1;
     }
     uint8_t *start = S_ISREG(file.st_mode) ? malloc(NPY_MOST) : NULL;

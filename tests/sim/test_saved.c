@@ -357,7 +357,7 @@ TEST(damaged_ones_are_refused)
     } cases[] = {
         {"rm x/1.after.npy", "1.after.npy: No such file"},
         {"truncate -s -1 x/1.after.npy", "1.after.npy: it is truncated"},
-        {"rm x/1.after.npy; ln -s ../s/000001-scale/1.after.npy x/1.after.npy", "1.after.npy: Too many levels"},
+        {"rm x/1.after.npy; ln -s ../s/000001-scale/1.after.npy x/1.after.npy", "1.after.npy: it is a symbolic link; "},
         {"sed -i s,1.after.npy,../1.after.npy, x/launch.json", "not a plain name"},
         {"sed -i s,float32,float32x3456789012, x/launch.json", "a buffer is damaged"},
         {"printf any >x/kernel.cubin", "kernel.cubin: it is not a cubin, a fat binary or complete PTX"},
