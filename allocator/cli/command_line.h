@@ -75,6 +75,7 @@ extern const struct command demo_command, doctor_command, explain_command, hunt_
 
 /* `cufence run` in this process; returns only if the program could not be run: STATUS_UNFIT, STATUS_MISSING. */
 int cli_run(int argc, char **argv);
+extern char *run_announcement; /* hunt's, which it says when nothing but the program itself is left to start; else NULL */
 int cli_await(int argc, char **argv);
 
 /* Whether it can run the program. Returns 0, or the exit status after a message. */

@@ -121,7 +121,8 @@ static int write_list(struct hunt *hunt, int is_complete)
 static int begin_list(struct hunt *hunt)
 {
     struct stat found;
-    if (!hunt->json || !strcmp(hunt->json, "-") || (stat(hunt->json, &found) == 0 && !S_ISREG(found.st_mode)))
+    if (!hunt->json || !strcmp(hunt->json, "-") ||
+        (stat(hunt->json, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)))
         return 0;
     return write_list(hunt, 0) ? 0 : STATUS_USAGE;
 }
@@ -148,7 +149,10 @@ static int become(void *argument)
     size_t used = 0;
     const struct mode *mode = &modes[start->mode];
     int size = asprintf(&last, "%s,on_fault=/0", mode->options);
-    if (!argv || size < 0 || environment_collect(plan->reports) != CUFENCE_OK)
+    int told = asprintf(&run_announcement, "run %d of %d: %s (%s), %s",
+                        __builtin_popcount(plan->modes & ((1u << start->mode) - 1)) + 1, __builtin_popcount(plan->modes),
+                        mode->name, mode->options, mode->looks_for);
+    if (!argv || size < 0 || told < 0 || environment_collect(plan->reports) != CUFENCE_OK)
         return STATUS_UNFIT;
     for (const char *const *word = (const char *const[]){"run", "--set", plan->options, "--set", last, "--", NULL}; *word;
          word++)
@@ -184,7 +188,7 @@ static void run_program(const struct plan *plan, unsigned mode, struct run *run)
         if (child_signals && !is_said++)
             complain(0, "%s: waiting for the program to end; a second one kills it", strsignal(child_first_signal));
     }
-    run->left = is_started ? child_wait_rest("hunt", name) : 0;
+    run->left = is_started ? child_wait_rest("hunt", NULL) : 0;
     run->is_ended = child_signals > 0;
     run->seconds = now() - began;
     run->is_guarded = tally_read(fd, &tally) && tally.counts[TALLY_GUARDED];
@@ -215,9 +219,6 @@ static void tell_end(const struct hunt *hunt, unsigned mode)
 static int run_in(struct hunt *hunt, unsigned mode)
 {
     struct run *run = &hunt->runs[mode];
-    unsigned before = hunt->plan.modes & ((1u << mode) - 1);
-    complain(0, "run %d of %d: %s (%s), %s", __builtin_popcount(before) + 1, __builtin_popcount(hunt->plan.modes),
-             modes[mode].name, modes[mode].options, modes[mode].looks_for);
     char kept[PATH_MAX];
     run->refusal = collected_open("hunt", hunt->kept ? kept_reports(&hunt->plan, mode, kept) : NULL, hunt->plan.reports);
     if (!run->refusal)

@@ -39,7 +39,7 @@ static int is_executable_file(const char *path)
     if (S_ISDIR(file.st_mode))
         errno = EISDIR;
     else if (!S_ISREG(file.st_mode))
-        errno = EACCES;
+        errno = ESPIPE;
     return S_ISREG(file.st_mode) && access(path, X_OK) == 0;
 }
 
@@ -54,8 +54,8 @@ const char *program_runner(const char *name)
 static int refuse_file(const char *path, int error)
 {
     const char *runner = program_runner(path);
-    if (error == EISDIR)
-        return UNFIT("%s is a directory", path);
+    if (error == EISDIR || error == ESPIPE)
+        return UNFIT("%s is a %s", path, error == EISDIR ? "directory" : "pipe, socket or device");
     if (error == EACCES)
         return UNFIT("%s is not executable: chmod +x it, or name the program that runs it, as in `cufence run -- %s %s`", path,
                      runner ? runner : "python", path);
@@ -68,14 +68,11 @@ static int refuse_file(const char *path, int error)
 static int refuse_name(const char *command)
 {
     const char *runner = program_runner(command);
-    if (runner && access(command, R_OK) == 0)
-        return MISSING("there is no program %.200s in the folders of PATH; to run the script of that name in this folder: "
-                       "cufence run -- %s %.200s",
-                       command, runner, command);
-    if (is_executable_file(command))
-        return MISSING("there is no program %.200s in the folders of PATH; to run the one in this folder: "
-                       "cufence run -- ./%.200s",
-                       command, command);
+    int is_script = runner && access(command, R_OK) == 0;
+    if (is_script || is_executable_file(command))
+        return MISSING(
+            "there is no program %.200s in the folders of PATH; to run the %s in this folder: cufence run -- %s%s%.200s",
+            command, is_script ? "script of that name" : "one", is_script ? runner : "./", is_script ? " " : "", command);
     return MISSING("there is no program %.200s in the folders of PATH", command);
 }
 
@@ -293,9 +290,35 @@ int installed_bootstrap(const char *program, char path[PATH_MAX])
 
 volatile sig_atomic_t child_signals, child_first_signal;
 
-static volatile pid_t target; /* negative: a group; 0: no child yet */
+static volatile pid_t target;           /* negative: a group; 0: no child yet */
+static unsigned long long target_start; /* what is left of an earlier child is older */
 static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP};
+#define SKIPPED " %*s %*s %*s %*s %*s"
 enum { PASSED_ON = sizeof passed_on / sizeof *passed_on, PAUSE_MS = 5 };
+
+/* Reads a file of /proc, "" without it. */
+static void read_of(const char *process, const char *file, char *text, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%.32s/%s", process, file);
+    FILE *opened = fopen(path, "re");
+    text[opened ? fread(text, 1, size - 1, opened) : 0] = '\0';
+    if (opened)
+        fclose(opened);
+}
+
+/* When our child began, or a process that its parent has left to us, in clock ticks since boot. 0: it is none. */
+static unsigned long long start_of(const char *process)
+{
+    char text[1024];
+    int parent = 0;
+    unsigned long long start = 0;
+    read_of(process, "stat", text, sizeof text);
+    const char *behind = strrchr(text, ')'); /* a name may have one, too; the fields are 4 and 22 of proc_pid_stat(5) */
+    if (behind)
+        sscanf(behind, ") %*c %d" SKIPPED SKIPPED SKIPPED " %*s %*s %llu", &parent, &start);
+    return parent == getpid() ? start : 0;
+}
 
 /* Sends a signal to the child, or to its group. */
 static void child_kill(int signal)
@@ -340,10 +363,12 @@ static void begin(int is_grouped)
 pid_t child_start(const char *command, int (*become)(void *argument), void *argument, int is_grouped, int *refusal)
 {
     int ends[2];
+    char name[16];
     *refusal = 0;
     target = 0;
     fflush(NULL);
-    signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the program ended */
+    signal(SIGCHLD, SIG_DFL);         /* ignored, it would hide how the program ended */
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* child_wait_rest() */
     pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
     if (pid < 0) {
         *refusal = arguments_complain(command, STATUS_UNFIT, "no process: %s", strerror(errno));
@@ -357,6 +382,8 @@ pid_t child_start(const char *command, int (*become)(void *argument), void *argu
     if (is_grouped)
         setpgid(pid, pid); /* whichever of the two comes first */
     target = is_grouped ? -pid : pid;
+    snprintf(name, sizeof name, "%d", (int)pid);
+    target_start = start_of(name);
     if (child_signals) /* it came before there was a child */
         child_kill(child_first_signal);
     close(ends[1]);
@@ -371,8 +398,10 @@ int child_wait(unsigned milliseconds, int *status)
     const struct timespec pause = {0, PAUSE_MS * 1000000L};
     uint64_t until = monotonic_ms() + milliseconds;
     int before = child_signals;
-    pid_t pid = target < 0 ? -target : target;
-    while (waitpid(pid, status, WNOHANG) == 0) {
+    pid_t pid = target < 0 ? -target : target, ended;
+    while ((ended = waitpid(-1, status, WNOHANG)) != pid && ended >= 0) {
+        if (ended > 0) /* a process that its parent has left to us */
+            continue;
         if (monotonic_ms() >= until || child_signals != before)
             return 0;
         nanosleep(&pause, NULL);
@@ -404,17 +433,14 @@ static int has_tally(const char *process, const char *tally)
 static size_t count_rest(const char *tally, char *one, size_t size)
 {
     size_t count = 0;
-    char path[64], name[64] = "";
+    char name[64];
     DIR *all = opendir("/proc");
     for (struct dirent *entry; all && (entry = readdir(all));) {
-        if (!isdigit((unsigned char)entry->d_name[0]) || !has_tally(entry->d_name, tally))
+        if (!isdigit((unsigned char)entry->d_name[0]) ||
+            !(tally ? has_tally(entry->d_name, tally) : target_start && start_of(entry->d_name) >= target_start))
             continue;
         count++;
-        snprintf(path, sizeof path, "/proc/%.32s/comm", entry->d_name);
-        FILE *file = fopen(path, "re");
-        name[file ? fread(name, 1, sizeof name - 1, file) : 0] = '\0';
-        if (file)
-            fclose(file);
+        read_of(entry->d_name, "comm", name, sizeof name);
         name[strcspn(name, "\n")] = '\0';
         text_make_plain(name);
         snprintf(one, size, "%s (process %.16s)", name, entry->d_name);
@@ -433,6 +459,8 @@ size_t child_wait_rest(const char *command, const char *tally)
     char one[128];
     for (int none = 0, is_said = 0; none < SURE; none = count ? 0 : none + 1) {
         uint64_t passed = monotonic_ms() - began;
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
         count = count_rest(tally, one, sizeof one);
         if (count && (passed > CHILD_REST_S * 1000ull || child_signals > 1))
             break;

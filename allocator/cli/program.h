@@ -69,7 +69,8 @@ int child_wait(unsigned milliseconds, int *status);
 /* How long a program's end is waited for when its first process has ended: a daemon never ends. */
 enum { CHILD_REST_S = 30 };
 
-/* Waits, behind the child's end, for all processes that count in the tally of that name (base/tally.h), up to CHILD_REST_S or
- * until a second signal comes; says so on stderr, behind the sub-command's name, if it takes long. Returns how many still run.
- */
+/* Waits, behind the child's end, for all processes that it has started, whatever has become of their parents, up to
+ * CHILD_REST_S or until a second signal comes; says so on stderr, behind the sub-command's name, if it takes long. Returns how
+ * many still run. tally: there was no child_start(), and it is those whose environment has the tally of that name
+ * (base/tally.h). */
 size_t child_wait_rest(const char *command, const char *tally);

@@ -207,6 +207,8 @@ static int keep_tally(const struct request *request)
                : 0;
 }
 
+char *run_announcement;
+
 /* Returns only if the program can't be run: the exit status, after a message. */
 static int become(struct request *request)
 {
@@ -216,6 +218,8 @@ static int become(struct request *request)
         return status;
     if (request->is_verbose)
         complain(0, "starts %s", path);
+    if (run_announcement)
+        arguments_complain("hunt", 0, "%s", run_announcement);
     execv(path, request->command);
     return complain(STATUS_UNFIT, "%s cannot be run: %s%s", path, strerror(errno),
                     errno == ENOEXEC ? "; name the program that runs it, as in `cufence run -- sh FILE`" : "");

@@ -289,10 +289,21 @@ TEST(a_process_in_the_background_is_waited_for)
     assert_false(is_left("cufence-hunt-*"));
 }
 
-/* A daemon is no reason to wait for ever, nor for a verdict. */
+/* Nothing in its environment says where it comes from, and its parent has ended. */
+TEST(a_daemon_with_a_cleared_environment_is_waited_for)
+{
+    hunt(HUNT "--modes end -- sh -c '\"$PROGRAM\" small_ones; setsid env -i LD_PRELOAD=\"$LD_PRELOAD\" "
+              "CUFENCE_COLLECT=\"$CUFENCE_COLLECT\" LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" "
+              "sh -c \"sleep 1; exec \\\"\\$0\\\" overrun\" \"$PROGRAM\" >/dev/null 2>&1 &'");
+    expect(86, "cufence hunt: 1 finding in 1 run\n");
+    expect_finding("overrun", 4096, "end", 1);
+}
+
+/* A daemon is no reason to wait for ever, nor for a verdict; the next run is another one's. */
 TEST(a_process_that_still_runs_is_no_verdict)
 {
-    hunt(HUNT "--modes end -- sh -c '\"$PROGRAM\" small_ones; exec sleep 50 >/dev/null 2>&1 &'");
+    hunt(HUNT
+         "--modes end,start -- sh -c '\"$PROGRAM\" small_ones; mkdir \"$FOLDER/mark\" && exec sleep 50 >/dev/null 2>&1 &'");
     expect(87, "the program's first process has ended; waiting up to 30 s for 1 other, such as sleep (process ",
            "1 process that it started still runs, no finding\n",
            "That is no verdict: processes that the program started still run in end; let the program wait for them");
@@ -386,7 +397,7 @@ TEST(a_wrong_command_line_is_told)
         {"--json /nonexistent/x -- true", "--json /nonexistent/x: No such file or directory"},
         {"--keep /nonexistent/x -- true", "--keep /nonexistent/x: No such file or directory"},
         {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\", did you mean --modes?"},
-        {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; the options are --modes, --json,"},
+        {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; `cufence hunt --help` lists all"},
         {"--modes end,start --side start -- true", "cufence hunt: side=start has no effect: each mode of --modes sets side"},
         {"--modes strict --set guard=1G,uaf=off -- true", "cufence hunt: uaf=off has no effect"},
     };
