@@ -1,5 +1,6 @@
 #include "cli/alloc_conf.h"
 #include "base/error.h"
+#include "base/options.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -106,6 +107,11 @@ static cufence_status read_entry(struct rewriting *rewriting, char *plain, const
                          "%s: '%.200s' is not understood; write backend:" ALLOC_CONF_ASKED ", and its options as " PREFIX
                          "KEY:value",
                          rewriting->name, plain);
+    int is_option = 0;
+    options_find(plain, key, &is_option);
+    if (is_option)
+        return error_set(CUFENCE_ERROR_OPTION, "%s: %.*s is an option of cufence; write " PREFIX "%.200s", rewriting->name,
+                         (int)key, plain, plain);
     if (*plain)
         fprintf(rewriting->text, ",%s", plain);
     return CUFENCE_OK;

@@ -69,9 +69,9 @@ class Plugin(standin.InOneFolder):
     def setUp(self) -> None:
         self.tests = Path(tempfile.mkdtemp(dir=self.folder))
 
-    def run_pytest(self, code: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    def run_pytest(self, code: str, *arguments: str, switch: str = "--cufence", **more: str) -> subprocess.CompletedProcess[str]:
         (self.tests / "test_it.py").write_text(PRELUDE + textwrap.dedent(code))
-        command = [self.python, "-m", "pytest", "-p", "cufence.pytest_plugin", "--cufence", *arguments]
+        command = [self.python, "-m", "pytest", "-p", "cufence.pytest_plugin", switch, *arguments]
         environment = {**self.environment, **more}
         return subprocess.run(command, env=environment, cwd=self.tests, capture_output=True, text=True, timeout=120)
 
@@ -397,3 +397,5 @@ class Plugin(standin.InOneFolder):
             done = self.run_pytest(self.FAULT, *arguments)
             self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
             self.assertIn(words, done.stderr)
+        done = self.run_pytest("", "--cufence-options=uaf=strict", switch="-q")
+        self.assertIn("--cufence-options has no effect without --cufence", done.stderr)

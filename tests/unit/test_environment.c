@@ -209,6 +209,7 @@ TEST(what_is_meant_for_cufence_must_be_right)
         {"cufence_log:[a,b]", "cufence_log: the value '[a,b]' holds a comma"},
         {"cufence:1", "'cufence:1' is not understood; write backend:cufence, and its options as cufence_KEY:value"},
         {"cufence", "'cufence' is not understood"},
+        {"backend:cufence, uaf:strict", "uaf is an option of cufence; write cufence_uaf:strict"},
         {"backend:native,backend:cufence", "the back end is named twice, 'native' and 'cufence'; name one"},
         {"backend:cufence,a:1,backend:native", "the back end is named twice, 'cufence' and 'native'; name one"},
         {"backend:cufence,backend:cufence", "the back end is named twice"},

@@ -39,6 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--cufence"):
+        if config.getoption("--cufence-options"):
+            raise pytest.UsageError("--cufence-options has no effect without --cufence")
         return
     mark = os.environ.pop(WORKER, None)
     if mark is not None:
