@@ -34,7 +34,7 @@ _cufence() {
     hunt)
         options="modes= set= preset= error-exitcode= require-guarded no-require-guarded $keys"
         operands=COMMAND ;;
-    demo) options="list set= $keys" operands='overrun underrun use-after-free slack-write stream-race first-nan graph' ;;
+    demo) options="list program set= $keys" operands='overrun underrun use-after-free slack-write stream-race first-nan graph' ;;
     explain) options='json all-threads' operands=FILE ;;
     replay) options='times= seconds= json verbose' operands=FOLDER ;;
     report) options='html= sarif= json= known= exit-code' operands=FILE ;;

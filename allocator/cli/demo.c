@@ -173,11 +173,11 @@ static int become(void *argument)
 }
 
 /* The source of the kernels, which has a name without a folder in their line tables. */
-static void show_sources(const struct play *play)
+static void show_sources(const char *program)
 {
     static const char *const folders[] = {"../", "../share/cufence/", "../../allocator/cli/"};
     char path[PATH_MAX];
-    if (!installation_find(play->program, folders, sizeof folders / sizeof *folders, "demo.cu", path))
+    if (!installation_find(program, folders, sizeof folders / sizeof *folders, "demo.cu", path))
         return;
     *strrchr(path, '/') = '\0';
     setenv("CUFENCE_SOURCES", path, 0);
@@ -256,7 +256,7 @@ static int run(struct play *play)
     putchar('\n');
     words_print(stdout, play->bug->story, 0);
     putchar('\n');
-    show_sources(play);
+    show_sources(play->program);
     environment_tell("demo");
     child_pass_signals();
     play->pid = child_start("demo", become, play, 0, &status);
@@ -323,13 +323,34 @@ static int demonstrate(const struct bug *bug, const struct settings *settings)
     return status;
 }
 
+/* --program: becomes the planted program, for `cufence run` and others to look at. Returns the exit status after a message. */
+static int play_alone(const struct bug *bug, const struct settings *settings)
+{
+    char program[PATH_MAX];
+    if (settings->count)
+        return arguments_complain("demo", STATUS_USAGE,
+                                  "--program has no options; they are for `cufence run`, as in cufence run --uaf strict -- "
+                                  "cufence demo --program %s",
+                                  bug->name);
+    if (choose_device() != EXIT_FOUND)
+        return EXIT_NOT_FOUND;
+    if (!installed_program(program))
+        return complain("/proc/self/exe: %s", strerror(errno));
+    show_sources(program);
+    fflush(stdout);
+    execl(program, "cufence", "planted", bug->name, driver->path, (char *)NULL);
+    return complain("%s: %s", program, strerror(errno));
+}
+
 struct wanted {
     struct settings settings;
-    int is_list;
+    int is_list, is_program;
 };
 
 static const struct argument arguments[] = {
     {"list", NULL, "the bugs, and what each teaches", .offset = offsetof(struct wanted, is_list)},
+    {"program", NULL, "only the program with the bug, as one to try other commands on: cufence run -- cufence demo --program",
+     .offset = offsetof(struct wanted, is_program)},
     {SETTINGS_SET, .offset = offsetof(struct wanted, settings)},
 };
 
@@ -342,7 +363,7 @@ static int start(int argc, char **argv)
         if (wanted.is_list)
             status = optind < argc ? arguments_surplus("demo", argv[optind]) : list();
         else
-            status = bug ? demonstrate(bug, &wanted.settings) : STATUS_USAGE;
+            status = bug ? (wanted.is_program ? play_alone : demonstrate)(bug, &wanted.settings) : STATUS_USAGE;
     }
     settings_free(&wanted.settings);
     return status;

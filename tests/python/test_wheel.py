@@ -272,6 +272,8 @@ class Wheel(standin.InOneFolder):
         self.assertNotRegex(done.stderr, r"  \((?!_Z)\S+\+0x", "a frame without a name")
         done = run(command, "replay", self.folder / "faults", env=standin.clean_environment())
         self.assertEqual(done.returncode, 86, done.stderr)
+        done = run(command, "run", "--", command, "demo", "--program", "overrun", env=standin.clean_environment())
+        self.assertIn(" offsets[row + 1] = end;", done.stderr)
         done = run(self.python, "-m", "cufence", "no-such-command", env=environment)
         self.assertEqual(done.returncode, 2)
 
@@ -305,7 +307,7 @@ class Wheel(standin.InOneFolder):
             dump = "".join(glob.glob(f"{folder}/kept/*/dump.gz"))
             done = run("sh", "-c", command.replace("...", program).replace("FILE", dump), env=environment, cwd=folder)
             with self.subTest(command):
-                self.assertEqual(done.returncode, 86 if "kept" in command else 0, done.stdout + done.stderr)
+                self.assertEqual(done.returncode, 86 if "kept" in command or "--program" in command else 0, done.stdout + done.stderr)
                 self.assertNotIn("NOTHING WAS GUARDED", done.stderr)
 
     def test_cmake(self) -> None:

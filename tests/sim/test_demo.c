@@ -5,8 +5,10 @@
 
 static int set_up(void **state)
 {
+    int failed = make_folder(state);
     setenv("CUFENCE", CUFENCE_CLI, 1);
-    return make_folder(state);
+    setenv("FOLDER", folder, 1);
+    return failed;
 }
 
 #define EXPECT(status, command, ...) expect_words(run_shell("%s", command), status, PATTERNS(__VA_ARGS__))
@@ -36,6 +38,23 @@ TEST(test_overrun_is_the_default)
     EXPECT(0, "$CUFENCE demo", "demo_overrun");
 }
 
+/* Each command can be tried on it, where there is no GPU, as nothing names the simulated device. */
+TEST(test_program_for_other_commands)
+{
+    EXPECT(0, "cd $FOLDER && $CUFENCE demo --program", "Runs on ", "!cufence: ");
+    EXPECT(86,
+           "cd $FOLDER && env -u CUFENCE_DRIVER $CUFENCE run --keep kept --json found.json -- $CUFENCE demo --program overrun",
+           "past the end of buffer #2 \"row offsets\"", " offsets[row + 1] = end;", "!simulated device is for");
+    EXPECT(86, "cd $FOLDER && $CUFENCE replay kept", "demo_overrun");
+    EXPECT(0, "cd $FOLDER && $CUFENCE explain kept", "demo_overrun");
+    EXPECT(86, "cd $FOLDER && $CUFENCE report --exit-code --html found.html found.json && test -s found.html",
+           "1 finding in 1 report");
+    EXPECT(86, "cd $FOLDER && $CUFENCE hunt --modes end,start -- $CUFENCE demo --program underrun",
+           "\n     found by      start\n");
+    EXPECT(86, "cd $FOLDER && $CUFENCE run --uaf strict -- $CUFENCE demo --program use-after-free",
+           "use-after-free at demo.cu");
+}
+
 /* align=512 leaves 96 bytes of slack after the buffer, where a write does not fault; without slack=on nothing sees it. */
 TEST(test_bug_that_is_not_caught)
 {
@@ -52,6 +71,7 @@ TEST(test_wrong_command_lines)
         {"demo underun", "unknown bug 'underun', did you mean 'underrun'? `cufence demo --list` lists them\n"},
         {"demo overrun underrun", "unexpected argument 'underrun'"},
         {"demo --list underrun", "unexpected argument 'underrun'"},
+        {"demo --program --uaf strict", "as in cufence run --uaf strict -- cufence demo --program overrun\n"},
         {"demo --json -", "give a name"},
         {"demo --log /nowhere/log", "/nowhere"},
         {"demo --sett a=b", "\"--sett\""},
