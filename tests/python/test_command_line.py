@@ -199,14 +199,19 @@ class Terminal(unittest.TestCase):
 
 DUMP = standin.BUILD / "dumps" / "trap_last.core.gz"
 NAME = "two\nlines \x1b[31m\x9b\u202e\udcff"  # the last is a byte that is not UTF-8
-SHOWN = "two?lines ?[31m???"
 
 
 @unittest.skipUnless(COMMAND.is_file() and DUMP.is_file(), "build first")
 class WrongFiles(standin.InOneFolder):
-    """Each command that reads a file, with each kind of wrong file: one sentence, the right status, 3 GiB of memory at most."""
+    """Each command that takes a file, with each kind of wrong file: one sentence, the right status, 3 GiB of memory at most."""
 
-    # Part of the sentence by what is given; 1: that is well. A word in capitals is a folder of the three files of a bundle.
+    KNOWN = {"cut": "it must be a text file", "folder": "Is a directory", "secret": "Permission denied", "bomb": "it must be a text file",
+             "zeros": "it must be a text file", "missing": "No such file"}
+    PLACE = {"empty": "Not a directory", "zeros": "Not a directory", "pipe": "Not a directory", "folder/no\n\x9b/no": "No such file"}
+    PROGRAM = dict.fromkeys(("./empty", "./cut", "./zeros", "./secret", f"./{NAME}"), "is not executable")
+    PROGRAM |= {"./folder": "is a directory", "./pipe": "is a pipe", "./missing": "there is no"}
+    OUTPUT = {"folder": "Is a directory", "secret": "Permission denied", "folder/no/\x1b": "No such file"}
+    # Part of the sentence by what is given; None: that is well. A word in capitals is a folder of the three files of a bundle.
     TABLE = {
         ("explain",): {
             "empty": "it is empty", "cut": "is not an ELF64 file, or it is cut off", "text": "is not an ELF64 file", "json": "is not an ELF64 file",
@@ -215,9 +220,8 @@ class WrongFiles(standin.InOneFolder):
             "EMPTY": "dump.gz: it is empty", "BOMB": "it has more than 1 GiB", "PIPE": "dump.gz: it is not a regular file",
         },
         ("replay",): {
-            "empty": "Not a directory", "cut": "Not a directory", "text": "Not a directory", "json": "Not a directory",
-            "folder": "launch.json: No such file", "pipe": "Not a directory", "secret": "Not a directory", "bomb": "Not a directory",
-            "missing": "No such file", NAME: "Not a directory", "EMPTY": "launch.json: it is empty", "BOMB": "launch.json: cannot be unpacked",
+            **dict.fromkeys(("empty", "cut", "text", "json", "pipe", "secret", "bomb", NAME), "Not a directory"), "missing": "No such file",
+            "folder": "launch.json: No such file", "EMPTY": "launch.json: it is empty", "BOMB": "launch.json: cannot be unpacked",
             "CUT": "launch.json is not a JSON object", "PIPE": "launch.json: it is not a regular file",
         },
         ("report",): {
@@ -225,12 +229,12 @@ class WrongFiles(standin.InOneFolder):
             "pipe": "it is empty", "secret": "Permission denied", "bomb": "it is not JSON", "zeros": "it has more than 16 MiB",
             "deep": "maximum parsing depth", "missing": "No such file", NAME: "it is not JSON",
         },
-        ("report", "json", "--known"): {
-            "empty": None, "cut": "it must be a text file", "text": None, "folder": "Is a directory", "pipe": None, "secret": "Permission denied",
-            "bomb": "it must be a text file", "zeros": "it must be a text file", "missing": "No such file",
-        },
+        ("report", "json", "--known"): {"empty": None, "text": None, "pipe": None} | KNOWN, ("hunt",): PROGRAM,
+        ("run",): {"./script": "Exec format error"} | PROGRAM,
+        ("run", "--known"): {"pipe": "it is a pipe"} | KNOWN, ("hunt", "--known"): {"pipe": "it is a pipe"} | KNOWN, ("hunt", "--keep"): PLACE,
+        ("run", "--json"): OUTPUT, ("hunt", "--json"): OUTPUT, ("report", "json", "--html"): {"pipe": "Broken pipe"} | OUTPUT,
     }  # fmt: skip
-    STATUS = {"explain": 1, "replay": 1, "report": 87, "--known": 2}
+    STATUS = {"explain": 1, "replay": 1, "report": 87, "run": 126, "hunt": 126}
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -238,7 +242,7 @@ class WrongFiles(standin.InOneFolder):
         dump = gzip.decompress(DUMP.read_bytes())
         bomb = gzip.compress(bytes(100 << 20), 1) * 100
         contents = {"empty": b"", "cut": dump[: len(dump) // 2], "text": b"a\nb\n", "secret": b"", "bomb": bomb, "deep": b"[" * 100000}
-        contents |= {"json": b'{"schema":2,"kind":"overrun"}\n', NAME: b"text", "zeros": b"", "cubin": dump[dump.index(b"\x7fELF", 1) :]}
+        contents |= {"json": b'{"schema":2,"kind":"overrun"}\n', NAME: b"text", "zeros": b"", "cubin": dump[dump.index(b"\x7fELF", 1) :], "script": b"x"}
         for name, content in contents.items():
             (cls.folder / name).write_bytes(content)
         os.truncate(cls.folder / "zeros", 10 << 30)
@@ -249,6 +253,7 @@ class WrongFiles(standin.InOneFolder):
             for file in ("dump.gz", "launch.json"):
                 os.link(cls.folder / bundle.lower(), cls.folder / bundle / file)
         os.chmod(cls.folder / "secret", 0)
+        os.chmod(cls.folder / "script", 0o755)
         os.chmod(cls.folder, 0o755)
 
     def test_each_is_told_in_one_sentence(self) -> None:
@@ -259,11 +264,12 @@ class WrongFiles(standin.InOneFolder):
             for file, sentence in files.items():
                 with self.subTest(command=command, file=file):
                     rights = nobody if file == "secret" else {}
-                    done = standin.run(COMMAND, *command, file, timeout=60, cwd=self.folder, preexec_fn=limit, **rights)
-                    self.assertEqual(done.returncode, self.STATUS[command[-1]] if sentence else 0, done.stderr)
+                    program = ("--", "true") if command[0] in ("run", "hunt") and len(command) > 1 else ()
+                    done = standin.run(COMMAND, *command, file, *program, timeout=60, cwd=self.folder, preexec_fn=limit, **rights)
+                    self.assertEqual(done.returncode, self.STATUS.get(command[-1], 2) + (file == "./missing") if sentence else 0, done.stderr)
                     self.assertEqual(done.stderr.count("\n"), 1 if sentence else 0, done.stderr)
                     self.assertIn(sentence or "", done.stderr)
-                    self.assertIn(SHOWN if file == NAME else file, done.stderr if sentence else file)
+                    self.assertIn("".join(c if c.isprintable() and c != "\udcff" else "?" for c in file), done.stderr if sentence else file)
                     self.assertEqual([letter for letter in done.stderr[:-1] if not letter.isprintable()], [])
 
 
