@@ -39,7 +39,8 @@ static CUtexObject texture_of(CUdeviceptr buffer)
     CUtexObject texture = 0;
     const CUDA_RESOURCE_DESC linear = {
         .resType = CU_RESOURCE_TYPE_LINEAR,
-        .res.linear = {.devPtr = buffer, .format = CU_AD_FORMAT_UNSIGNED_INT32, .numChannels = 1, .sizeInBytes = TEXTURE_BYTES}};
+        .res.linear = {
+            .devPtr = buffer, .format = CU_AD_FORMAT_UNSIGNED_INT32, .numChannels = 1, .sizeInBytes = TEXTURE_BYTES}};
     MUST(cu.cuTexObjectCreate(&texture, &linear, &(CUDA_TEXTURE_DESC){0}, NULL));
     return texture;
 }
