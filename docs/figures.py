@@ -59,7 +59,7 @@ def cost(data: Data) -> str:
             for tool, title in SHORT.items()]  # fmt: skip
     counts = [one["rounds"] for workload in COLUMNS for tool in ("enable", "run") if (one := found(data, workload, tool))]
     return rows(["native PyTorch = 1", *COLUMNS.values()], body) + source(data) + (
-        f"of each of {' to '.join(map(str, sorted({min(counts), max(counts)})))} rounds the fastest block of steps beside the native one; the median of these ratios.\n")  # fmt: skip
+        f"median over {' to '.join(map(str, sorted({min(counts), max(counts)})))} rounds; each compares the fastest block with the fastest native block.\n")  # fmt: skip
 
 
 def all_costs(data: Data) -> str:
