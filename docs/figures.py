@@ -69,7 +69,7 @@ def all_costs(data: Data) -> str:
     def cell(name: str, tool: str) -> str:
         if not (one := found(data, name, tool)):
             return "not possible" if tool in data["workloads"][name]["failed"] else "-"
-        return f"{short(one['ratio'])} ({short(one['lower'])} to {short(one['upper'])})"
+        return f"{short(one['ratio'])} ({short(one['lower'])}-{short(one['upper'])})"
 
     head = ["native PyTorch = 1", *(data["workloads"][name]["title"] for name in workloads)]
     return rows(head, [[TOOLS[tool].title, *(cell(name, tool) for name in workloads)] for tool in tools]) + source(data) + (

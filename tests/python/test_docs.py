@@ -154,8 +154,8 @@ class Figures(standin.InFolder):
         (self.folder / "docs/all.md").write_text("".join(f"<!-- {name}: begin -->\n<!-- {name}: end -->\n" for name in names))
         self.assertEqual(self.figures("write").returncode, 0)
         page = (self.folder / "docs/all.md").read_text()
-        self.assertIn("| cufence run | 1.25 (1.25 to 1.25) | 1.25 (1.25 to 1.25) |\n", page)
-        self.assertIn("| no caching, CUDA_LAUNCH_BLOCKING=1 | not possible | 4.00 (4.00 to 4.00) |\n", page)
+        self.assertIn("| cufence run | 1.25 (1.25-1.25) | 1.25 (1.25-1.25) |\n", page)
+        self.assertIn("| no caching, CUDA_LAUNCH_BLOCKING=1 | not possible | 4.00 (4.00-4.00) |\n", page)
         self.assertIn("| a launch | 2 us |\n", page)
         self.assertIn("| a model | cufence run | 3.00 GiB, 1.50 of native | 1.00 GiB |\n", page)
 

@@ -24,10 +24,10 @@ TITLES = {tool: TOOLS[tool].title for tool in COLUMNS if tool in TOOLS} | {
 WHERE = ("kernel", "line", "thread", "buffer")
 INTRO = """# What it finds
 
-`./dev matrix` runs planted bugs under the tools that people use. Each bug has a twin: the same program without the bug. A report about a twin is a
-false alarm. [zoo.py](../tests/zoo/zoo.py) lists the bugs, [detection.csv](detection.csv) has every cell. `python3 tests/zoo/page.py` writes both.
+`./dev matrix` runs planted bugs under several tools. Each bug has a twin: the same program without the bug. A report about a twin is a false alarm.
+[zoo.py](../tests/zoo/zoo.py) lists the bugs, [detection.csv](detection.csv) has every cell. `python3 tests/zoo/page.py` writes both pages.
 
-One rule judges all tools ([judge.py](../tests/zoo/judge.py)). A bug is found if the report has a kind that fits and names the kernel, the line, the
+One rule judges all tools ([judge.py](../tests/zoo/judge.py)). A bug is found if the report has a fitting kind and names the kernel, the line, the
 buffer or the call. It is found in full if kernel, source line, thread and buffer are all right, as far as the bug has them. An error of CUDA counts
 as a report if the program prints it with the line of the launch.
 
@@ -78,10 +78,10 @@ def scores(data: Data) -> str:
         if bugs:
             words = [word(*one) for one in bugs]
             right = [[judge(*one)[1] for one in bugs if name in one[0].asked or name in ("distance", "stacks")] for name in NAMES]
-            body.append([TITLES[tool], f"{sum(one in ('full', 'found') for one in words)} of {len(bugs)}",
+            body.append([TITLES[tool], f"{sum(one in ('full', 'found') for one in words)}/{len(bugs)}",
                          *(str(words.count(one)) for one in ("full", "elsewhere", "-")), str(words.count("crashed") + words.count("slow")),
                          *(str(sum(name in named for named in of)) for name, of in zip(NAMES, right, strict=True)),
-                         f"{sum(one in ('found', 'elsewhere') for one in twins)} of {len(twins)}" if twins else ""])  # fmt: skip
+                         f"{sum(one in ('found', 'elsewhere') for one in twins)}/{len(twins)}" if twins else ""])  # fmt: skip
     return table(["", "found", "of these in full", "elsewhere", "silent", "crashed, slow", *NAMES, "false alarms"], body)
 
 
@@ -121,7 +121,7 @@ def kinds(data: Data) -> str:
             if word(facts, row.get(tool)) not in ("", "?"):
                 count.setdefault(facts.kind, {}).setdefault(tool, []).append(word(facts, row[tool]) in ("full", "found"))
     return table(["kind", *(TITLES[tool] for tool in tools)],
-                 [[kind, *(f"{sum(of[tool])} of {len(of[tool])}" if tool in of else "" for tool in tools)] for kind, of in sorted(count.items())])
+                 [[kind, *(f"{sum(of[tool])}/{len(of[tool])}" if tool in of else "" for tool in tools)] for kind, of in sorted(count.items())])
 
 
 def missed(data: Data) -> str:
