@@ -25,7 +25,8 @@ WHERE = ("kernel", "line", "thread", "buffer")
 INTRO = """# What it finds
 
 `./dev matrix` runs planted bugs under several tools. Each bug has a twin: the same program without the bug. A report about a twin is a false alarm.
-[zoo.py](../tests/zoo/zoo.py) lists the bugs, [detection.csv](detection.csv) has every cell. `python3 tests/zoo/page.py` writes both pages.
+[zoo.py](../tests/zoo/zoo.py) lists the bugs, [detection.csv](detection.csv) has every cell. `python3 tests/zoo/page.py` writes both, and
+tests/gpu/results/matrix.json has notes on each machine.
 
 One rule judges all tools ([judge.py](../tests/zoo/judge.py)). A bug is found if the report has a fitting kind and names the kernel, the line, the
 buffer or the call. It is found in full if kernel, source line, thread and buffer are all right, as far as the bug has them. An error of CUDA counts
@@ -91,7 +92,7 @@ def machines(data: Data) -> str:
         count = sum(cell.get("machine") == number for part in ("bugs", "twins") for row in data[part].values() for cell in row.values())
         jobs = f", {facts['jobs']} programs at a time" if "jobs" in facts else ""
         lines.append(f"- {chr(ord('a') + number)}: {facts['gpu']}, driver {facts['driver']}, PyTorch {facts.get('torch')}, cufence {facts['cufence']}, "
-                     f"{facts['date']}{jobs}: {count} cells. {facts.get('note', '')}".strip() + "\n")  # fmt: skip
+                     f"{facts['date']}{jobs}: {count} cells.\n")  # fmt: skip
     return "".join(lines)
 
 
