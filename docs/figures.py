@@ -22,6 +22,7 @@ from tools import BASELINE, TOOLS  # noqa: E402
 RESULTS = pathlib.Path("tests/gpu/results/bench.json")
 PICTURES = pathlib.Path("docs/screens/bench")
 CALLS = (BASELINE, "memcheck", "run", "strict", "api")  # whose single calls are shown
+DRAWN = re.compile(r"allocate\.(2|4|16|32)|launch\.4|live\.(1000|100000)")  # the picture of single calls has them, the table does not
 PAGES = [pathlib.Path("README.md"), *sorted(pathlib.Path("docs").rglob("*.md"))]
 SHORT = {  # a row of the README's table
     "enable": "`cufence.enable()`",
@@ -77,7 +78,7 @@ def all_costs(data: Data) -> str:
 
 
 def single_calls(data: Data) -> str:
-    names = [name for name, row in data["workloads"].items() if row["group"] in ("micro", "fault") and row["rounds"]]
+    names = [name for name, row in data["workloads"].items() if row["group"] in ("micro", "fault") and row["rounds"] and not DRAWN.fullmatch(name)]
 
     def seconds(name: str, tool: str) -> str:
         one = summary(data["workloads"][name]["rounds"], tool, BASELINE)

@@ -121,8 +121,11 @@ def kinds(data: Data) -> str:
         for tool in tools:
             if word(facts, row.get(tool)) not in ("", "?"):
                 count.setdefault(facts.kind, {}).setdefault(tool, []).append(word(facts, row[tool]) in ("full", "found"))
+    compared = [tool for tool in tools if tool != "native"]
+    easy = [kind for kind, of in sorted(count.items()) if all(tool in of and all(of[tool]) for tool in compared)]
     return table(["kind", *(TITLES[tool] for tool in tools)],
-                 [[kind, *(f"{sum(of[tool])}/{len(of[tool])}" if tool in of else "" for tool in tools)] for kind, of in sorted(count.items())])
+                 [[kind, *(f"{sum(of[tool])}/{len(of[tool])}" if tool in of else "" for tool in tools)] for kind, of in sorted(count.items()) if kind not in easy]
+                 ) + f"\nmemcheck and cufence find all bugs of these kinds: {'; '.join(easy)}.\n"  # fmt: skip
 
 
 def missed(data: Data) -> str:
