@@ -213,11 +213,11 @@ class Page(unittest.TestCase):
             "twins": {"rerun store_4": {"run": nothing, "memcheck": full}},
         }
         text = page.page(data)
-        self.assertIn("| cufence run | 0 of 2 | 0 | 0 | 2 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 of 1 |\n", text)
-        self.assertIn("| compute-sanitizer memcheck | 1 of 1 | 1 | 0 | 0 | 0 | 1 | 1 | 1 | 1 | 1 | 1 | 0 | 1 of 1 |\n", text)
+        self.assertIn("| cufence run | 0/2 | 0 | 0 | 2 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0/1 |\n", text)
+        self.assertIn("| compute-sanitizer memcheck | 1/1 | 1 | 0 | 0 | 0 | 1 | 1 | 1 | 1 | 1 | 1 | 0 | 1/1 |\n", text)
         self.assertIn("\nrerun store_4,overrun,CUDA,,,,full b,,,,-,,\n", page.rows(data))
         self.assertIn("\nrerun add,overrun,CUDA,,,,,,,,? *,,\n", page.rows(data))
-        self.assertIn("| overrun |  | 1 of 1 | 0 of 2 |  |\n", text)
+        self.assertIn("| overrun |  | 1/1 | 0/2 |  |\n", text)
         self.assertRegex(text, r"\| a size is rounded up to 16 bytes[^|]* \| fp16_odd \|")
         self.assertIn("- b: another, driver 1, PyTorch 2, cufence 3, 4, 5 programs at a time: 2 cells.", text)
         self.assertIn("| rerun store_4 | compute-sanitizer memcheck | elsewhere |\n", text)

@@ -113,7 +113,7 @@ def rows(data: Data) -> str:
 
 
 def kinds(data: Data) -> str:
-    """By kind: how many of the bugs that a tool was run on it finds."""
+    """By kind: how many of its bugs each tool finds. A kind that no compared tool misses is named below the table."""
     tools = ("native", "memcheck", "run", "strict")
     count: dict[str, dict[str, list[bool]]] = {}
     for name, row in by_name(data):
@@ -125,7 +125,7 @@ def kinds(data: Data) -> str:
     easy = [kind for kind, of in sorted(count.items()) if all(tool in of and all(of[tool]) for tool in compared)]
     return table(["kind", *(TITLES[tool] for tool in tools)],
                  [[kind, *(f"{sum(of[tool])}/{len(of[tool])}" if tool in of else "" for tool in tools)] for kind, of in sorted(count.items()) if kind not in easy]
-                 ) + f"\nmemcheck and cufence find all bugs of these kinds: {'; '.join(easy)}.\n"  # fmt: skip
+                 ) + (f"\nmemcheck and cufence find all bugs of these kinds: {'; '.join(easy)}.\n" if easy else "")  # fmt: skip
 
 
 def missed(data: Data) -> str:
