@@ -99,7 +99,7 @@ def peaks(data: Data) -> str:
         for tool, one in by_tool.items():
             ratio = f", {short(one['device'] / native)} of native" if native and tool != BASELINE else ""
             body.append([model, TOOLS[tool].title, f"{one['device'] / 2**30:.2f} GiB{ratio}", f"{one['host'] / 2**30:.2f} GiB"])
-    return rows(["training", "", "of the device, at most", "of the host, at most"], body) + source(data) + "what is in use on the device.\n"
+    return rows(["training", "", "of the device, at most", "of the host, at most"], body) + source(data) + "memory in use.\n"
 
 
 TABLES = {"cost": cost, "all costs": all_costs, "single calls": single_calls, "peaks": peaks}
