@@ -1,7 +1,7 @@
 /*
  * Decodes SASS, the 128-bit instructions of sm_70 and later, as far as a faulting access requires it: its kind, its bytes per
  * lane, and the source of its address.
- * Source of the encodings: code of ptxas 13.0 and of the libraries in docs/explain.md for sm_75 to 120, disassembled with
+ * Source of the encodings: code of ptxas 13.0 and of the libraries in docs/how-faults.md for sm_75 to 120, disassembled with
  * nvdisasm 13.5, also after flipping single bits.
  *
  * Pure.
