@@ -19,64 +19,39 @@ struct field {
 
 struct row_layout {
     enum coredump_section_type type;
-    uint32_t smallest; /* stride of the oldest known version */
-    size_t size;       /* of our struct */
-    const struct field *fields;
-    size_t field_count;
+    uint32_t smallest;      /* stride of the oldest known version */
+    size_t size;            /* of our struct */
+    struct field fields[9]; /* up to the first of 0 bytes */
 };
 
-#define MEMBER(type, member) ((uint8_t)offsetof(struct coredump_##type, member))
-
-static const struct field device_fields[] = {
-    {0, 8, MEMBER(device, name)},      {16, 8, MEMBER(device, sm_type)},    {24, 4, MEMBER(device, index)},
-    {28, 4, MEMBER(device, pci_bus)},  {32, 4, MEMBER(device, pci_device)}, {56, 4, MEMBER(device, sm_major)},
-    {60, 4, MEMBER(device, sm_minor)},
-};
-static const struct field context_fields[] = {{0, 8, MEMBER(context, id)}};
-static const struct field module_fields[] = {{0, 8, MEMBER(module, handle)}};
-static const struct field grid_fields[] = {
-    {0, 8, MEMBER(grid, id)},      {8, 8, MEMBER(grid, context)},        {24, 8, MEMBER(grid, entry)},
-    {32, 8, MEMBER(grid, module)}, {48, 8, MEMBER(grid, parameters_at)}, {72, 12, MEMBER(grid, grid)},
-    {84, 12, MEMBER(grid, block)}, {100, 4, MEMBER(grid, tid)},          {104, 12, MEMBER(grid, cluster)},
-};
-static const struct field sm_fields[] = {
-    {0, 4, MEMBER(sm, id)},
-    {8, 4, MEMBER(sm, exception)},
-    {12, 4, MEMBER(sm, error_pc_valid)},
-    {16, 8, MEMBER(sm, error_pc)},
-};
-static const struct field cta_fields[] = {
-    {0, 8, MEMBER(cta, grid_id)},
-    {8, 12, MEMBER(cta, block)},
-    {40, 12, MEMBER(cta, cluster_size)},
-};
-static const struct field warp_fields[] = {
-    {0, 8, MEMBER(warp, error_pc)},        {8, 4, MEMBER(warp, id)},
-    {16, 4, MEMBER(warp, active_lanes)},   {20, 4, MEMBER(warp, is_broken)},
-    {24, 4, MEMBER(warp, error_pc_valid)},
-};
-static const struct field lane_fields[] = {
-    {0, 8, MEMBER(lane, pc)},
-    {16, 4, MEMBER(lane, lane)},
-    {20, 12, MEMBER(lane, thread)},
-    {32, 4, MEMBER(lane, exception)},
-};
-static const struct field meta_fields[] = {
-    {8, 4, MEMBER(meta, driver_major)},
-    {12, 4, MEMBER(meta, driver_minor)},
-};
-
-#define LAYOUT(type, smallest, name)                                                                                           \
+#define FIELD(at, name, member)                                                                                                \
     {                                                                                                                          \
-        type, smallest, sizeof(struct coredump_##name), name##_fields, sizeof(name##_fields) / sizeof(name##_fields[0])        \
+        at, sizeof(((struct coredump_##name *)0)->member), (uint8_t)offsetof(struct coredump_##name, member)                   \
+    }
+#define LAYOUT(type, smallest, name, ...)                                                                                      \
+    {                                                                                                                          \
+        type, smallest, sizeof(struct coredump_##name),                                                                        \
+        {                                                                                                                      \
+            __VA_ARGS__                                                                                                        \
+        }                                                                                                                      \
     }
 
 static const struct row_layout layouts[] = {
-    LAYOUT(COREDUMP_DEVICES, 72, device), LAYOUT(COREDUMP_CONTEXTS, 40, context),
-    LAYOUT(COREDUMP_MODULES, 8, module),  LAYOUT(COREDUMP_GRIDS, 104, grid),
-    LAYOUT(COREDUMP_SMS, 8, sm),          LAYOUT(COREDUMP_CTAS, 24, cta),
-    LAYOUT(COREDUMP_WARPS, 32, warp),     LAYOUT(COREDUMP_LANES, 48, lane),
-    LAYOUT(COREDUMP_META, 32, meta),
+    LAYOUT(COREDUMP_DEVICES, 72, device, FIELD(0, device, name), FIELD(16, device, sm_type), FIELD(24, device, index),
+           FIELD(28, device, pci_bus), FIELD(32, device, pci_device), FIELD(56, device, sm_major), FIELD(60, device, sm_minor)),
+    LAYOUT(COREDUMP_CONTEXTS, 40, context, FIELD(0, context, id)),
+    LAYOUT(COREDUMP_MODULES, 8, module, FIELD(0, module, handle)),
+    LAYOUT(COREDUMP_GRIDS, 104, grid, FIELD(0, grid, id), FIELD(8, grid, context), FIELD(24, grid, entry),
+           FIELD(32, grid, module), FIELD(48, grid, parameters_at), FIELD(72, grid, grid), FIELD(84, grid, block),
+           FIELD(100, grid, tid), FIELD(104, grid, cluster)),
+    LAYOUT(COREDUMP_SMS, 8, sm, FIELD(0, sm, id), FIELD(8, sm, exception), FIELD(12, sm, error_pc_valid),
+           FIELD(16, sm, error_pc)),
+    LAYOUT(COREDUMP_CTAS, 24, cta, FIELD(0, cta, grid_id), FIELD(8, cta, block), FIELD(40, cta, cluster_size)),
+    LAYOUT(COREDUMP_WARPS, 32, warp, FIELD(0, warp, error_pc), FIELD(8, warp, id), FIELD(16, warp, active_lanes),
+           FIELD(20, warp, is_broken), FIELD(24, warp, error_pc_valid)),
+    LAYOUT(COREDUMP_LANES, 48, lane, FIELD(0, lane, pc), FIELD(16, lane, lane), FIELD(20, lane, thread),
+           FIELD(32, lane, exception)),
+    LAYOUT(COREDUMP_META, 32, meta, FIELD(8, meta, driver_major), FIELD(12, meta, driver_minor)),
 };
 
 static const struct row_layout *layout_of(uint32_t type)
@@ -114,12 +89,6 @@ static int compare_children(const void *left, const void *right)
     uint64_t places[2] = {(uint64_t)a->parent << 32 | a->row, (uint64_t)b->parent << 32 | b->row};
     uint64_t kinds[2] = {(uint64_t)a->type << 32 | a->section, (uint64_t)b->type << 32 | b->section};
     return LIST_ORDER(places[0], places[1]) ?: LIST_ORDER(kinds[0], kinds[1]);
-}
-
-static cufence_status no_dump(size_t size, struct problem *problem)
-{
-    return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the core dump (%zu bytes) is not an ELF64 file, or it is cut off",
-                       size);
 }
 
 static cufence_status index_sections(struct coredump *dump, struct problem *problem)
@@ -162,11 +131,9 @@ cufence_status coredump_open(const void *bytes, size_t size, struct coredump *du
 {
     memset(dump, 0, sizeof(*dump));
     if (!image_open(bytes, size, &dump->image))
-        return no_dump(size, problem);
-    cufence_status status = index_sections(dump, problem);
-    if (status == CUFENCE_OK && !coredump_next(dump, COREDUMP_DEVICES, 0)) /* as of a cubin */
-        status = problem_set(problem, CUFENCE_ERROR_CORRUPT, "the file (%zu bytes) is no core dump: it names no device", size);
-    return status;
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the core dump (%zu bytes) is not an ELF64 file, or it is cut off",
+                           size);
+    return index_sections(dump, problem);
 }
 
 void coredump_close(struct coredump *dump)
@@ -203,7 +170,7 @@ int coredump_row(const struct coredump *dump, enum coredump_section_type type, s
     uint64_t stride = stride_of(&section);
     struct span bytes = span_part(image_content(&dump->image, &section), stride * ref.row, stride);
     memset(row, 0, layout->size);
-    for (size_t i = 0; i < layout->field_count; i++) {
+    for (size_t i = 0; i < sizeof layout->fields / sizeof *layout->fields && layout->fields[i].size; i++) {
         struct reader reader = reader_of(bytes, layout->fields[i].at);
         reader_copy(&reader, (uint8_t *)row + layout->fields[i].member, layout->fields[i].size);
     }

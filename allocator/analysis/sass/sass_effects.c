@@ -16,82 +16,85 @@ enum effect {
 /* Instead of a width: it depends on the type. */
 enum { BY_LOAD = 253, BY_ATOMIC, BY_FLOAT };
 
+/* The rows that many instructions share. `name` is what nvdisasm prints. */
+#define ONE(opcode, name) [opcode] = {REGISTERS, 1, 0, 0}
+#define TWO(opcode, name) [opcode] = {REGISTERS, 2, 0, 0}
+#define FOUR(opcode, name) [opcode] = {REGISTERS, 4, 0, 0}
+#define MANY(opcode, name) [opcode] = {REGISTERS, 128, 0, 0}
+#define NONE(opcode, name) [opcode] = {NOTHING, 0, 0, 0}
+#define STORE(opcode, name) [opcode] = {NOTHING, 0, SASS_WRITES, 0}
+#define JUMP(opcode, name) [opcode] = {NOTHING, 0, SASS_BRANCHES, 0}
+#define TEST(opcode, name) [opcode] = {PREDICATES, 0, 0, 0}
+#define VOTE(opcode, name) [opcode] = {PREDICATES, 1, SASS_ONE_PREDICATE, 0}
+#define UNIFORM_ONE(opcode, name) [opcode] = {UNIFORM, 1, 0, 0}
+#define UNIFORM_TWO(opcode, name) [opcode] = {UNIFORM, 2, 0, 0}
+
 static const struct sass_row table[512] = {
+    /* They write one register. */
+    ONE(0x003, P2R), ONE(0x008, FSEL), ONE(0x009, FMNMX), ONE(0x00a, FSET), ONE(0x014, VABSDIFF), ONE(0x01b, BMSK),
+    ONE(0x020, FMUL), ONE(0x021, FADD), ONE(0x023, FFMA), ONE(0x026, IDP), ONE(0x030, HADD2), ONE(0x032, HMUL2),
+    ONE(0x033, HSET2), ONE(0x039, I2IP), ONE(0x03a, MOVM), ONE(0x03e, F2FP), ONE(0x040, HMNMX2), ONE(0x043, F2IP),
+    ONE(0x045, I2FP), ONE(0x047, VHMNMX), ONE(0x076, FMNMX3), ONE(0x107, FRND), ONE(0x108, MUFU), ONE(0x153, RPCMOV from it),
+    ONE(0x155, BMOV),
+    /* Two. */
+    TWO(0x028, DMUL), TWO(0x029, DADD), TWO(0x02b, DFMA), TWO(0x049, FFMA2), TWO(0x04a, FMUL2), TWO(0x104, F2F),
+    TWO(0x106, I2F), TWO(0x110, F2F 64 - bit), TWO(0x112, I2F 64 - bit), TWO(0x113, FRND 64 - bit), TWO(0x14e, LEPC),
+    /* At most four. */
+    FOUR(0x037, IMMA), FOUR(0x03b, LDSM), FOUR(0x03c, HMMA), FOUR(0x07a, QMMA),
+    /* At most 128. */
+    MANY(0x1ee, LDTM), MANY(0x1f0, HGMMA), MANY(0x1f1, IGMMA), MANY(0x1f3, QGMMA),
+    /* None. */
+    NONE(0x02d, PREEXIT), NONE(0x02e, ACQBULK), NONE(0x044, STSM), NONE(0x04c, UVIRTCOUNT), NONE(0x118, NOP),
+    NONE(0x11a, DEPBAR), NONE(0x11b, ENDCOLLECTIVE), NONE(0x140, CCTL of LDCU), NONE(0x142, BREAK), NONE(0x145, BSSY),
+    NONE(0x146, YIELD), NONE(0x148, WARPSYNC), NONE(0x152, RPCMOV to it), NONE(0x156, BMOV to a barrier),
+    NONE(0x15d, NANOSLEEP), NONE(0x187, STL), NONE(0x188, STS), NONE(0x18f, CCTL), NONE(0x192, MEMBAR), NONE(0x1ab, ERRBAR),
+    NONE(0x1ae, LDGSTS), NONE(0x1af, LDGDEPBAR), NONE(0x1b1, SYNCS.CCTL), NONE(0x1b4, UTMALDG), NONE(0x1b7, UTMACMDFLUSH),
+    NONE(0x1b8, UTMAPF), NONE(0x1b9, UTMACCTL), NONE(0x1bc, UBLKPF), NONE(0x1bd, STAS), NONE(0x1be, REDAS),
+    NONE(0x1c5, WARPGROUP), NONE(0x1c6, FENCE.VIEW), NONE(0x1c7, UCGABAR), NONE(0x1c9, USETSHMSZ), NONE(0x1ca, UGETNEXTWORKID),
+    NONE(0x1e7, UTCCP), NONE(0x1e9, UTCBAR), NONE(0x1ea, UTCHMMA and others), NONE(0x1ed, STTM),
+    /* The memory of a buffer. */
+    STORE(0x185, ST), STORE(0x186, STG), STORE(0x18e, RED), STORE(0x1a6, RED float), STORE(0x1b5, UTMASTG),
+    STORE(0x1b6, UTMAREDG), STORE(0x1ba, UBLKCP), STORE(0x1bb, UBLKRED),
+    /* Branches. */
+    JUMP(0x141, BSYNC), JUMP(0x147, BRA), JUMP(0x14d, EXIT), JUMP(0x15c, BPT),
+    /* Predicates; R2P any of them. */
+    TEST(0x004, R2P), TEST(0x00b, FSETP), TEST(0x02a, DSETP), TEST(0x034, HSETP2),
+    /* One register and one predicate. */
+    VOTE(0x006, VOTE), VOTE(0x11c, B2R), VOTE(0x11d, BAR), VOTE(0x189, SHFL), VOTE(0x1a1, MATCH), VOTE(0x1aa, QSPC),
+    /* One uniform register. */
+    UNIFORM_ONE(0x050, UFMNMX), UNIFORM_ONE(0x051, UFSEL), UNIFORM_ONE(0x052, UFSET), UNIFORM_ONE(0x054, UFADD),
+    UNIFORM_ONE(0x055, UFFMA), UNIFORM_ONE(0x056, UFMUL), UNIFORM_ONE(0x05e, UI2FP), UNIFORM_ONE(0x083, UP2UR),
+    UNIFORM_ONE(0x09a, USGXT), UNIFORM_ONE(0x09b, UBMSK), UNIFORM_ONE(0x0be, UBREV), UNIFORM_ONE(0x0bf, UPOPC),
+    UNIFORM_ONE(0x0cc, CREDUX), UNIFORM_ONE(0x1c4, REDUX),
+    /* At most two. */
+    UNIFORM_TWO(0x05a, UI2F), UNIFORM_TWO(0x05c, UF2I), UNIFORM_TWO(0x0cb, CS2UR), UNIFORM_TWO(0x1b2, SYNCS.EXCH),
+    /* Each of the others has its own. */
     [0x002] = {REGISTERS, 1, 0, SASS_MOVE},                                         /* MOV */
-    [0x003] = {REGISTERS, 1, 0, 0},                                                 /* P2R */
-    [0x004] = {PREDICATES, 0, 0, 0},                                                /* R2P: any of them */
     [0x005] = {REGISTERS, 2, 0, SASS_SPECIAL},                                      /* CS2R */
-    [0x006] = {PREDICATES, 1, SASS_ONE_PREDICATE, 0},                               /* VOTE */
     [0x007] = {REGISTERS, 1, 0, SASS_SELECT},                                       /* SEL */
-    [0x008] = {REGISTERS, 1, 0, 0},                                                 /* FSEL */
-    [0x009] = {REGISTERS, 1, 0, 0},                                                 /* FMNMX */
-    [0x00a] = {REGISTERS, 1, 0, 0},                                                 /* FSET */
-    [0x00b] = {PREDICATES, 0, 0, 0},                                                /* FSETP */
     [0x00c] = {PREDICATES, 0, 0, SASS_COMPARE},                                     /* ISETP */
     [0x00f] = {REGISTERS, 1, 0, SASS_MIX},                                          /* VIMNMX3 */
     [0x010] = {PREDICATES, 1, 0, SASS_ADD3},                                        /* IADD3 */
     [0x011] = {PREDICATES, 1, SASS_ONE_PREDICATE, SASS_LEA},                        /* LEA */
     [0x012] = {PREDICATES, 1, SASS_ONE_PREDICATE, SASS_LOGIC},                      /* LOP3 */
     [0x013] = {REGISTERS, 1, 0, SASS_ABSOLUTE},                                     /* IABS */
-    [0x014] = {REGISTERS, 1, 0, 0},                                                 /* VABSDIFF */
     [0x016] = {REGISTERS, 1, 0, SASS_PERMUTE},                                      /* PRMT */
     [0x017] = {PREDICATES, 1, 0, SASS_LESSER},                                      /* IMNMX */
     [0x019] = {REGISTERS, 1, 0, SASS_SHIFT},                                        /* SHF */
     [0x01a] = {REGISTERS, 1, 0, SASS_EXTEND},                                       /* SGXT */
-    [0x01b] = {REGISTERS, 1, 0, 0},                                                 /* BMSK */
     [0x01c] = {PREDICATES, 0, 0, SASS_PREDICATE_LOGIC},                             /* PLOP3 */
-    [0x020] = {REGISTERS, 1, 0, 0},                                                 /* FMUL */
-    [0x021] = {REGISTERS, 1, 0, 0},                                                 /* FADD */
-    [0x023] = {REGISTERS, 1, 0, 0},                                                 /* FFMA */
     [0x024] = {PREDICATES, 1, SASS_ONE_PREDICATE, SASS_MULTIPLY_ADD},               /* IMAD */
     [0x025] = {PREDICATES, 2, SASS_ONE_PREDICATE, SASS_MULTIPLY_WIDE},              /* IMAD.WIDE */
-    [0x026] = {REGISTERS, 1, 0, 0},                                                 /* IDP */
     [0x027] = {PREDICATES, 1, SASS_ONE_PREDICATE, SASS_MULTIPLY_HIGH},              /* IMAD.HI */
-    [0x028] = {REGISTERS, 2, 0, 0},                                                 /* DMUL */
-    [0x029] = {REGISTERS, 2, 0, 0},                                                 /* DADD */
-    [0x02a] = {PREDICATES, 0, 0, 0},                                                /* DSETP */
-    [0x02b] = {REGISTERS, 2, 0, 0},                                                 /* DFMA */
-    [0x02d] = {NOTHING, 0, 0, 0},                                                   /* PREEXIT */
-    [0x02e] = {NOTHING, 0, 0, 0},                                                   /* ACQBULK */
-    [0x030] = {REGISTERS, 1, 0, 0},                                                 /* HADD2 */
+    [0x02f] = {ELECTION, 1, SASS_ONE_PREDICATE, 0},                                 /* ELECT */
     [0x031] = {REGISTERS, 1, 0, SASS_CONSTANT},                                     /* HFMA2 */
-    [0x032] = {REGISTERS, 1, 0, 0},                                                 /* HMUL2 */
-    [0x033] = {REGISTERS, 1, 0, 0},                                                 /* HSET2 */
-    [0x034] = {PREDICATES, 0, 0, 0},                                                /* HSETP2 */
     [0x035] = {REGISTERS, 1, 0, SASS_CONSTANT},                                     /* HFMA2.MMA */
     [0x036] = {REGISTERS, 1, 0, SASS_ADD},                                          /* VIADD */
-    [0x037] = {REGISTERS, 4, 0, 0},                                                 /* IMMA: at most */
-    [0x039] = {REGISTERS, 1, 0, 0},                                                 /* I2IP */
-    [0x02f] = {ELECTION, 1, SASS_ONE_PREDICATE, 0},                                 /* ELECT */
-    [0x03a] = {REGISTERS, 1, 0, 0},                                                 /* MOVM */
-    [0x03b] = {REGISTERS, 4, 0, 0},                                                 /* LDSM: at most */
-    [0x03c] = {REGISTERS, 4, 0, 0},                                                 /* HMMA: at most */
-    [0x03e] = {REGISTERS, 1, 0, 0},                                                 /* F2FP */
     [0x03f] = {REGISTERS, 8, 0, 0},                                                 /* DMMA: at most */
-    [0x040] = {REGISTERS, 1, 0, 0},                                                 /* HMNMX2 */
-    [0x043] = {REGISTERS, 1, 0, 0},                                                 /* F2IP */
-    [0x044] = {NOTHING, 0, 0, 0},                                                   /* STSM */
-    [0x045] = {REGISTERS, 1, 0, 0},                                                 /* I2FP */
     [0x046] = {REGISTERS, 1, 0, SASS_MIX},                                          /* VIADDMNMX */
-    [0x047] = {REGISTERS, 1, 0, 0},                                                 /* VHMNMX */
     [0x048] = {PREDICATES, 1, 0, SASS_LESSER},                                      /* VIMNMX */
-    [0x049] = {REGISTERS, 2, 0, 0},                                                 /* FFMA2 */
-    [0x04a] = {REGISTERS, 2, 0, 0},                                                 /* FMUL2 */
-    [0x04c] = {NOTHING, 0, 0, 0},                                                   /* UVIRTCOUNT */
-    [0x050] = {UNIFORM, 1, 0, 0},                                                   /* UFMNMX */
-    [0x051] = {UNIFORM, 1, 0, 0},                                                   /* UFSEL */
-    [0x052] = {UNIFORM, 1, 0, 0},                                                   /* UFSET */
     [0x053] = {UPREDICATES, 0, 0, 0},                                               /* UFSETP */
-    [0x054] = {UNIFORM, 1, 0, 0},                                                   /* UFADD */
-    [0x055] = {UNIFORM, 1, 0, 0},                                                   /* UFFMA */
-    [0x056] = {UNIFORM, 1, 0, 0},                                                   /* UFMUL */
-    [0x05a] = {UNIFORM, 2, 0, 0},                                                   /* UI2F: at most */
-    [0x05c] = {UNIFORM, 2, 0, 0},                                                   /* UF2I: at most */
-    [0x05e] = {UNIFORM, 1, 0, 0},                                                   /* UI2FP */
-    [0x076] = {REGISTERS, 1, 0, 0},                                                 /* FMNMX3 */
-    [0x07a] = {REGISTERS, 4, 0, 0},                                                 /* QMMA: at most */
     [0x082] = {UNIFORM, 1, 0, SASS_MOVE},                                           /* UMOV */
-    [0x083] = {UNIFORM, 1, 0, 0},                                                   /* UP2UR */
     [0x085] = {UPREDICATES, 2, 0, 0},                                               /* UIMNMX: at most */
     [0x086] = {UPREDICATES, 1, 0, 0},                                               /* VOTEU */
     [0x087] = {UNIFORM, 1, 0, SASS_SELECT},                                         /* USEL */
@@ -102,8 +105,6 @@ static const struct sass_row table[512] = {
     [0x096] = {UNIFORM, 1, 0, SASS_PERMUTE},                                        /* UPRMT */
     [0x097] = {UPREDICATES, 2, 0, SASS_ADD3_WIDE},                                  /* UIADD3.64 */
     [0x099] = {UNIFORM, 1, 0, SASS_SHIFT},                                          /* USHF */
-    [0x09a] = {UNIFORM, 1, 0, 0},                                                   /* USGXT */
-    [0x09b] = {UNIFORM, 1, 0, 0},                                                   /* UBMSK */
     [0x09c] = {UPREDICATES, 0, 0, SASS_PREDICATE_LOGIC},                            /* UPLOP3 */
     [0x0a4] = {UPREDICATES, 1, 0, SASS_MULTIPLY_ADD},                               /* UIMAD */
     [0x0a5] = {UPREDICATES, 2, 0, SASS_MULTIPLY_WIDE},                              /* UIMAD.WIDE */
@@ -111,109 +112,37 @@ static const struct sass_row table[512] = {
     [0x0b9] = {UNIFORM, BY_LOAD, 0, SASS_LOAD_CONSTANT},                            /* ULDC */
     [0x0bb] = {UNIFORM, BY_LOAD, 0, SASS_LOAD_INDEXED},                             /* ULDC, indexed */
     [0x0bd] = {UPREDICATES, 1, 0, 0},                                               /* UFLO */
-    [0x0be] = {UNIFORM, 1, 0, 0},                                                   /* UBREV */
-    [0x0bf] = {UNIFORM, 1, 0, 0},                                                   /* UPOPC */
     [0x0ca] = {ELECTION, 1, SASS_ONE_PREDICATE, SASS_TO_UNIFORM},                   /* R2UR */
-    [0x0cb] = {UNIFORM, 2, 0, 0},                                                   /* CS2UR: at most */
-    [0x0cc] = {UNIFORM, 1, 0, 0},                                                   /* CREDUX */
     [0x100] = {PREDICATES, 1, SASS_ONE_PREDICATE, SASS_COUNT},                      /* FLO */
     [0x101] = {REGISTERS, 1, 0, SASS_COUNT},                                        /* BREV */
     [0x102] = {PREDICATES, 0, SASS_ONE_PREDICATE, 0},                               /* FCHK */
-    [0x104] = {REGISTERS, 2, 0, 0},                                                 /* F2F */
     [0x105] = {REGISTERS, 2, 0, SASS_INDEX},                                        /* F2I */
-    [0x106] = {REGISTERS, 2, 0, 0},                                                 /* I2F */
-    [0x107] = {REGISTERS, 1, 0, 0},                                                 /* FRND */
-    [0x108] = {REGISTERS, 1, 0, 0},                                                 /* MUFU */
     [0x109] = {REGISTERS, 1, 0, SASS_COUNT},                                        /* POPC */
-    [0x110] = {REGISTERS, 2, 0, 0},                                                 /* F2F, 64-bit */
     [0x111] = {REGISTERS, 2, 0, SASS_INDEX},                                        /* F2I, 64-bit */
-    [0x112] = {REGISTERS, 2, 0, 0},                                                 /* I2F, 64-bit */
-    [0x113] = {REGISTERS, 2, 0, 0},                                                 /* FRND, 64-bit */
-    [0x118] = {NOTHING, 0, 0, 0},                                                   /* NOP */
     [0x119] = {REGISTERS, 1, 0, SASS_SPECIAL},                                      /* S2R */
-    [0x11a] = {NOTHING, 0, 0, 0},                                                   /* DEPBAR */
-    [0x11b] = {NOTHING, 0, 0, 0},                                                   /* ENDCOLLECTIVE */
-    [0x11c] = {PREDICATES, 1, SASS_ONE_PREDICATE, 0},                               /* B2R */
-    [0x11d] = {PREDICATES, 1, SASS_ONE_PREDICATE, 0},                               /* BAR */
-    [0x140] = {NOTHING, 0, 0, 0},                                                   /* CCTL of LDCU */
-    [0x141] = {NOTHING, 0, SASS_BRANCHES, 0},                                       /* BSYNC */
-    [0x142] = {NOTHING, 0, 0, 0},                                                   /* BREAK */
     [0x144] = {ANYTHING, 0, SASS_BRANCHES, 0},                                      /* CALL */
-    [0x145] = {NOTHING, 0, 0, 0},                                                   /* BSSY */
-    [0x146] = {NOTHING, 0, 0, 0},                                                   /* YIELD */
-    [0x147] = {NOTHING, 0, SASS_BRANCHES, 0},                                       /* BRA */
-    [0x148] = {NOTHING, 0, 0, 0},                                                   /* WARPSYNC */
-    [0x14e] = {REGISTERS, 2, 0, 0},                                                 /* LEPC */
-    [0x14d] = {NOTHING, 0, SASS_BRANCHES, 0},                                       /* EXIT */
     [0x150] = {ANYTHING, 0, SASS_BRANCHES, 0},                                      /* RET */
-    [0x152] = {NOTHING, 0, 0, 0},                                                   /* RPCMOV, to it */
-    [0x153] = {REGISTERS, 1, 0, 0},                                                 /* RPCMOV, from it */
-    [0x155] = {REGISTERS, 1, 0, 0},                                                 /* BMOV */
-    [0x156] = {NOTHING, 0, 0, 0},                                                   /* BMOV, to a barrier */
-    [0x15c] = {NOTHING, 0, SASS_BRANCHES, 0},                                       /* BPT */
-    [0x15d] = {NOTHING, 0, 0, 0},                                                   /* NANOSLEEP */
     [0x180] = {REGISTERS, BY_LOAD, 0, SASS_LOAD},                                   /* LD */
     [0x181] = {PREDICATES, BY_LOAD, 0, SASS_LOAD},                                  /* LDG */
     [0x182] = {REGISTERS, BY_LOAD, 0, SASS_LOAD_CONSTANT},                          /* LDC */
     [0x183] = {REGISTERS, BY_LOAD, 0, 0},                                           /* LDL */
     [0x184] = {REGISTERS, BY_LOAD, 0, SASS_LOAD},                                   /* LDS */
-    [0x185] = {NOTHING, 0, SASS_WRITES, 0},                                         /* ST */
-    [0x186] = {NOTHING, 0, SASS_WRITES, 0},                                         /* STG */
-    [0x187] = {NOTHING, 0, 0, 0},                                                   /* STL */
-    [0x188] = {NOTHING, 0, 0, 0},                                                   /* STS */
-    [0x189] = {PREDICATES, 1, SASS_ONE_PREDICATE, 0},                               /* SHFL */
     [0x18a] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD}, /* ATOM */
     [0x18b] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, 0},         /* ATOM.CAS */
     [0x18c] = {PREDICATES, BY_ATOMIC, SASS_ONE_PREDICATE, SASS_LOAD},               /* ATOMS */
     [0x18d] = {PREDICATES, BY_ATOMIC, SASS_ONE_PREDICATE, 0},                       /* ATOMS.CAS */
-    [0x18e] = {NOTHING, 0, SASS_WRITES, 0},                                         /* RED */
-    [0x18f] = {NOTHING, 0, 0, 0},                                                   /* CCTL */
-    [0x192] = {NOTHING, 0, 0, 0},                                                   /* MEMBAR */
-    [0x1a1] = {PREDICATES, 1, SASS_ONE_PREDICATE, 0},                               /* MATCH */
     [0x1a2] = {PREDICATES, BY_FLOAT, SASS_WRITES | SASS_ONE_PREDICATE, 0},          /* ATOM, float */
     [0x1a3] = {PREDICATES, BY_FLOAT, SASS_WRITES | SASS_ONE_PREDICATE, 0},          /* ATOMG, float */
     [0x1a4] = {REGISTERS, BY_ATOMIC, 0, SASS_LOAD},                                 /* LDGMC */
     [0x1a5] = {REGISTERS, BY_FLOAT, 0, 0},                                          /* LDGMC, float */
-    [0x1a6] = {NOTHING, 0, SASS_WRITES, 0},                                         /* RED, float */
     [0x1a7] = {PREDICATES, 2, SASS_ONE_PREDICATE, 0},                               /* SYNCS: of an mbarrier */
     [0x1a8] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD}, /* ATOMG */
     [0x1a9] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD}, /* ATOMG.CAS */
-    [0x1aa] = {PREDICATES, 1, SASS_ONE_PREDICATE, 0},                               /* QSPC */
-    [0x1ab] = {NOTHING, 0, 0, 0},                                                   /* ERRBAR */
     [0x1ac] = {UNIFORM, BY_LOAD, 0, SASS_LOAD_CONSTANT},                            /* LDCU */
-    [0x1ae] = {NOTHING, 0, 0, 0},                                                   /* LDGSTS */
-    [0x1af] = {NOTHING, 0, 0, 0},                                                   /* LDGDEPBAR */
-    [0x1b1] = {NOTHING, 0, 0, 0},                                                   /* SYNCS.CCTL */
-    [0x1b2] = {UNIFORM, 2, 0, 0},                                                   /* SYNCS.EXCH */
-    [0x1b4] = {NOTHING, 0, 0, 0},                                                   /* UTMALDG */
-    [0x1b5] = {NOTHING, 0, SASS_WRITES, 0},                                         /* UTMASTG */
-    [0x1b6] = {NOTHING, 0, SASS_WRITES, 0},                                         /* UTMAREDG */
-    [0x1b7] = {NOTHING, 0, 0, 0},                                                   /* UTMACMDFLUSH */
-    [0x1b8] = {NOTHING, 0, 0, 0},                                                   /* UTMAPF */
-    [0x1b9] = {NOTHING, 0, 0, 0},                                                   /* UTMACCTL */
-    [0x1ba] = {NOTHING, 0, SASS_WRITES, 0},                                         /* UBLKCP */
-    [0x1bb] = {NOTHING, 0, SASS_WRITES, 0},                                         /* UBLKRED */
-    [0x1bc] = {NOTHING, 0, 0, 0},                                                   /* UBLKPF */
-    [0x1bd] = {NOTHING, 0, 0, 0},                                                   /* STAS */
-    [0x1be] = {NOTHING, 0, 0, 0},                                                   /* REDAS */
     [0x1c2] = {ELECTION, 1, SASS_ONE_PREDICATE, SASS_TO_UNIFORM},                   /* R2UR, before sm_90 */
     [0x1c3] = {UNIFORM, 1, 0, SASS_SPECIAL},                                        /* S2UR */
-    [0x1c4] = {UNIFORM, 1, 0, 0},                                                   /* REDUX */
-    [0x1c5] = {NOTHING, 0, 0, 0},                                                   /* WARPGROUP */
-    [0x1c6] = {NOTHING, 0, 0, 0},                                                   /* FENCE.VIEW */
-    [0x1c7] = {NOTHING, 0, 0, 0},                                                   /* UCGABAR */
     [0x1c8] = {UPREDICATES, 0, 0, 0},                                               /* USETMAXREG */
-    [0x1c9] = {NOTHING, 0, 0, 0},                                                   /* USETSHMSZ */
-    [0x1ca] = {NOTHING, 0, 0, 0},                                                   /* UGETNEXTWORKID */
     [0x1e3] = {UPREDICATES, 1, 0, 0},                                               /* UTCATOMSWS */
-    [0x1e7] = {NOTHING, 0, 0, 0},                                                   /* UTCCP */
-    [0x1e9] = {NOTHING, 0, 0, 0},                                                   /* UTCBAR */
-    [0x1ea] = {NOTHING, 0, 0, 0},                                                   /* UTCHMMA and others */
-    [0x1ed] = {NOTHING, 0, 0, 0},                                                   /* STTM */
-    [0x1ee] = {REGISTERS, 128, 0, 0},                                               /* LDTM: at most */
-    [0x1f0] = {REGISTERS, 128, 0, 0},                                               /* HGMMA: at most */
-    [0x1f1] = {REGISTERS, 128, 0, 0},                                               /* IGMMA */
-    [0x1f3] = {REGISTERS, 128, 0, 0},                                               /* QGMMA */
 };
 
 /* Registers that a load writes, by [75:73]: LDG.U.128 has 7. */
