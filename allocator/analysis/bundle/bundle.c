@@ -18,43 +18,25 @@
 #define BUNDLE(kind, member, ...) FIELD(kind, struct bundle, member, __VA_ARGS__)
 #define ADDRESS .flags = REQUIRED, .most = ADDRESS_END
 
-static const struct field of_launch[] = {
-    LAUNCH(TRIPLE, grid, .flags = REQUIRED, .most = INT32_MAX),
-    LAUNCH(TRIPLE, block, .flags = REQUIRED, .most = BUNDLE_THREADS),
-    LAUNCH(TRIPLE, cluster, .flags = REQUIRED, .most = BUNDLE_THREADS),
-    LAUNCH(NUMBER, shared_bytes, .most = MOST_SHARED),
-    LAUNCH(BOOL, is_cooperative),
-    LAUNCH(BYTES, arguments, .flags = BEHIND | REQUIRED, .most = RERUN_ARGUMENTS, COUNT(struct rerun_launch, argument_bytes)),
-};
-static const struct json_table rerun_launch_record = TABLE_OF(struct rerun_launch, of_launch);
+TABLE(rerun_launch_record, struct rerun_launch, LAUNCH(TRIPLE, grid, .flags = REQUIRED, .most = INT32_MAX),
+      LAUNCH(TRIPLE, block, .flags = REQUIRED, .most = BUNDLE_THREADS),
+      LAUNCH(TRIPLE, cluster, .flags = REQUIRED, .most = BUNDLE_THREADS), LAUNCH(NUMBER, shared_bytes, .most = MOST_SHARED),
+      LAUNCH(BOOL, is_cooperative),
+      LAUNCH(BYTES, arguments, .flags = BEHIND | REQUIRED, .most = RERUN_ARGUMENTS,
+             COUNT(struct rerun_launch, argument_bytes)));
 
-static const struct field of_variable[] = {
-    FIELD(TEXT, struct rerun_variable, name, "name", .flags = REQUIRED | EVEN_EMPTY),
-    FIELD(BYTES, struct rerun_variable, value, "value", .flags = BEHIND | REQUIRED, .most = RERUN_VARIABLE_BYTES,
-          COUNT(struct rerun_variable, bytes)),
-};
-static const struct json_table rerun_variable_record = TABLE_OF(struct rerun_variable, of_variable);
+TABLE(rerun_variable_record, struct rerun_variable,
+      FIELD(TEXT, struct rerun_variable, name, "name", .flags = REQUIRED | EVEN_EMPTY),
+      FIELD(BYTES, struct rerun_variable, value, "value", .flags = BEHIND | REQUIRED, .most = RERUN_VARIABLE_BYTES,
+            COUNT(struct rerun_variable, bytes)));
 
-static const struct field of_argument[] = {
-    FIELD(NUMBER, struct launch_argument, offset, "offset", .most = RERUN_ARGUMENTS),
-    FIELD(NUMBER, struct launch_argument, size, "size", .most = RERUN_ARGUMENTS),
-};
-static const struct json_table argument_record = TABLE_OF(struct launch_argument, of_argument);
+TABLE(argument_record, struct launch_argument, FIELD(NUMBER, struct launch_argument, offset, "offset", .most = RERUN_ARGUMENTS),
+      FIELD(NUMBER, struct launch_argument, size, "size", .most = RERUN_ARGUMENTS));
 
-static const struct field of_buffer[] = {
-    BUFFER(NUMBER, id),
-    BUFFER(HEX, address, ADDRESS),
-    BUFFER(NUMBER, size, .most = ADDRESS_END),
-    BUFFER(HEX, mapping_start, ADDRESS),
-    BUFFER(HEX, mapping_end, ADDRESS),
-    BUFFER(TRUE, is_bounded),
-    BUFFER(CHARS, file),
-    FIELD(CHARS, struct bundle_buffer, reason, "left_out"),
-    BUFFER(CHARS, label),
-    BUFFER(CHARS, after),
-    BUFFER(CHARS, type),
-};
-static const struct json_table buffer_record = TABLE_OF(struct bundle_buffer, of_buffer);
+TABLE(buffer_record, struct bundle_buffer, BUFFER(NUMBER, id), BUFFER(HEX, address, ADDRESS),
+      BUFFER(NUMBER, size, .most = ADDRESS_END), BUFFER(HEX, mapping_start, ADDRESS), BUFFER(HEX, mapping_end, ADDRESS),
+      BUFFER(TRUE, is_bounded), BUFFER(CHARS, file), FIELD(CHARS, struct bundle_buffer, reason, "left_out"),
+      BUFFER(CHARS, label), BUFFER(CHARS, after), BUFFER(CHARS, type));
 
 static const struct field of_bundle[] = {
     {.name = "bundle", .type = FIELD_FIXED, .most = BUNDLE_VERSION},

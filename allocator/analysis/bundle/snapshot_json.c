@@ -16,59 +16,26 @@ enum { LAUNCHES = 8192, ARGUMENTS = 4096 };
 #define MAP(kind, member) FIELD(kind, struct tensor_map, member, #member, .flags = NOT_ZERO)
 #define ORIGIN(kind, member) FIELD(kind, struct snapshot_source, member, #member, .flags = NOT_ZERO)
 
-static const struct field of_buffer[] = {
-    BUFFER(NUMBER, id),
-    BUFFER(HEX, address),
-    BUFFER(NUMBER, size),
-    BUFFER(HEX, mapping_start),
-    BUFFER(HEX, mapping_end),
-    BUFFER(HEX, guard_start),
-    BUFFER(HEX, guard_end),
-    BUFFER(HEX, stream),
-    BUFFER(NUMBER, allocated_ns),
-    BUFFER(NUMBER, freed_ns),
-    BUFFER(HEX, free_stream),
-    BUFFER(NUMBER, allocated_tid),
-    BUFFER(NUMBER, freed_tid),
-    BUFFER(NUMBER, allocated_stack),
-    BUFFER(NUMBER, freed_stack),
-    BUFFER(INT, device),
-    BUFFER(INT, is_mapped),
-    BUFFER(CHARS, label),
-    BUFFER(NUMBER, freed_ago),
-    BUFFER(NUMBER, redzone_before),
-    BUFFER(NUMBER, redzone_after),
-};
-static const struct field of_frame[] = {
-    FRAME(INT, is_python), FRAME(CHARS, function), FRAME(CHARS, file),
-    FRAME(INT, line),      FRAME(CHARS, module),   FRAME(HEX, offset),
-};
-static const struct field of_entry[] = {
-    LAUNCH(NUMBER, sequence),
-    LAUNCH(NUMBER, time_ns),
-    LAUNCH(HEX, graph),
-    LAUNCH(HEX, stream),
-    LAUNCH(NUMBER, tid),
-    LAUNCH(INT, device),
-    LAUNCH(INT, is_cooperative),
-    LAUNCH(NUMBER, shared_bytes),
-    LAUNCH(NUMBER, argument_bytes),
-    LAUNCH(NUMBER, kept_bytes),
-    FIELD(NUMBER, struct launch_entry, node, "node", .flags = NOT_ZERO),
-};
-static const struct json_table frame_record = TABLE_OF(struct stack_frame, of_frame);
-static const struct json_table entry_record = TABLE_OF(struct launch_entry, of_entry);
-static const struct field of_launch[] = {
-    FIELD(PART, struct kept_launch, entry, NULL, .table = &entry_record),
-    FIELD(NUMBER, struct kept_launch, function, "function", WHEN(struct kept_launch, has_function)),
-    FIELD(TRIPLE, struct kept_launch, entry.grid, "grid"),
-    FIELD(TRIPLE, struct kept_launch, entry.block, "block"),
-    FIELD(TRIPLE, struct kept_launch, entry.cluster, "cluster"),
-    FIELD(BYTES, struct kept_launch, entry.bytes, "bytes", COUNT(struct kept_launch, byte_count)),
-    FIELD(NUMBER, struct kept_launch, of.place, "place", .flags = NOT_ZERO),
-    FIELD(LIST, struct kept_launch, of.frames, "frames", .flags = BEHIND | NOT_ZERO, .table = &frame_record,
-          COUNT(struct kept_launch, of.frame_count)),
-};
+TABLE(buffer_record, cufence_buffer, BUFFER(NUMBER, id), BUFFER(HEX, address), BUFFER(NUMBER, size), BUFFER(HEX, mapping_start),
+      BUFFER(HEX, mapping_end), BUFFER(HEX, guard_start), BUFFER(HEX, guard_end), BUFFER(HEX, stream),
+      BUFFER(NUMBER, allocated_ns), BUFFER(NUMBER, freed_ns), BUFFER(HEX, free_stream), BUFFER(NUMBER, allocated_tid),
+      BUFFER(NUMBER, freed_tid), BUFFER(NUMBER, allocated_stack), BUFFER(NUMBER, freed_stack), BUFFER(INT, device),
+      BUFFER(INT, is_mapped), BUFFER(CHARS, label), BUFFER(NUMBER, freed_ago), BUFFER(NUMBER, redzone_before),
+      BUFFER(NUMBER, redzone_after));
+TABLE(frame_record, struct stack_frame, FRAME(INT, is_python), FRAME(CHARS, function), FRAME(CHARS, file), FRAME(INT, line),
+      FRAME(CHARS, module), FRAME(HEX, offset));
+TABLE(entry_record, struct launch_entry, LAUNCH(NUMBER, sequence), LAUNCH(NUMBER, time_ns), LAUNCH(HEX, graph),
+      LAUNCH(HEX, stream), LAUNCH(NUMBER, tid), LAUNCH(INT, device), LAUNCH(INT, is_cooperative), LAUNCH(NUMBER, shared_bytes),
+      LAUNCH(NUMBER, argument_bytes), LAUNCH(NUMBER, kept_bytes),
+      FIELD(NUMBER, struct launch_entry, node, "node", .flags = NOT_ZERO));
+TABLE(launch_record, struct kept_launch, FIELD(PART, struct kept_launch, entry, NULL, .table = &entry_record),
+      FIELD(NUMBER, struct kept_launch, function, "function", WHEN(struct kept_launch, has_function)),
+      FIELD(TRIPLE, struct kept_launch, entry.grid, "grid"), FIELD(TRIPLE, struct kept_launch, entry.block, "block"),
+      FIELD(TRIPLE, struct kept_launch, entry.cluster, "cluster"),
+      FIELD(BYTES, struct kept_launch, entry.bytes, "bytes", COUNT(struct kept_launch, byte_count)),
+      FIELD(NUMBER, struct kept_launch, of.place, "place", .flags = NOT_ZERO),
+      FIELD(LIST, struct kept_launch, of.frames, "frames", .flags = BEHIND | NOT_ZERO, .table = &frame_record,
+            COUNT(struct kept_launch, of.frame_count)));
 TABLE(word, uint64_t, {.type = FIELD_NUMBER, .size = sizeof(uint64_t)});
 TABLE(side, uint32_t, {.type = FIELD_NUMBER, .size = sizeof(uint32_t)});
 TABLE(stack_record, struct kept_stack, FIELD(CHARS, struct kept_stack, number, ""),
@@ -77,34 +44,15 @@ TABLE(function_record, struct kept_function, FIELD(TEXT, struct kept_function, n
       FIELD(NUMBER, struct kept_function, argument_bytes, "argument_bytes"),
       FIELD(LIST, struct kept_function, arguments, "arguments", .flags = BEHIND, .most = 2 * ARGUMENTS, .table = &side,
             COUNT(struct kept_function, count), WHEN(struct kept_function, has_layout)));
-static const struct field of_map[] = {
-    MAP(BYTES, bytes),
-    MAP(CHARS, call),
-    MAP(HEX, base),
-    MAP(NUMBER, element_bits),
-    FIELD(LIST, struct tensor_map, size, "size", .table = &word, COUNT(struct tensor_map, rank)),
-    FIELD(LIST, struct tensor_map, stride, "stride", .table = &word, COUNT(struct tensor_map, rank)),
-    FIELD(LIST, struct tensor_map, box, "box", .table = &side, COUNT(struct tensor_map, rank)),
-    MAP(NUMBER, buffer),
-    MAP(NUMBER, room),
-    MAP(HEX, copied_to),
-    MAP(NUMBER, time_ns),
-    MAP(NUMBER, stack),
-};
-static const struct field of_memory[] = {
-    MEMORY(NUMBER, live_total), MEMORY(INT, device),          MEMORY(HEX, shared),    MEMORY(HEX, arena_start),
-    MEMORY(HEX, arena_end),     MEMORY(INT, is_host_address), MEMORY(NUMBER, now_ns),
-};
-static const struct field of_origin[] = {
-    ORIGIN(INT, pid),       ORIGIN(INT, rank),      ORIGIN(INT, device),     ORIGIN(CHARS, device_name),
-    ORIGIN(CHARS, program), ORIGIN(CHARS, options), ORIGIN(NUMBER, time_ns),
-};
-
-static const struct json_table buffer_record = TABLE_OF(cufence_buffer, of_buffer);
-static const struct json_table launch_record = TABLE_OF(struct kept_launch, of_launch);
-static const struct json_table map_record = TABLE_OF(struct tensor_map, of_map);
-static const struct json_table memory_record = TABLE_OF(struct fault_memory, of_memory);
-static const struct json_table origin_record = TABLE_OF(struct snapshot_source, of_origin);
+TABLE(map_record, struct tensor_map, MAP(BYTES, bytes), MAP(CHARS, call), MAP(HEX, base), MAP(NUMBER, element_bits),
+      FIELD(LIST, struct tensor_map, size, "size", .table = &word, COUNT(struct tensor_map, rank)),
+      FIELD(LIST, struct tensor_map, stride, "stride", .table = &word, COUNT(struct tensor_map, rank)),
+      FIELD(LIST, struct tensor_map, box, "box", .table = &side, COUNT(struct tensor_map, rank)), MAP(NUMBER, buffer),
+      MAP(NUMBER, room), MAP(HEX, copied_to), MAP(NUMBER, time_ns), MAP(NUMBER, stack));
+TABLE(memory_record, struct fault_memory, MEMORY(NUMBER, live_total), MEMORY(INT, device), MEMORY(HEX, shared),
+      MEMORY(HEX, arena_start), MEMORY(HEX, arena_end), MEMORY(INT, is_host_address), MEMORY(NUMBER, now_ns));
+TABLE(origin_record, struct snapshot_source, ORIGIN(INT, pid), ORIGIN(INT, rank), ORIGIN(INT, device),
+      ORIGIN(CHARS, device_name), ORIGIN(CHARS, program), ORIGIN(CHARS, options), ORIGIN(NUMBER, time_ns));
 
 TABLE(buffer_number, cufence_buffer, FIELD(NUMBER, cufence_buffer, id, "buffer", .flags = NOT_ZERO));
 #define TERM(kind, member, ...) FIELD(kind, struct origin_term, member, #member, __VA_ARGS__)

@@ -7,25 +7,32 @@
 #include <stdint.h>
 #include <string.h>
 
-enum value_type {
-    VALUE_FLOAT32,
-    VALUE_FLOAT64,
-    VALUE_FLOAT16,
-    VALUE_BFLOAT16,
-    VALUE_INT8,
-    VALUE_UINT8,
-    VALUE_INT16,
-    VALUE_UINT16,
-    VALUE_INT32,
-    VALUE_UINT32,
-    VALUE_INT64,
-    VALUE_UINT64,
-    VALUE_COUNTED,                     /* number of the types above, of which there are figures (figures.h) */
-    VALUE_FLOAT8_E4M3 = VALUE_COUNTED, /* of OCP, as PyTorch's float8_e4m3fn: it has NaN and no infinities */
-    VALUE_FLOAT8_E5M2,
-    VALUE_WORD, /* of 32 bits, of unknown type: printed in hex and as float32, and its figures are those of float32 */
-    VALUE_TYPES
-};
+/* The types: name, bytes, bits of exponent and mantissa, and other names. Of the first twelve there are figures (figures.h).
+ * FLOAT8_E4M3: of OCP, as PyTorch's float8_e4m3fn: it has NaN and no infinities. WORD: of unknown type, printed in hex and as
+ * float32, and its figures are those of float32. */
+/* clang-format off */
+#define VALUE_TABLE(ROW) \
+    ROW(FLOAT32, "float32", 4, 8, 23, "f32,fp32,float") \
+    ROW(FLOAT64, "float64", 8, 11, 52, "f64,fp64,double") \
+    ROW(FLOAT16, "float16", 2, 5, 10, "f16,fp16,half,__half,_Float16,c10::Half,cutlass::half_t") \
+    ROW(BFLOAT16, "bfloat16", 2, 8, 7, "bf16,__nv_bfloat16,c10::BFloat16,cutlass::bfloat16_t") \
+    ROW(INT8, "int8", 1, 0, 0, "i8,char,signed char") \
+    ROW(UINT8, "uint8", 1, 0, 0, "u8,i1,bool,unsigned char") \
+    ROW(INT16, "int16", 2, 0, 0, "i16,short") \
+    ROW(UINT16, "uint16", 2, 0, 0, "u16,unsigned short") \
+    ROW(INT32, "int32", 4, 0, 0, "i32,int") \
+    ROW(UINT32, "uint32", 4, 0, 0, "u32,unsigned int") \
+    ROW(INT64, "int64", 8, 0, 0, "i64,long,long long") \
+    ROW(UINT64, "uint64", 8, 0, 0, "u64,unsigned long,unsigned long long") \
+    ROW(FLOAT8_E4M3, "float8_e4m3fn", 1, 4, 3, "f8e4m3,fp8e4nv,__nv_fp8_e4m3,__nv_fp8x2_e4m3," \
+        "__nv_fp8x4_e4m3,c10::Float8_e4m3fn,cutlass::float_e4m3_t") \
+    ROW(FLOAT8_E5M2, "float8_e5m2", 1, 5, 2, "f8e5m2,fp8e5,__nv_fp8_e5m2,__nv_fp8x2_e5m2," \
+        "__nv_fp8x4_e5m2,c10::Float8_e5m2,cutlass::float_e5m2_t") \
+    ROW(WORD, "word32", 4, 8, 23, "")
+/* clang-format on */
+
+#define VALUE_TYPE(type, ...) VALUE_##type,
+enum value_type { VALUE_TABLE(VALUE_TYPE) VALUE_TYPES, VALUE_COUNTED = VALUE_FLOAT8_E4M3 };
 
 size_t value_width(enum value_type type); /* in bytes */
 int value_is_float(enum value_type type);
