@@ -33,7 +33,6 @@ HEAP_FLOOR = {room: floor for floor, rooms in enumerate(drawn("The rooms of the 
 # Files of a room that call each other in a circle, and why. None in heap/.
 CIRCLES = {
     "analysis/sass/emulate.c emulate_alu.c": "a machine is stepped by its instructions, whose addresses are computed from its state",
-    "analysis/sass/slice.c slice_terms.c": "the terms of a value are found in the instructions that wrote it, and those have terms themselves",
     "api/lifecycle.c public.c": "the public functions start the process, and the start says the version",
     "contexts/contexts.c streams.c": "streams end with their context, and each belongs to one",
     "preload/bounds.c capture_hooks.c context_hooks.c coredumps.c event_hooks.c frees.c keepers.c launch_hooks.c map_hooks.c memops.c "

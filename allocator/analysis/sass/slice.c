@@ -1,10 +1,76 @@
-#include "slice_parts.h"
+#include "slice.h"
+
+#include "emulate_state.h"
+#include "ways.h"
 
 #include <string.h>
+
+/* Limits; beyond them, the source is unknown. */
+#define VALUE_LIMIT 256u
+#define STEP_LIMIT 1000000u
+
+/* The terms summed up in a register: bits 0 to 61 are 4-byte words of the parameters. */
+typedef uint64_t term_set;
+#define PARAMETER_WORDS 62u
+#define LOADED ((term_set)1 << 62)
+#define UNKNOWN ((term_set)1 << 63)
+#define NOTHING ((term_set)0) /* an index, or a constant */
+
+#define ALWAYS 7u /* [15:12] of an instruction that is not predicated */
+
+enum which { LOW, HIGH };
+
+/* What an instruction writes into one register. */
+struct value {
+    uint32_t instruction;
+    uint16_t number; /* of the register */
+    uint8_t file;
+    uint8_t is_reached; /* `terms` is valid for at least one path */
+    term_set terms;
+};
+
+struct slicer {
+    struct ways ways;
+    unsigned sm;
+    unsigned zero[2]; /* numbers of RZ and URZ */
+    struct value values[VALUE_LIMIT];
+    uint32_t value_count;
+    uint8_t is_seen[2][WAYS_CODE_LIMIT / 8]; /* on the current walk back, without and with its guard */
+    uint32_t way[WAYS_BRANCH_LIMIT];         /* indices of instructions from which to continue the walk back */
+    uint32_t steps;
+    int is_lost;
+};
+
+static unsigned register_field(const struct slicer *slicer, struct sass_instruction instruction, unsigned at, int file)
+{
+    return (unsigned)sass_bits(instruction, at, 8) & slicer->zero[file];
+}
+
+/* Merges the terms of several paths. They must agree, except that paths not reached yet are ignored. */
+struct meeting {
+    term_set terms;
+    int is_reached;
+};
+
+static void meet(struct meeting *meeting, term_set terms)
+{
+    if (meeting->is_reached && meeting->terms != terms)
+        terms |= meeting->terms | UNKNOWN;
+    meeting->terms = terms;
+    meeting->is_reached = 1;
+}
 
 uint64_t slice_parameters_at(unsigned sm)
 {
     return sm >= 100 ? 0x380 : sm >= 90 ? 0x210 : 0x160;
+}
+
+/* ---- back through the code ---- */
+
+static int writes(const struct slicer *slicer, struct sass_instruction instruction, int file, unsigned number)
+{
+    return file == VECTOR ? sass_writes_register(instruction, number, 1)
+                          : sass_writes_uniform_register(instruction, number, slicer->zero[UNIFORM]);
 }
 
 /* Returns the index in `values` of what `instruction` writes into a register; -1 if the table is full. */
@@ -73,8 +139,7 @@ static int is_kept_by_call(struct slicer *slicer, uint32_t call, int file, unsig
         struct sass_instruction instruction = ways_instruction(ways, i);
         if (way_of(instruction) == WAY_CALL && sass_bits(instruction, SASS_OPCODE_AT, 12) != 0x944)
             return 0; /* to another function */
-        if (sass_opcode(instruction) != 0x144 && sass_opcode(instruction) != 0x150 &&
-            slice_writes(slicer, instruction, file, number))
+        if (sass_opcode(instruction) != 0x144 && sass_opcode(instruction) != 0x150 && writes(slicer, instruction, file, number))
             return 0;
     }
     return start < ways->count;
@@ -101,7 +166,7 @@ static int go_back(struct slicer *slicer, struct walk *walk, int file, unsigned 
         return 0;
     walk->index--;
     walk->is_guarded &= !sass_may_write_predicate(before, walk->guard & 7);
-    if (!slice_writes(slicer, before, file, number))
+    if (!writes(slicer, before, file, number))
         return 1;
     int value = value_of(slicer, walk->index, file, number);
     if (value < 0)
@@ -120,7 +185,8 @@ static int is_seen(struct slicer *slicer, const struct walk *walk)
     return has_been;
 }
 
-struct meeting slice_terms_before(struct slicer *slicer, uint32_t at, int file, unsigned number)
+/* Returns what a register holds before instruction `at`. is_reached = 0: no path is known to lead there yet. */
+static struct meeting terms_before(struct slicer *slicer, uint32_t at, int file, unsigned number)
 {
     struct meeting meeting = {NOTHING, 0};
     struct sass_instruction user = ways_instruction(&slicer->ways, at);
@@ -145,6 +211,173 @@ struct meeting slice_terms_before(struct slicer *slicer, uint32_t at, int file, 
     return slicer->is_lost ? (struct meeting){UNKNOWN, 1} : meeting;
 }
 
+/* ---- what instructions compute ---- */
+
+/* The operands of an instruction that is being evaluated. */
+struct reading {
+    struct slicer *slicer;
+    struct sass_instruction instruction;
+    uint32_t at;
+    int file;        /* of most operands */
+    int is_complete; /* all operands read so far have been reached */
+};
+
+static term_set read_register(struct reading *reading, int file, unsigned number)
+{
+    struct meeting meeting = terms_before(reading->slicer, reading->at, file, number);
+    reading->is_complete &= meeting.is_reached;
+    return meeting.terms;
+}
+
+/* Bank 3 is __constant__ memory. Bank 0 below the parameters holds the launch dimensions and data of the driver. */
+static term_set constant_terms(struct slicer *slicer, uint64_t bank, uint64_t offset)
+{
+    uint64_t start = slice_parameters_at(slicer->sm);
+    if (bank == 3)
+        return LOADED;
+    if (bank != 0)
+        return UNKNOWN;
+    if (offset < start)
+        return NOTHING;
+    uint64_t word = (offset - start) / 4;
+    return offset % 4 == 0 && word < PARAMETER_WORDS ? (term_set)1 << word : UNKNOWN;
+}
+
+/* Reads a register, or the next one for HIGH. */
+static term_set read_field(struct reading *reading, unsigned at, int file, enum which which)
+{
+    unsigned number = register_field(reading->slicer, reading->instruction, at, file);
+    return number == reading->slicer->zero[file] ? NOTHING : read_register(reading, file, number + (which == HIGH));
+}
+
+/* Reads operand b or c, whose source [11:9] selects; some forms swap their positions. */
+static term_set read_operand(struct reading *reading, int is_c, enum which which)
+{
+    unsigned form = (unsigned)sass_bits(reading->instruction, SASS_FORM_AT, 3);
+    uint64_t bank = sass_bits(reading->instruction, SASS_BANK_AT, 5),
+             offset = sass_bits(reading->instruction, SASS_OFFSET_AT, 16);
+    int is_elsewhere = is_c ? form == 2 || form == 3 || form == 7 : form == 1 || form == 4 || form == 5 || form == 6;
+    int is_indexed = sass_bits(reading->instruction, SASS_UNIFORM_AT, 1) != 0 && reading->file == VECTOR;
+    if (!is_elsewhere)
+        return read_field(reading, SASS_C_AT, reading->file, which);
+    switch (form) {
+    case 1:
+        return read_field(reading, SASS_B_AT, reading->file, which);
+    case 2:
+    case 4:
+        return NOTHING;
+    case 6:
+    case 7:
+        return read_field(reading, SASS_B_AT, UNIFORM, which);
+    default: /* 3 and 5; with bit 91, a uniform register selects the bank */
+        return is_indexed ? UNKNOWN : constant_terms(reading->slicer, bank, offset + (which == HIGH ? 4 : 0));
+    }
+}
+
+static term_set read_a(struct reading *reading, enum which which)
+{
+    return read_field(reading, SASS_A_AT, reading->file, which);
+}
+
+/* ptxas encodes sums with a factor of 1; with any other factor, the product is an index. */
+static term_set read_product(struct reading *reading)
+{
+    int is_immediate = sass_bits(reading->instruction, SASS_FORM_AT, 3) == 4;
+    return is_immediate && sass_bits(reading->instruction, SASS_B_AT, 32) == 1 ? read_a(reading, LOW) : NOTHING;
+}
+
+static term_set of_select(struct reading *reading, enum which which)
+{
+    struct meeting meeting = {NOTHING, 0};
+    int is_wide = sass_is_select_wide(reading->instruction),
+        is_immediate = sass_bits(reading->instruction, SASS_FORM_AT, 3) == 2;
+    meet(&meeting, read_a(reading, which));
+    meet(&meeting, !is_wide       ? read_operand(reading, 0, LOW)
+                   : is_immediate ? NOTHING
+                                  : read_field(reading, SASS_B_AT, reading->file, which));
+    return meeting.terms;
+}
+
+/* LDC, ULDC, LDCU: the n-th word. With an index register it may be any parameter. */
+static term_set constant_load(const struct reading *reading, unsigned word)
+{
+    unsigned opcode = sass_opcode(reading->instruction);
+    int is_indexed = opcode != 0xb9 && sass_bits(reading->instruction, SASS_A_AT, 8) != SASS_RZ;
+    uint64_t offset = opcode == 0x1ac ? sass_bits(reading->instruction, SASS_OFFSET_LDCU_AT, 17)
+                                      : sass_bits(reading->instruction, SASS_OFFSET_AT, 16);
+    uint64_t bank = sass_bits(reading->instruction, SASS_BANK_AT, 5);
+    if (is_indexed && bank == 0)
+        return UNKNOWN;
+    return constant_terms(reading->slicer, bank, offset + 4ul * word);
+}
+
+/* What an operation computes, or UNKNOWN. The high half of a product is an index, too, as is what was shifted. */
+static term_set terms_of(struct reading *reading, unsigned operation, enum which which)
+{
+    const struct sass_instruction instruction = reading->instruction;
+    unsigned form = (unsigned)sass_bits(instruction, SASS_FORM_AT, 3);
+    int is_a_zero = sass_bits(instruction, SASS_A_AT, 8) == SASS_RZ,
+        is_c_zero = sass_bits(instruction, SASS_C_AT, 8) == SASS_RZ;
+    switch (operation) {
+    case SASS_SPECIAL:
+    case SASS_ABSOLUTE:
+    case SASS_EXTEND:
+    case SASS_SHIFT:
+    case SASS_COUNT:
+    case SASS_INDEX:
+        return NOTHING;
+    case SASS_LOAD:
+        return LOADED;
+    case SASS_MOVE:
+        return form == 2 ? NOTHING : read_operand(reading, 0, which);
+    case SASS_SELECT:
+        return of_select(reading, which);
+    case SASS_ADD:
+    case SASS_ADD_PAIRS:
+    case SASS_LESSER:
+        return read_a(reading, which) | read_operand(reading, 0, which);
+    case SASS_ADD3:
+    case SASS_ADD3_WIDE:
+    case SASS_LOGIC:
+    case SASS_PERMUTE:
+    case SASS_MIX:
+        return read_a(reading, which) | read_operand(reading, 0, which) | read_operand(reading, 1, which);
+    case SASS_LEA: /* (a << shift) + b; for the high half, a and c are shifted together */
+        return (sass_bits(instruction, SASS_SHIFT_AT, 5) ? NOTHING : read_a(reading, LOW)) | read_operand(reading, 0, LOW);
+    case SASS_MULTIPLY_ADD:
+    case SASS_MULTIPLY_WIDE:
+        return read_product(reading) | read_operand(reading, 1, which);
+    case SASS_MULTIPLY_HIGH:
+        return (form == 1 || form == 4 || form == 5) && is_c_zero ? NOTHING : UNKNOWN;
+    case SASS_CONSTANT: /* HFMA2 and HFMA2.MMA */
+        return form == 2 && is_a_zero && is_c_zero ? NOTHING : UNKNOWN;
+    case SASS_TO_UNIFORM: /* R2UR: reads only a */
+        return read_field(reading, SASS_A_AT, VECTOR, LOW);
+    default:
+        return UNKNOWN;
+    }
+}
+
+/* Returns what the instruction of `value` writes, as far as known yet. */
+static struct meeting terms_written(struct slicer *slicer, const struct value *value)
+{
+    struct reading reading = {slicer, ways_instruction(&slicer->ways, value->instruction), value->instruction, VECTOR, 1};
+    unsigned operation = sass_row_of(reading.instruction)->operation, opcode = sass_opcode(reading.instruction);
+    unsigned first = register_field(slicer, reading.instruction, SASS_TARGET_AT, value->file),
+             word = (unsigned)value->number - first;
+    if (value->number < first || word >= 4)
+        return (struct meeting){UNKNOWN, 1};
+    if (operation == SASS_LOAD_CONSTANT || operation == SASS_LOAD_INDEXED)
+        return (struct meeting){constant_load(&reading, word), 1};
+    if (word >= sass_width(reading.instruction))
+        return (struct meeting){UNKNOWN, 1};
+    reading.file = opcode >= 0x80 && opcode < 0x100 ? UNIFORM : VECTOR;
+    term_set terms = terms_of(&reading, operation, word ? HIGH : LOW);
+    return (struct meeting){terms, reading.is_complete};
+}
+
+/* ---- the answer ---- */
+
 /* Registers written in a loop depend on themselves: evaluates all of them until nothing changes. Terms are only added, so
  * this terminates. */
 static void settle(struct slicer *slicer)
@@ -153,7 +386,7 @@ static void settle(struct slicer *slicer)
         is_changed = 0;
         for (uint32_t i = slicer->value_count; i-- > 0 && !slicer->is_lost;) {
             uint32_t before = slicer->value_count;
-            struct meeting now = slice_terms_of(slicer, &slicer->values[i]);
+            struct meeting now = terms_written(slicer, &slicer->values[i]);
             struct value *value = &slicer->values[i];
             term_set terms = value->terms | now.terms;
             /* A value is reached once all of its operands are. */
@@ -173,9 +406,9 @@ static term_set address_terms(struct slicer *slicer, uint32_t at, const struct s
 {
     struct meeting base = {NOTHING, 1}, uniform = {NOTHING, 1};
     if (access->base != SASS_RZ && (which == LOW || access->is_base_wide))
-        base = slice_terms_before(slicer, at, VECTOR, access->base + (which == HIGH));
+        base = terms_before(slicer, at, VECTOR, access->base + (which == HIGH));
     if (access->uniform >= 0)
-        uniform = slice_terms_before(slicer, at, UNIFORM, (unsigned)access->uniform + (which == HIGH));
+        uniform = terms_before(slicer, at, UNIFORM, (unsigned)access->uniform + (which == HIGH));
     return base.terms | uniform.terms | (base.is_reached && uniform.is_reached ? NOTHING : UNKNOWN);
 }
 
