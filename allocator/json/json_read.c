@@ -6,42 +6,58 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LONGEST_LIST 4096
+#define DIGITS "0123456789abcdef"
+
 struct reading {
     struct json_memory *memory;
     const char *wrong; /* the name of the first bad member; NULL if there is none */
     int is_out_of_memory;
 };
 
+static void set_number(const struct field *field, void *to, uint64_t number)
+{
+    memcpy((char *)to + field->at, &number, field->size);
+}
+
+static void set_count(const struct field *field, void *to, size_t count)
+{
+    if (field->count)
+        memcpy((char *)to + field->count - 1, &count, field->count_size);
+}
+
+static uint64_t most_of(const struct field *field)
+{
+    if (field->most)
+        return field->most;
+    if (field->type == FIELD_LIST || field->type == FIELD_BYTES || field->type == FIELD_PAIRS)
+        return field->flags & BEHIND ? LONGEST_LIST : field->size / (field->type == FIELD_BYTES ? 1 : field->table->bytes);
+    if (field->type == FIELD_INT && field->size == sizeof(int))
+        return INT32_MAX;
+    return field->size < 8 ? ((uint64_t)1 << 8 * field->size) - 1 : INT64_MAX;
+}
+
 /* ---- values: each returns 0 if it is not one of the field ---- */
 
 static int take_number(const struct field *field, const json_t *json, void *to)
 {
     json_int_t number = json_integer_value(json);
-    if (!json_is_integer(json) || (number < 0 && (field->type == FIELD_NUMBER || -(uint64_t)number > field_most(field) + 1)) ||
-        (number > 0 && (uint64_t)number > field_most(field)))
+    if (!json_is_integer(json) || (number < 0 && (field->type == FIELD_NUMBER || -(uint64_t)number > most_of(field) + 1)) ||
+        (number > 0 && (uint64_t)number > most_of(field)))
         return 0;
-    field_set_number(field, to, (uint64_t)number);
+    set_number(field, to, (uint64_t)number);
     return 1;
-}
-
-/* Of a hexadecimal number; -1 if it is none. */
-static int digit_of(char letter)
-{
-    return letter >= '0' && letter <= '9' ? letter - '0' : letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
 }
 
 static int take_hex(const struct field *field, const json_t *json, void *to)
 {
     const char *text = json_is_string(json) ? json_string_value(json) : "";
-    if (field->type == FIELD_HEX)
-        text = strncmp(text, "0x", 2) == 0 ? text + 2 : "";
+    text = strncmp(text, "0x", 2) == 0 ? text + 2 : "";
     size_t length = strlen(text);
     uint64_t number = strtoull(text, NULL, 16);
-    if ((field->type == FIELD_HASH ? length != 16 : length < 1 || length > 16) || strspn(text, "0123456789abcdef") != length)
+    if (length < 1 || length > 16 || strspn(text, DIGITS) != length || (field->most && number > field->most))
         return 0;
-    if (field->most && number > field->most)
-        return 0;
-    field_set_number(field, to, number);
+    set_number(field, to, number);
     return 1;
 }
 
@@ -74,7 +90,7 @@ static int take_word(const struct field *field, const json_t *json, void *to)
     for (unsigned i = 0; text && field->words[i]; i++) {
         if (strcmp(text, field->words[i]) != 0 || !*text)
             continue;
-        field_set_number(field, to, i);
+        set_number(field, to, i);
         return 1;
     }
     return 0;
@@ -108,7 +124,7 @@ static int take_scalar(const struct field *field, const json_t *json, void *to)
 static char *room_for(struct reading *reading, const struct field *field, size_t count, size_t size, void *to)
 {
     char *at = (char *)to + field->at;
-    if (count > field_most(field))
+    if (count > most_of(field))
         return NULL;
     if (!(field->flags & BEHIND))
         return count * size <= field->size ? at : NULL;
@@ -124,15 +140,11 @@ static int take_bytes(struct reading *reading, const struct field *field, const 
 {
     const char *text = json_string_value(json);
     size_t count = text ? strlen(text) / 2 : 0;
-    char *at = text && strlen(text) % 2 == 0 ? room_for(reading, field, count, 1, to) : NULL;
-    for (size_t i = 0; at && i < count; i++) {
-        int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return 0;
-        at[i] = (char)(high << 4 | low);
-    }
+    char *at = text && strspn(text, DIGITS) == 2 * count && !text[2 * count] ? room_for(reading, field, count, 1, to) : NULL;
+    for (size_t i = 0; at && i < count; i++)
+        at[i] = (char)strtoul((const char[]){text[2 * i], text[2 * i + 1], 0}, NULL, 16);
     if (at)
-        field_set_count(field, to, count);
+        set_count(field, to, count);
     return at != NULL;
 }
 
@@ -152,7 +164,7 @@ static int take_list(struct reading *reading, const struct field *field, const j
             take_fields(reading, table, one, at);
     }
     if (is_ok)
-        field_set_count(field, to, count);
+        set_count(field, to, count);
     return is_ok;
 }
 
@@ -171,7 +183,7 @@ static int take_pairs(struct reading *reading, const struct field *field, json_t
         take_text(&table->fields[0], name, at);
         at += table->bytes;
     }
-    field_set_count(field, to, json_object_size(json));
+    set_count(field, to, json_object_size(json));
     return 1;
 }
 
@@ -206,7 +218,6 @@ static int take_value(struct reading *reading, const struct field *field, const 
     case FIELD_INT:
         return take_number(field, json, to);
     case FIELD_HEX:
-    case FIELD_HASH:
         return take_hex(field, json, to);
     case FIELD_TEXT:
     case FIELD_CHARS:

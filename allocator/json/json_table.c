@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LONGEST_LIST 4096
-
 /* ---- memory ---- */
 
 struct block {
@@ -60,16 +58,17 @@ const struct field *field_next(const struct json_table *table, size_t *index, st
     return &group->field;
 }
 
-uint64_t field_number(const struct field *field, const void *at)
+static const void *field_at(const struct field *field, const void *holder)
+{
+    const char *at = (const char *)holder + field->at;
+    return field->flags & BEHIND ? *(const void *const *)at : at;
+}
+
+static uint64_t field_number(const struct field *field, const void *at)
 {
     uint64_t number = 0;
     memcpy(&number, at, field->size);
     return number;
-}
-
-void field_set_number(const struct field *field, void *to, uint64_t number)
-{
-    memcpy((char *)to + field->at, &number, field->size);
 }
 
 size_t field_count(const struct field *field, const void *holder)
@@ -82,33 +81,10 @@ size_t field_count(const struct field *field, const void *holder)
     return count;
 }
 
-void field_set_count(const struct field *field, void *to, size_t count)
-{
-    if (field->count)
-        memcpy((char *)to + field->count - 1, &count, field->count_size);
-}
-
-const char *field_text(const struct field *field, const void *at)
+static const char *field_text(const struct field *field, const void *at)
 {
     const char *text = field->type == FIELD_TEXT ? *(const char *const *)at : at;
     return text ? text : "";
-}
-
-static uint64_t most_elements(const struct field *field)
-{
-    size_t one = field->type == FIELD_BYTES ? 1 : field->table->bytes;
-    return field->flags & BEHIND ? LONGEST_LIST : field->size / one;
-}
-
-uint64_t field_most(const struct field *field)
-{
-    if (field->most)
-        return field->most;
-    if (field->type == FIELD_LIST || field->type == FIELD_BYTES || field->type == FIELD_PAIRS)
-        return most_elements(field);
-    if (field->type == FIELD_INT && field->size == sizeof(int))
-        return INT32_MAX;
-    return field->size < 8 ? ((uint64_t)1 << 8 * field->size) - 1 : INT64_MAX;
 }
 
 static int is_zero(const void *at, size_t size)
@@ -154,7 +130,7 @@ static int is_absent(const struct field *field, const void *at, const void *hold
     case FIELD_REAL:
         return (field->flags & OR_NONE) && !is_finite(*(const double *)at);
     case FIELD_AGO:
-        return now_ns < field_number(field, at) && !(field->flags & EVEN_EMPTY);
+        return now_ns < field_number(field, at);
     case FIELD_BYTES:
     case FIELD_LIST:
     case FIELD_PAIRS:
@@ -162,13 +138,6 @@ static int is_absent(const struct field *field, const void *at, const void *hold
     default:
         return is_optional && is_zero(at, field->size);
     }
-}
-
-static json_t *formatted(const char *format, uint64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof text, format, value);
-    return json_string(text);
 }
 
 /* JSON has no NaN and no infinities. */
@@ -179,11 +148,6 @@ static json_t *real_of(double value)
     if (!is_finite(value))
         return json_string(value < 0 ? "-Infinity" : "Infinity");
     return json_real(value);
-}
-
-static json_t *triple_of(const uint32_t *triple)
-{
-    return json_pack("[III]", (json_int_t)triple[0], (json_int_t)triple[1], (json_int_t)triple[2]);
 }
 
 static json_t *bytes_of(const uint8_t *bytes, size_t count)
@@ -238,20 +202,19 @@ static json_t *pairs_of(const struct json_table *table, const char *from, size_t
 static json_t *value_of(const struct field *field, const void *at, const void *holder, uint64_t now_ns)
 {
     const struct scalar *scalar = at;
+    const uint32_t *triple = at;
     switch (field->type) {
     case FIELD_NUMBER:
         return json_integer((json_int_t)field_number(field, at));
     case FIELD_INT:
         return json_integer(field_signed(field, at));
     case FIELD_HEX:
-        return formatted("0x%" PRIx64, field_number(field, at));
-    case FIELD_HASH:
-        return formatted("%016" PRIx64, field_number(field, at));
+        return json_sprintf("0x%" PRIx64, field_number(field, at));
     case FIELD_TEXT:
     case FIELD_CHARS:
         return text_to_json(field_text(field, at));
     case FIELD_TRIPLE:
-        return triple_of(at);
+        return json_pack("[III]", (json_int_t)triple[0], (json_int_t)triple[1], (json_int_t)triple[2]);
     case FIELD_BOOL:
     case FIELD_TRUE:
         return json_boolean(*(const int *)at);
@@ -261,7 +224,7 @@ static json_t *value_of(const struct field *field, const void *at, const void *h
         return real_of(*(const double *)at);
     case FIELD_SCALAR:
         if (scalar->kind == SCALAR_HUGE)
-            return formatted("%" PRIu64, (uint64_t)scalar->whole);
+            return json_sprintf("%" PRIu64, (uint64_t)scalar->whole);
         return scalar->kind == SCALAR_WHOLE ? json_integer(scalar->whole) : real_of(scalar->value);
     case FIELD_BYTES:
         return bytes_of(at, field_count(field, holder));
@@ -272,7 +235,7 @@ static json_t *value_of(const struct field *field, const void *at, const void *h
     case FIELD_PAIRS:
         return pairs_of(field->table, at, field_count(field, holder), now_ns);
     case FIELD_AGO:
-        return json_integer(now_ns < field_number(field, at) ? 0 : (json_int_t)(now_ns - field_number(field, at)));
+        return json_integer((json_int_t)(now_ns - field_number(field, at)));
     case FIELD_OPEN:
     case FIELD_CLOSE:
         break;

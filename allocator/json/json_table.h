@@ -25,7 +25,6 @@ enum field_type {
     FIELD_NUMBER, /* an integer of 1, 2, 4 or 8 bytes, without sign. Above INT64_MAX, which JSON readers lack, it is absent */
     FIELD_INT,    /* an int, or a number of 8 bytes that is told as one with a sign */
     FIELD_HEX,    /* uint64_t, "0x7e0000" */
-    FIELD_HASH,   /* uint64_t, 16 hexadecimal digits */
     FIELD_TEXT,   /* const char *. NULL and "" are absent, unless EVEN_EMPTY. One that is no UTF-8 is repaired */
     FIELD_CHARS,  /* the same in an array of char. What does not fit is cut */
     FIELD_TRIPLE, /* uint32_t[3], as a list */
@@ -61,7 +60,7 @@ enum {
     OR_NONE = 2,    /* a number: absent if negative, UINT64_MAX or not finite; an absent one is read as that */
     REQUIRED = 4,   /* reading JSON without it fails */
     BEHIND = 8,     /* the struct has a pointer to it; NULL: absent */
-    EVEN_EMPTY = 16 /* a text is told even if it is "", and a time to come as 0 */
+    EVEN_EMPTY = 16 /* a text is told even if it is "" */
 };
 
 struct field {
@@ -90,19 +89,15 @@ struct json_table {
     {                                                                                                                          \
         .type = FIELD_##kind, .at = offsetof(of, member), .size = sizeof(((of *)0)->member), .name = __VA_ARGS__               \
     }
+/* What is no member. */
+#define APART(kind, ...)                                                                                                       \
+    {                                                                                                                          \
+        .type = FIELD_##kind, .name = __VA_ARGS__                                                                              \
+    }
+#define OPEN(...) APART(OPEN, __VA_ARGS__)
+#define CLOSE APART(CLOSE, NULL)
 /* Members of the same struct, together under a name of their own. */
-#define GROUP(of, group, ...)                                                                                                  \
-    {                                                                                                                          \
-        .type = FIELD_PART, .table = &(group), .name = __VA_ARGS__                                                             \
-    }
-#define OPEN(...)                                                                                                              \
-    {                                                                                                                          \
-        .type = FIELD_OPEN, .name = __VA_ARGS__                                                                                \
-    }
-#define CLOSE                                                                                                                  \
-    {                                                                                                                          \
-        .type = FIELD_CLOSE                                                                                                    \
-    }
+#define GROUP(of, group, ...) APART(PART, __VA_ARGS__, .table = &(group))
 #define COUNT(of, member) .count = 1 + offsetof(of, member), .count_size = sizeof(((of *)0)->member)
 #define WHEN(of, member) .when = 1 + offsetof(of, member), .when_size = sizeof(((of *)0)->member)
 #define TABLE_OF(of, table) NAMED_TABLE(NULL, of, table)
@@ -130,12 +125,6 @@ cufence_status json_table_read(const struct json_table *table, const json_t *jso
 
 /* ---- for the files of this room ---- */
 
-static inline const void *field_at(const struct field *field, const void *holder)
-{
-    const char *at = (const char *)holder + field->at;
-    return field->flags & BEHIND ? *(const void *const *)at : at;
-}
-
 int field_is_wanted(const struct field *field, const void *holder);
 /* The field at *index of the table, and moves *index behind it; NULL behind the last one. Of OPEN to CLOSE it makes a part. */
 struct group {
@@ -144,12 +133,7 @@ struct group {
 };
 const struct field *field_next(const struct json_table *table, size_t *index, struct group *group);
 
-uint64_t field_number(const struct field *field, const void *at);
 size_t field_count(const struct field *field, const void *holder);
-void field_set_number(const struct field *field, void *to, uint64_t number);
-void field_set_count(const struct field *field, void *to, size_t count);
-uint64_t field_most(const struct field *field);
-const char *field_text(const struct field *field, const void *at);
 
 static inline int json_table_is_bare(const struct json_table *table)
 {

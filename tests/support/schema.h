@@ -67,8 +67,6 @@ static inline json_t *schema_of(const struct field *field, json_t *definitions)
         return field->flags & OR_NONE ? schema_number_of(field) : schema_typed("integer");
     case FIELD_HEX:
         return schema_pattern_of("^0x[0-9a-f]+$");
-    case FIELD_HASH:
-        return schema_pattern_of("^[0-9a-f]{16}$");
     case FIELD_TEXT:
     case FIELD_CHARS:
         return field->words ? schema_words_of(field->words) : schema_typed("string");

@@ -23,7 +23,7 @@ static const struct field of_pair[] = {{.name = "name", .type = FIELD_TEXT, .at 
 static const struct json_table pair = {.fields = of_pair, .count = 2, .bytes = 2 * sizeof(char *)};
 
 struct all {
-    uint64_t number, hex, hash;
+    uint64_t number, hex;
     int whole, none, is_it, is_true, has_own;
     const char *text;
     char chars[8];
@@ -40,7 +40,7 @@ struct all {
 };
 
 static const char *const colours[] = {"", "red", "green", NULL};
-static const struct field of_inner[] = {FIELD(HEX, struct all, hex, "hex"), FIELD(HASH, struct all, hash, "hash")};
+static const struct field of_inner[] = {FIELD(HEX, struct all, hex, "hex")};
 static const struct json_table inner = TABLE_OF(struct all, of_inner);
 static const struct field of_all[] = {
     FIELD(NUMBER, struct all, number, "number", .flags = NOT_ZERO),
@@ -65,16 +65,14 @@ static const struct field of_all[] = {
 };
 static const struct json_table all = TABLE_OF(struct all, of_all);
 
-static const char least[] =
-    "{\"hexes\":{\"hex\":\"0x0\",\"hash\":\"0000000000000000\"},\"whole\":0,\"is_it\":false,\"real\":0.0,"
-    "\"scalar\":0.0}";
-static const char full[] =
-    "{\"number\":7,\"hexes\":{\"hex\":\"0xfedcba9876543210\",\"hash\":\"000000000000abcd\"},\"whole\":-3,"
-    "\"none\":0,\"is_it\":true,\"is_true\":true,\"text\":\"a\\\"b\",\"chars\":\"seven77\","
-    "\"triple\":[1,2,3],\"word\":\"green\",\"real\":\"-Infinity\",\"scalar\":12,\"bytes\":\"00ff\","
-    "\"far\":\"0123456789\",\"own\":{\"x\":1},\"behind\":{\"x\":2,\"name\":\"two\"},"
-    "\"points\":[{\"x\":3},{\"x\":4,\"name\":\"four\"}],\"texts\":[\"\",\"t\"],"
-    "\"pairs\":{\"RANK\":\"3\",\"JOB\":\"17\"}}";
+static const char least[] = "{\"hexes\":{\"hex\":\"0x0\"},\"whole\":0,\"is_it\":false,\"real\":0.0,"
+                            "\"scalar\":0.0}";
+static const char full[] = "{\"number\":7,\"hexes\":{\"hex\":\"0xfedcba9876543210\"},\"whole\":-3,"
+                           "\"none\":0,\"is_it\":true,\"is_true\":true,\"text\":\"a\\\"b\",\"chars\":\"seven77\","
+                           "\"triple\":[1,2,3],\"word\":\"green\",\"real\":\"-Infinity\",\"scalar\":12,\"bytes\":\"00ff\","
+                           "\"far\":\"0123456789\",\"own\":{\"x\":1},\"behind\":{\"x\":2,\"name\":\"two\"},"
+                           "\"points\":[{\"x\":3},{\"x\":4,\"name\":\"four\"}],\"texts\":[\"\",\"t\"],"
+                           "\"pairs\":{\"RANK\":\"3\",\"JOB\":\"17\"}}";
 
 static struct problem problem;
 
@@ -115,7 +113,6 @@ TEST(what_is_wrong_is_named)
         {"{\"hexes\":{\"hex\":\"12\"}}", "hex"},
         {"{\"hexes\":{\"hex\":\"0x\"}}", "hex"},
         {"{\"hexes\":{\"hex\":\"0x11112222333344445\"}}", "hex"},
-        {"{\"hexes\":{\"hash\":\"1\"}}", "hash"},
         {"{\"is_it\":1}", "is_it"},
         {"{\"text\":null}", "text"},
         {"{\"triple\":[1,2]}", "triple"},
