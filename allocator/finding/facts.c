@@ -154,7 +154,7 @@ TABLE(pointer, struct value_fact, VALUE(NUMBER, at, "at", MUST), GROUP(struct va
 TABLE(value, struct value_fact, VALUE(NUMBER, size, "size", MUST), VALUE(HEX, bits, "value", WHEN(struct value_fact, has_bits)),
       GROUP(struct value_fact, target, NULL),
       VALUE(LIST, members, "pointers", .table = &pointer, .flags = BEHIND, COUNT(struct value_fact, member_count),
-            WHEN(struct value_fact, has_members)));
+            WHEN(struct value_fact, members)));
 
 /* ---- what the address is made of ---- */
 

@@ -35,7 +35,7 @@ void finding_of_misuse(struct finding *finding, const struct misuse *misuse, con
                                 .kind = misuse->kind,
                                 .reason = misuse->sentence,
                                 .called = {misuse->call, misuse->tid, misuse->frames, misuse->frame_count},
-                                .access = {.source = NO_ARGUMENT},
+                                .access = {.source = unnamed_argument},
                                 .now_ns = misuse->now_ns};
     part_add(finding->what, "%s by %s", misuse->kind, misuse->call);
     part_add(finding->headline, "%s: %s", finding->what, misuse->sentence);
@@ -92,8 +92,11 @@ void finding_free(struct finding *finding)
 
 void finding_of_leak(struct finding *finding, struct leak *leak, const struct finding_source *origin)
 {
-    *finding = (struct finding){
-        .origin = *origin, .kind = "leak", .reason = leak->reason, .access = {.source = NO_ARGUMENT}, .now_ns = leak->now_ns};
+    *finding = (struct finding){.origin = *origin,
+                                .kind = "leak",
+                                .reason = leak->reason,
+                                .access = {.source = unnamed_argument},
+                                .now_ns = leak->now_ns};
     snprintf(leak->reason, sizeof leak->reason, "nobody has freed %s",
              leak->buffers == 1 ? "this buffer" : "these buffers, allocated at one place; shown is the largest");
     part_add(finding->what, "leak of %" PRIu64 " buffer%s", leak->buffers, plural(leak->buffers));

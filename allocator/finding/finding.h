@@ -61,10 +61,7 @@ struct argument_name {
     uint32_t offset; /* of the word within the argument, in bytes */
 };
 
-#define NO_ARGUMENT                                                                                                            \
-    {                                                                                                                          \
-        -1, -1, 0                                                                                                              \
-    }
+static const struct argument_name unnamed_argument = {-1, -1, 0};
 
 /* Frames, innermost first. */
 struct called_from {
@@ -132,8 +129,7 @@ struct value_fact {
     uint64_t offset;               /* into it */
     const struct figures *figures; /* NULL if unknown */
     struct figures_fact summary;   /* of them */
-    int has_members;               /* a struct whose bytes are known */
-    struct value_fact *members;    /* the pointers in it */
+    struct value_fact *members;    /* the pointers in a struct whose bytes are known; else NULL */
     size_t member_count;
 };
 
@@ -183,7 +179,6 @@ struct where_fact {
     int has_exited;                          /* the warp had exited when the driver wrote its dump: so it is in the JSON */
     int is_warp_of_rerun;                    /* block, threads and lanes are those of the second launch, ... */
     int is_grid_of_rerun;                    /* ... and so are grid, block and cluster */
-    int is_exception;                        /* the exception is not about a memory access */
     const struct evidence_lane *lane;        /* the first thread that faulted, NULL if unknown */
     size_t threads;                          /* at this instruction, as far as the dump shows; 0 if unknown */
     size_t warps, sms;                       /* warps, or SMs where the warp had exited, that faulted at this instruction */

@@ -19,7 +19,7 @@ static int take_rows(struct finding *finding)
 {
     const struct cause_fact *cause = &finding->cause;
     uint64_t row = 0, stride = 0, elements = cause->unit ? finding->buffer.buffer->size / cause->unit : 0;
-    struct argument_name argument = NO_ARGUMENT;
+    struct argument_name argument = unnamed_argument;
     for (size_t i = 0; i < cause->term_count; i++) {
         const struct term_fact *term = &cause->terms[i];
         if (term->times.number < 0 || (stride && term->times.number != argument.number))
@@ -189,9 +189,7 @@ void hint_take(struct finding *finding, const struct diagnosis *diagnosis)
     case FAULT_HOST_POINTER:
         part_add(finding->hint, "copy the data to the device, or keep it in managed or pinned memory");
         break;
-    case FAULT_WILD:
-    case FAULT_ILLEGAL_ACCESS:
-    case FAULT_OTHER:
+    default:
         break;
     }
 }

@@ -13,6 +13,11 @@
 
 /* ---- what happened, if no buffer is involved ---- */
 
+static struct note_fact *new_note(struct finding *finding)
+{
+    return &finding->notes.list[finding->notes.count++];
+}
+
 static void add_meaning(struct finding *finding, enum certainty certainty, const char *before, const char *text)
 {
     struct note_fact *note = &finding->meaning.list[finding->meaning.count++];
@@ -42,7 +47,7 @@ static void add_foreign(struct note_fact *note, const char *text)
 
 static void note_exited_warp(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    struct note_fact *note = &finding->notes.list[finding->notes.count++];
+    struct note_fact *note = new_note(finding);
     part_add(note->text, "the warp had exited when the driver");
     if (finding->device.driver[0])
         part_add(note->text, " (%s)", finding->device.driver);
@@ -61,7 +66,7 @@ static void note_source(struct finding *finding)
     if (access->is_loaded) {
         note_add(finding, "the address was loaded from memory");
     } else if (access->source.word >= 0) {
-        struct note_fact *note = &finding->notes.list[finding->notes.count++];
+        struct note_fact *note = new_note(finding);
         part_add(note->text, "by the kernel's code, the address comes from ");
         part_append_argument(note->text, sizeof note->text, access->source);
     }
@@ -79,20 +84,15 @@ static void note_launches(struct finding *finding, const struct diagnosis *diagn
 
 static void note_candidates(struct finding *finding, const struct diagnosis *diagnosis)
 {
-    switch (diagnosis->candidates.source) {
-    case CANDIDATES_LIVE:
-        note_add(finding, "candidates are the live buffers of the device, newest first");
-        return;
-    case CANDIDATES_ARGUMENTS:
-        note_add(finding, "candidates are the buffers that the kernel's arguments point to");
-        break;
-    case CANDIDATES_RUNNING:
-        note_add(finding, "candidates are the arguments of the launch that was still running; it may have been another one");
-        break;
-    case CANDIDATES_LAUNCHES:
+    static const char *const sources[] = {
+        [CANDIDATES_LIVE] = "live buffers of the device, newest first",
+        [CANDIDATES_ARGUMENTS] = "buffers that the kernel's arguments point to",
+        [CANDIDATES_RUNNING] = "arguments of the launch that was still running; it may have been another one",
+    };
+    if (diagnosis->candidates.source == CANDIDATES_LAUNCHES)
         note_launches(finding, diagnosis);
-        break;
-    }
+    else
+        note_add(finding, "candidates are the %s", sources[diagnosis->candidates.source]);
     if (diagnosis->candidates.excluded == EXCLUDED_CONST)
         note_add(finding, "without those that it takes as pointers to const, because the access writes");
 }
@@ -136,7 +136,7 @@ void note_possible(struct finding *finding, const struct fault_memory *memory)
 /* Names the place at which the second launch faulted instead. */
 static void note_elsewhere(struct finding *finding, const struct evidence_stop *stop)
 {
-    struct note_fact *note = &finding->notes.list[finding->notes.count++];
+    struct note_fact *note = new_note(finding);
     char kernel[128];
     finding_kernel(stop, kernel, sizeof kernel);
     part_add(note->text, "launched again on the memory as the fault left it, the kernel faulted at another place: ");
@@ -167,7 +167,7 @@ static void note_no_fault(struct finding *finding)
 static void note_unset(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct rerun_result *rerun = finding->rerun;
-    struct note_fact *note = &finding->notes.list[finding->notes.count++];
+    struct note_fact *note = new_note(finding);
     int is_several = strchr(rerun->unset, ',') != NULL;
     add_foreign(note, rerun->unset);
     part_add(note->text, is_several
@@ -193,14 +193,12 @@ static void note_rerun(struct finding *finding, const struct diagnosis *diagnosi
         note_elsewhere(finding, elsewhere);
     else if (is_other)
         note_no_fault(finding);
-    if (rerun->note[0] && rerun->outcome != RERUN_FAILED) {
-        note_add(finding, "of the second launch: ");
-        add_foreign(&finding->notes.list[finding->notes.count - 1], rerun->note);
-    }
-    if (rerun->outcome == RERUN_FAILED) {
-        note_add(finding, "could not be launched again: ");
-        add_foreign(&finding->notes.list[finding->notes.count - 1], rerun->reason);
-    }
+    int has_failed = rerun->outcome == RERUN_FAILED;
+    if (!has_failed && !rerun->note[0])
+        return;
+    struct note_fact *note = new_note(finding);
+    part_add(note->text, has_failed ? "could not be launched again: " : "of the second launch: ");
+    add_foreign(note, has_failed ? rerun->reason : rerun->note);
 }
 
 /* An address in no buffer that cufence knows may be in, or beyond, one that is not guarded. */
@@ -208,7 +206,7 @@ static void note_unguarded(struct finding *finding, const struct diagnosis *diag
 {
     const struct unguarded_buffers *unguarded = &diagnosis->memory->unguarded;
     uint64_t past = diagnosis->access.address - unguarded->near;
-    struct note_fact *note = &finding->notes.list[finding->notes.count++];
+    struct note_fact *note = new_note(finding);
     part_add(note->text, "%" PRIu64 " live buffer%s (%s) %s not guarded, and the address may be meant for one of them",
              unguarded->count, plural(unguarded->count), bytes_of(unguarded->bytes).text, unguarded->count == 1 ? "is" : "are");
     if (diagnosis->access.certainty == CERTAIN_NOT || !unguarded->size || past >= UNGUARDED_REACH)
@@ -264,7 +262,7 @@ static void note_map(struct finding *finding, const struct diagnosis *diagnosis,
     const struct buffer_frames *known = &diagnosis->memory->frames;
     if (finding->notes.count == FINDING_NOTES)
         return;
-    struct note_fact *note = &finding->notes.list[finding->notes.count++];
+    struct note_fact *note = new_note(finding);
     name.number = launch_argument_of(diagnosis->arguments.layout, at / 8, &name.offset);
     part_append_argument(note->text, sizeof note->text, name);
     part_add(note->text, is_copy ? " points to a copy of a tensor map, " : " is a tensor map, ");

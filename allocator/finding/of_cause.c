@@ -91,7 +91,7 @@ static void take_loaded(struct cause_fact *fact, const struct diagnosis *diagnos
                                      .address = term->from,
                                      .bytes = term->bytes,
                                      .place = &term->place,
-                                     .argument = NO_ARGUMENT,
+                                     .argument = unnamed_argument,
                                      .buffer = buffer_at(diagnosis, term->from)};
     const cufence_buffer *buffer = element->buffer;
     if (!buffer)
@@ -132,7 +132,7 @@ static struct argument_name name_at(const struct diagnosis *diagnosis, int32_t a
 static void take_term(struct term_fact *fact, const struct diagnosis *diagnosis, const struct origin_term *term)
 {
     static const char *const inputs[] = {"loaded", "block", "thread", ""};
-    *fact = (struct term_fact){.value = whole(term->value), .adds = whole(term->adds), .times = NO_ARGUMENT, .term = term};
+    *fact = (struct term_fact){.value = whole(term->value), .adds = whole(term->adds), .times = unnamed_argument, .term = term};
     if (term->input == ORIGIN_PARAMETER)
         part_append_argument(fact->input, sizeof fact->input, name_at(diagnosis, (int32_t)term->at));
     else
@@ -241,7 +241,7 @@ static void say_wrap(struct cause_fact *fact)
     say_place(text, fact->wrap.place);
     part_append(text, TEXT, ": %" PRId64 " instead of %" PRId64 "; 64-bit arithmetic gives an address inside ",
                 fact->wrap.wrapped.whole, fact->wrap.exact.whole);
-    say_buffer(text, fact->base, (struct argument_name)NO_ARGUMENT);
+    say_buffer(text, fact->base, unnamed_argument);
 }
 
 /* Appends "block.x 7 * 128", "thread.y 3 * 64 (argument 3)", "20 by thread.x 37", "5 (loaded)". */
@@ -301,7 +301,8 @@ void cause_facts_take(struct finding *finding, const struct diagnosis *diagnosis
     struct cause_fact *fact = &finding->cause;
     if (!cause || finding->address.lanes > 1) /* it is the cause of one of them, and that need not have faulted */
         return;
-    *fact = (struct cause_fact){.certainty = certainty_of(diagnosis), .argument = NO_ARGUMENT, .base_from = cause->base_from};
+    *fact =
+        (struct cause_fact){.certainty = certainty_of(diagnosis), .argument = unnamed_argument, .base_from = cause->base_from};
     fact->base = buffer_at(diagnosis, cause->base);
     if (cause->base_at >= 0)
         fact->argument = name_at(diagnosis, cause->base_at);

@@ -132,11 +132,8 @@ static void say_where(struct address_fact *address, const struct diagnosis *diag
                  address->is_in_arena ? "in cufence's address space, but in no buffer or guard"
                                       : "in no buffer of cufence's and not in its address space");
         break;
-    case FAULT_MISALIGNED:
-    case FAULT_ILLEGAL_ACCESS:
-    case FAULT_OTHER:
+    default:
         say_inside(address, diagnosis);
-        break;
     }
 }
 
@@ -249,7 +246,6 @@ static int add_members(struct value_fact *whole, const struct diagnosis *diagnos
 {
     struct value_fact member = *whole;
     member.is_member = 1;
-    whole->has_members = 1;
     whole->members = calloc(whole->size / 8, sizeof *whole->members);
     for (member.at = (8 - offset % 8) % 8; whole->members && member.at + 8 <= whole->size; member.at += 8) {
         struct value_fact made = pointer_of(diagnosis, member, diagnosis->arguments.bytes + offset + member.at);
@@ -346,8 +342,7 @@ static void take_stop(struct finding *finding, const struct diagnosis *diagnosis
     finding->where.has_exited = fault_has_exited(diagnosis);
     finding->where.is_warp_of_rerun = diagnosis->again >= AGAIN_WARP;
     finding->where.is_grid_of_rerun = diagnosis->again == AGAIN_GRID;
-    finding->where.is_exception = diagnosis->verdict.kind == FAULT_OTHER;
-    if (!finding->where.is_exception)
+    if (diagnosis->verdict.kind != FAULT_OTHER) /* it is about memory */
         stop->exception.meaning = stop->exception.cause = NULL;
     tell_offset(stop);
     finding->where.lane = finding->where.stop.is_warp_alive ? diagnosis->access.lane : NULL;

@@ -41,7 +41,7 @@ static struct called_from called_from(struct buffer_frames known, uint32_t stack
 struct buffer_fact part_buffer(const cufence_buffer *buffer, struct buffer_frames frames)
 {
     return (struct buffer_fact){.buffer = buffer,
-                                .argument = NO_ARGUMENT,
+                                .argument = unnamed_argument,
                                 .is_allocated = buffer->allocated_ns != 0,
                                 .is_freed = buffer->freed_ns != 0,
                                 .has_redzone = buffer->redzone_before || buffer->redzone_after,

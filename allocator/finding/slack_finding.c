@@ -91,7 +91,7 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
     uint64_t distance = distance_of(write);
     write->certainty = launch_certainty(write);
     say_what(finding, write, distance);
-    finding->access = (struct access_fact){.is_known = 1, .kind = ACCESS_WRITE, .source = NO_ARGUMENT};
+    finding->access = (struct access_fact){.is_known = 1, .kind = ACCESS_WRITE, .source = unnamed_argument};
     finding->address =
         (struct address_fact){.certainty = CERTAIN_EXACT, .is_one = 1, .value = write->found.address, .is_in_arena = 1};
     finding->buffer = part_buffer(buffer, write->buffer_frames);
