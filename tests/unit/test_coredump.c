@@ -348,8 +348,10 @@ TEST(local_and_shared_memory_are_told_apart)
                  {{0x00000000ff007988, 0x000fe20008000805}, "STS", "shared"},  /* STS [UR5], R0 */
                  {{0x0000000000057984, 0x000e280000000800}, "LDS", "shared"}}; /* LDS R5, [R0] */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct exception exception = exception_of(5, sass_thrower(cases[i].instruction));
-        assert_string_equal(sass_thrower(cases[i].instruction), cases[i].name);
+        enum access_kind kind;
+        const char *name = sass_class(cases[i].instruction, &kind);
+        struct exception exception = exception_of(5, name);
+        assert_string_equal(name, cases[i].name);
         assert_non_null(strstr(exception.meaning, cases[i].meaning));
         assert_non_null(exception.cause);
         assert_null(exception_of(6, cases[i].name).cause);

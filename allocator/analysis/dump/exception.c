@@ -71,7 +71,7 @@ static const struct known {
 #define SHARED_MEANING "an access went outside the shared memory of its block"
 #define SHARED_CAUSE "an index out of range, or a launch with less dynamic shared memory than the kernel uses"
 
-/* What the throwing instruction adds. `instruction` as in sass_thrower(). */
+/* What the throwing instruction adds. `instruction` as in sass_class(). */
 static const struct {
     uint32_t exception; /* 0: any exception without a buffer */
     const char *instruction;

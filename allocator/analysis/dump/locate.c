@@ -78,8 +78,6 @@ static void decode(struct location *location, struct json_memory *memory, unsign
         return;
     }
     location->text = sass_class(location->instruction, &location->kind);
-    if (!location->text)
-        location->text = sass_thrower(location->instruction);
 }
 
 /* Finds the instruction at the PC; an access that has moved to a stub is told as it was. Returns 0 if it is not there. */

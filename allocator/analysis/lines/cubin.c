@@ -181,7 +181,6 @@ static void find_relocations(const struct image *image, uint32_t target, struct 
 static int find_line(const struct image *image, uint16_t number, uint64_t offset, struct cubin_line *line)
 {
     Elf64_Shdr section, text;
-    *line = (struct cubin_line){NULL, NULL, 0};
     uint32_t table = image_section(image, number, &text) ? image_find(image, ".debug_line", "", &section) : 0;
     if (!table)
         return 0;
@@ -205,7 +204,6 @@ int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)
     Elf64_Sym outer, inner;
     Elf64_Shdr text;
     struct span names;
-    *line = (struct cubin_line){NULL, NULL, 0};
     return image_open(bytes.bytes, bytes.size, &image) && find_symbols(&image, pc, NULL, &outer, &inner, &names) &&
            image_section(&image, outer.st_shndx, &text) && pc >= text.sh_addr &&
            find_line(&image, outer.st_shndx, pc - text.sh_addr, line);
@@ -290,7 +288,6 @@ int cubin_find_kernel_line(struct span bytes, const char *symbol, uint64_t offse
     struct image image;
     Elf64_Sym found;
     struct span code;
-    *line = (struct cubin_line){NULL, NULL, 0};
     return find_kernel(bytes, symbol, &image, &found, &code) && offset < code.size &&
            find_line(&image, found.st_shndx, offset, line);
 }

@@ -33,6 +33,6 @@ int fatbin_next(struct span file, uint64_t *at, struct fatbin_image *image);
 /* Writes the image's `size` bytes to `to`. Returns 0 if it is damaged; then they are undefined. */
 int fatbin_unpack(const struct fatbin_image *image, uint8_t *to);
 
-/* lz4.c: unpacks a block of LZ4 (source: lz4_Block_format.md of the LZ4 project). Writes the `size` bytes that it holds to
+/* Unpacks a block of LZ4 (source: lz4_Block_format.md of the LZ4 project). Writes the `size` bytes that it holds to
  * `to`. Returns 0 if it is damaged, or holds another number of bytes. */
 int lz4_unpack(struct span block, uint8_t *to, uint64_t size);

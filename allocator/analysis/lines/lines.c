@@ -357,10 +357,8 @@ int lines_find(const struct line_query *query, struct cubin_line *place)
 {
     struct reader table = reader_of(query->line, 0);
     struct unit unit;
-    *place = (struct cubin_line){NULL, NULL, 0};
     while (reader_left(&table) > 0 && open_unit(&table, &unit))
         if (unit.line_range != 0 && run_unit(query, &unit, place))
             return 1;
-    *place = (struct cubin_line){NULL, NULL, 0};
     return 0;
 }

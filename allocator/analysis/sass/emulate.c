@@ -89,9 +89,52 @@ static int load(struct machine *machine, struct sass_instruction instruction)
     return 1;
 }
 
+/* [90:64] of the three instructions, the same from sm_80 to sm_120. */
+#define MODIFIERS ((UINT64_C(1) << 27) - 1)
+#define I2F_RP UINT64_C(0x209400)
+#define I2F_U32_RP UINT64_C(0x209000)
+#define MUFU_RCP UINT64_C(0x1000)
+#define F2I_U32_TRUNC UINT64_C(0x21f000)
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* The least float that is not less; the next one has the next bits. */
+static uint32_t rounded_up(uint32_t value)
+{
+    float nearest = (float)value;
+    return bits_of(nearest) + ((double)nearest < (double)value);
+}
+
+/* What the division of integers does with floating-point numbers: the result of I2F, MUFU.RCP and F2I, if they are as ptxas
+ * uses them there; else unknown. It then corrects the result, so that the last bits of the reciprocal don't matter. */
+static struct cell divided(struct sass_instruction instruction, struct cell operand)
+{
+    uint32_t value = operand.value; /* 0 if unknown, which none of them takes */
+    uint64_t modifiers = instruction.high & MODIFIERS;
+    float number;
+    memcpy(&number, &value, sizeof number);
+    switch (sass_opcode(instruction)) {
+    case 0x106:
+        return (modifiers == I2F_RP && (int32_t)value > 0) || (modifiers == I2F_U32_RP && value) ? known(rounded_up(value))
+                                                                                                 : unknown;
+    case 0x108:
+        return modifiers == MUFU_RCP && number >= 1 && number <= 4294967296.0f ? known(bits_of(1 / number)) : unknown;
+    case 0x105:
+        return modifiers == F2I_U32_TRUNC && operand.is_known && number >= 0 && number < 4294967296.0f ? known((uint32_t)number)
+                                                                                                       : unknown;
+    default:
+        return unknown;
+    }
+}
+
 static int divide(struct machine *machine, struct sass_instruction instruction)
 {
-    struct cell result = machine_divided(instruction, machine_operands(machine, instruction).cells[1]);
+    struct cell result = divided(instruction, machine_operands(machine, instruction).cells[1]);
     if (result.is_known)
         machine_set(machine, VECTOR, (unsigned)sass_bits(instruction, SASS_TARGET_AT, 8), result);
     return result.is_known;

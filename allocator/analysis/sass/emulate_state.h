@@ -68,10 +68,6 @@ int machine_address(const struct machine *machine, const struct sass_access *acc
 /* Executes an arithmetic instruction. Returns 0 if it is not supported. */
 int machine_compute(struct machine *machine, struct sass_instruction instruction);
 
-/* What the division of integers does with floating-point numbers: the result of I2F, MUFU.RCP and F2I, if they are as ptxas
- * uses them there; else unknown. It then corrects the result, so that the last bits of the reciprocal don't matter. */
-struct cell machine_divided(struct sass_instruction instruction, struct cell operand);
-
 /* The operands of an arithmetic instruction. */
 struct operands {
     struct cell cells[3];

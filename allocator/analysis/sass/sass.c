@@ -278,23 +278,8 @@ int sass_address(const struct sass_access *access, const uint32_t *registers, si
     return 1;
 }
 
-const char *sass_thrower(struct sass_instruction instruction)
-{
-    /* By [8:0]. */
-    static const struct {
-        uint16_t opcode;
-        const char *name;
-    } throwers[] = {{0x183, "LDL"},      {0x184, "LDS"},  {0x187, "STL"},   {0x188, "STS"},   {0x006, "VOTE"},
-                    {0x148, "WARPSYNC"}, {0x15c, "BPT"},  {0x189, "SHFL"},  {0x1a1, "MATCH"}, {0x1c4, "REDUX"},
-                    {0x03b, "LDSM"},     {0x044, "STSM"}, {0x18c, "ATOMS"}, {0x18d, "ATOMS"}};
-    for (size_t i = 0; i < sizeof(throwers) / sizeof(throwers[0]); i++)
-        if (throwers[i].opcode == sass_bits(instruction, SASS_OPCODE_AT, 9))
-            return throwers[i].name;
-    return NULL;
-}
-
-/* The first ones that copy boxes, and bytes in a row. */
-enum { UTMALDG = 0x1b4, UBLKCP = 0x1ba };
+/* The first ones that copy boxes, and bytes in a row, and the last of them. */
+enum { UTMALDG = 0x1b4, UBLKCP = 0x1ba, UBLKRED = 0x1bb };
 
 const char *sass_class(struct sass_instruction instruction, enum access_kind *kind)
 {
@@ -307,10 +292,15 @@ const char *sass_class(struct sass_instruction instruction, enum access_kind *ki
         {0x160, ACCESS_READ, "TEX"},        {0x163, ACCESS_READ, "TLD4"},       {0x166, ACCESS_READ, "TLD"},
         {0x16c, ACCESS_READ, "TXD"},        {0x199, ACCESS_READ, "SULD"},       {0x19d, ACCESS_WRITE, "SUST"},
         {0x19f, ACCESS_ATOMIC, "SURED"},    {UTMALDG, ACCESS_READ, "UTMALDG"},  {0x1b5, ACCESS_WRITE, "UTMASTG"},
-        {0x1b6, ACCESS_ATOMIC, "UTMAREDG"}, {UBLKCP, ACCESS_UNKNOWN, "UBLKCP"}, {0x1bb, ACCESS_ATOMIC, "UBLKRED"},
+        {0x1b6, ACCESS_ATOMIC, "UTMAREDG"}, {UBLKCP, ACCESS_UNKNOWN, "UBLKCP"}, {UBLKRED, ACCESS_ATOMIC, "UBLKRED"},
+        {0x183, ACCESS_UNKNOWN, "LDL"},     {0x184, ACCESS_UNKNOWN, "LDS"},     {0x187, ACCESS_UNKNOWN, "STL"},
+        {0x188, ACCESS_UNKNOWN, "STS"},     {0x006, ACCESS_UNKNOWN, "VOTE"},    {0x148, ACCESS_UNKNOWN, "WARPSYNC"},
+        {0x15c, ACCESS_UNKNOWN, "BPT"},     {0x189, ACCESS_UNKNOWN, "SHFL"},    {0x1a1, ACCESS_UNKNOWN, "MATCH"},
+        {0x1c4, ACCESS_UNKNOWN, "REDUX"},   {0x03b, ACCESS_UNKNOWN, "LDSM"},    {0x044, ACCESS_UNKNOWN, "STSM"},
+        {0x18c, ACCESS_UNKNOWN, "ATOMS"},   {0x18d, ACCESS_UNKNOWN, "ATOMS"},
     };
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
-        if (classes[i].opcode != sass_bits(instruction, SASS_OPCODE_AT, 9))
+        if (classes[i].opcode != sass_opcode(instruction))
             continue;
         *kind = (enum access_kind)classes[i].kind;
         return classes[i].name;
@@ -328,7 +318,7 @@ int sass_bulk(struct sass_instruction instruction, struct sass_bulk *bulk)
                    second = (unsigned)sass_bits(instruction, SASS_A_AT, 8);
     enum access_kind kind;
     const char *name = sass_class(instruction, &kind);
-    if (!name || sass_opcode(instruction) < UTMALDG)
+    if (!name || sass_opcode(instruction) < UTMALDG || sass_opcode(instruction) > UBLKRED)
         return 0;
     int is_from_shared = (int)sass_bits(instruction, SASS_FROM_SHARED_AT, 1);
     *bulk = (struct sass_bulk){.kind = kind, .at = second};

@@ -62,13 +62,10 @@ struct sass_bulk {
 /* Returns 1 if `instruction` is one, and not only between shared memories. */
 int sass_bulk(struct sass_instruction instruction, struct sass_bulk *bulk);
 
-/* Returns name and kind of an access whose address is not in registers (TMA, textures, surfaces); NULL for any other
- * instruction. */
+/* Returns name and kind of an access whose address is not in registers (TMA, textures, surfaces); without a kind also the name
+ * of an instruction that raises exceptions that are not about an address in global memory: accesses to local and shared memory,
+ * traps, and instructions with a lane mask. NULL for any other instruction. */
 const char *sass_class(struct sass_instruction instruction, enum access_kind *kind);
-
-/* Returns the name of an instruction that raises exceptions that are not about an address: traps, and instructions with a
- * lane mask; NULL for any other instruction. */
-const char *sass_thrower(struct sass_instruction instruction);
 
 /* Computes one lane's address. Returns 1 if all required registers are given (`registers` u32[], `uniforms` u32[]). */
 int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count, const uint32_t *uniforms,
