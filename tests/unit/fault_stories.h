@@ -27,6 +27,16 @@ struct story {
     uint8_t with_map[112 + MAP_BYTES];
 };
 
+/* A story that is another one, but for what follows. */
+#define VARIANT(name, of)                                                                                                      \
+    static inline void name##_but(struct story *story);                                                                        \
+    static inline void name(struct story *story)                                                                               \
+    {                                                                                                                          \
+        of(story);                                                                                                             \
+        name##_but(story);                                                                                                     \
+    }                                                                                                                          \
+    static inline void name##_but(struct story *story)
+
 static inline void overrun(struct story *story)
 {
     *story = (struct story){
@@ -59,18 +69,16 @@ static inline void overrun(struct story *story)
     story->evidence = (struct evidence){.device_name = "NVIDIA H100 80GB HBM3", .stops = story->stops, .stop_count = 1};
 }
 
-static inline void without_parameters(struct story *story)
+VARIANT(without_parameters, overrun)
 {
-    overrun(story);
     story->stops[0].parameters = NULL;
     story->stops[0].parameter_bytes = 0;
     story->lanes[0].address = A_END + (B_START - A_END) / 2;
     story->stops[0].lane_count = 1;
 }
 
-static inline void vector_overrun(struct story *story)
+VARIANT(vector_overrun, overrun)
 {
-    overrun(story);
     story->lanes[0].address = A_END - 8;
     story->stops[0].lane_count = 1;
     story->stops[0].access_bytes = 16;
@@ -83,9 +91,8 @@ static inline void vector_overrun(struct story *story)
     story->evidence.stop_count = 3;
 }
 
-static inline void approximate(struct story *story)
+VARIANT(approximate, overrun)
 {
-    overrun(story);
     story->lanes[0].certainty = story->lanes[1].certainty = CERTAIN_DERIVED;
     story->stops[0].access = ACCESS_UNKNOWN;
     story->stops[0].access_bytes = 0;
@@ -93,9 +100,8 @@ static inline void approximate(struct story *story)
     story->stops[0].has_grid = 0;
 }
 
-static inline void underrun(struct story *story)
+VARIANT(underrun, overrun)
 {
-    overrun(story);
     story->memory = memory_of(BIT(A) | BIT(B) | BIT(C), story->near);
     story->near[1].size = UINT64_C(1) << 21;
     story->near[1].address = story->near[1].mapping_start;
@@ -106,79 +112,69 @@ static inline void underrun(struct story *story)
     story->stops[0].access = ACCESS_ATOMIC;
 }
 
-static inline void use_after_free(struct story *story)
+VARIANT(use_after_free, overrun)
 {
-    overrun(story);
     story->memory = memory_of(BIT(B) | BIT(F) | BIT(C), story->near);
     story->lanes[0].address = F_START + 40;
     story->stops[0].lane_count = 1;
     story->stops[0].access = ACCESS_READ;
 }
 
-static inline void slack_behind_the_end(struct story *story)
+VARIANT(slack_behind_the_end, overrun)
 {
-    overrun(story);
     story->memory = memory_of(BIT(C), story->near);
     story->lanes[0].address = C_END + 15;
     story->parameters[1] = C_END - 4001;
     story->stops[0].lane_count = 1;
 }
 
-static inline void null_pointer(struct story *story)
+VARIANT(null_pointer, overrun)
 {
-    overrun(story);
     story->lanes[0].address = 0;
     story->lanes[1].address = 1;
     story->stops[0].lane_count = 1;
 }
 
-static inline void null_field(struct story *story)
+VARIANT(null_field, null_pointer)
 {
-    null_pointer(story);
     story->lanes[0].address = 16;
 }
 
-static inline void host_pointer(struct story *story)
+VARIANT(host_pointer, overrun)
 {
-    overrun(story);
     story->memory.is_host_address = 1;
     story->lanes[0].address = 0x7fff12345678;
     story->stops[0].lane_count = 1;
 }
 
-static inline void wild_outside(struct story *story)
+VARIANT(wild_outside, host_pointer)
 {
-    host_pointer(story);
     story->memory.is_host_address = 0;
 }
 
-static inline void wild_inside(struct story *story)
+VARIANT(wild_inside, overrun)
 {
-    overrun(story);
     story->memory = memory_of(BIT(A) | BIT(C), story->near);
     story->lanes[0].address = SLOT_END(0) + GUARD + 8;
     story->stops[0].lane_count = 1;
 }
 
-static inline void misaligned(struct story *story)
+VARIANT(misaligned, overrun)
 {
-    overrun(story);
     story->lanes[0].address = A_START + 10;
     story->stops[0].exception = exception_of(6, NULL);
     story->stops[0].lane_count = 1;
 }
 
-static inline void another_devices_buffer(struct story *story)
+VARIANT(another_devices_buffer, overrun)
 {
-    overrun(story);
     story->lanes[0].address = B_START + 12;
     story->stops[0].lane_count = 1;
     story->near[1].device = 1;
 }
 
-static inline void exited(struct story *story)
+VARIANT(exited, overrun)
 {
-    overrun(story);
     story->stops[0] = story->stops[1];
     story->stops[0].sm = 0;
     story->evidence.stop_count = 3;
@@ -189,9 +185,8 @@ static inline void exited(struct story *story)
     story->memory.live_total = 12;
 }
 
-static inline void exited_with_parameters(struct story *story)
+VARIANT(exited_with_parameters, exited)
 {
-    exited(story);
     story->evidence.stop_count = 1;
     story->evidence.driver_major = 0;
     story->memory = memory_of(BIT(A) | BIT(F), story->near);
@@ -202,9 +197,8 @@ static inline void exited_with_parameters(struct story *story)
     story->stops[0].kernel = story->stops[0].symbol = NULL;
 }
 
-static inline void address_not_decoded(struct story *story)
+VARIANT(address_not_decoded, overrun)
 {
-    overrun(story);
     story->lanes[0].certainty = CERTAIN_NOT;
     story->stops[0].lane_count = 1;
     story->stops[0].instruction = "UTMALDG.2D";
@@ -213,9 +207,8 @@ static inline void address_not_decoded(struct story *story)
 }
 
 /* A box of a map that has more rows than its buffer. */
-static inline void by_tensor_map(struct story *story)
+VARIANT(by_tensor_map, address_not_decoded)
 {
-    address_not_decoded(story);
     story->map = (struct tensor_map){.bytes = {1, [10] = 0x20},
                                      .call = "cuTensorMapEncodeTiled",
                                      .base = A_START,
@@ -237,9 +230,8 @@ static inline void by_tensor_map(struct story *story)
 }
 
 /* A map that is well, on a GPU for which drivers encode such maps wrongly. */
-static inline void by_good_tensor_map(struct story *story)
+VARIANT(by_good_tensor_map, by_tensor_map)
 {
-    by_tensor_map(story);
     story->map.size[1] = 41;
     snprintf(story->evidence.sm_type, sizeof story->evidence.sm_type, "sm_100");
     story->lanes[0].certainty = CERTAIN_NOT;
@@ -247,9 +239,8 @@ static inline void by_good_tensor_map(struct story *story)
     boxes_place(&story->evidence, &story->memory);
 }
 
-static inline void assertion(struct story *story)
+VARIANT(assertion, overrun)
 {
-    overrun(story);
     story->stops[0].exception = exception_of(12, NULL);
     story->lanes[0].certainty = story->lanes[1].certainty = CERTAIN_NOT;
     story->lanes[1].has_exception = 1;
@@ -259,9 +250,8 @@ static inline void assertion(struct story *story)
     story->stops[0].kernel_offset = 0;
 }
 
-static inline void trap(struct story *story)
+VARIANT(trap, assertion)
 {
-    assertion(story);
     story->stops[0].is_in_driver = 0;
     story->stops[0].file = "oob.py";
     story->stops[0].line = 9;
@@ -272,24 +262,21 @@ static inline void trap(struct story *story)
     story->stops[0].access_bytes = 0;
 }
 
-static inline void wrong_vote_mask(struct story *story)
+VARIANT(wrong_vote_mask, trap)
 {
-    trap(story);
     story->stops[0].exception = exception_of(4, "VOTE");
     story->stops[0].instruction = "VOTE";
 }
 
 /* A warp in bounds occupies the slot of the one that faulted. */
-static inline void bystander(struct story *story)
+VARIANT(bystander, overrun)
 {
-    overrun(story);
     story->lanes[0].address = A_START;
     story->lanes[1].address = A_START + 4;
 }
 
-static inline void two_kernels(struct story *story)
+VARIANT(two_kernels, overrun)
 {
-    overrun(story);
     story->stops[1].kernel = "k_other";
     story->stops[1].symbol = "k_other";
     story->stops[1].error_pc++;
@@ -303,9 +290,8 @@ static const struct launch_function k_oob = {
 
 static const struct launch_function add_one = {.name = "_Z7add_onePfi"};
 
-static inline void no_exception(struct story *story)
+VARIANT(no_exception, overrun)
 {
-    overrun(story);
     story->evidence.stop_count = 0;
     for (size_t i = 0; i < 3; i++)
         story->entries[i] = (struct launch_entry){.sequence = i + 1,
@@ -342,32 +328,28 @@ static inline struct launch_entry *add_launch(struct story *story, const struct 
     return entry;
 }
 
-static inline void launched(struct story *story)
+VARIANT(launched, overrun)
 {
-    overrun(story);
     add_launch(story, step_frames, 2, 1);
 }
 
 /* Two launches with these arguments from one place, and one with other arguments. */
-static inline void launched_twice(struct story *story)
+VARIANT(launched_twice, overrun)
 {
-    overrun(story);
     story->parameters[0] = B_START + 12;
     add_launch(story, step_frames, 2, 1);
     add_launch(story, native_frames_of, 1, 2)->grid[0] = 9;
     add_launch(story, step_frames, 2, 1);
 }
 
-static inline void launched_from_two_places(struct story *story)
+VARIANT(launched_from_two_places, overrun)
 {
-    overrun(story);
     add_launch(story, native_frames_of, 1, 2);
     add_launch(story, step_frames, 2, 1);
 }
 
-static inline void launched_in_a_graph(struct story *story)
+VARIANT(launched_in_a_graph, overrun)
 {
-    overrun(story);
     add_launch(story, step_frames, 2, 1)->function = NULL;
     story->entries[0].graph = 0x77;
     story->entries[0].argument_bytes = story->entries[0].kept_bytes = 0;
@@ -394,37 +376,32 @@ static inline void launched_with_structs(struct story *story)
     story->stops[0].parameter_bytes = 0;
 }
 
-static inline void exited_launched(struct story *story)
+VARIANT(exited_launched, exited)
 {
-    exited(story);
     story->evidence.stop_count = 1;
     add_launch(story, step_frames, 1, 1);
 }
 
 /* The code shows that the address comes from word 1 of the parameters, or that it was loaded. */
-static inline void exited_launched_traced(struct story *story)
+VARIANT(exited_launched_traced, exited_launched)
 {
-    exited_launched(story);
     story->stops[0].source = (struct address_source){1, 2, 0};
 }
 
-static inline void exited_launched_loaded(struct story *story)
+VARIANT(exited_launched_loaded, exited_launched)
 {
-    exited_launched(story);
     story->stops[0].source = (struct address_source){1, 0, 1};
 }
 
-static inline void exited_launched_const(struct story *story)
+VARIANT(exited_launched_const, exited_launched)
 {
-    exited_launched(story);
     story->stops[0].kernel = "k_oob(float const*, float*, int)";
     story->parameters[0] = B_START;
     memcpy(story->entries[0].bytes, story->parameters, 20);
 }
 
-static inline void exited_launched_twice(struct story *story)
+VARIANT(exited_launched_twice, exited_launched)
 {
-    exited_launched(story);
     story->parameters[1] = B_START;
     add_launch(story, native_frames_of, 1, 2);
 }

@@ -47,9 +47,8 @@ static inline void fault_again(struct story *story, uint64_t address)
 
 static const float two = 2;
 
-static inline void rerun(struct story *story)
+VARIANT(rerun, exited_launched)
 {
-    exited_launched(story);
     fault_again(story, A_END);
     add_write(story, &story->near[0], A_END, 96, &two, sizeof two);
 }
@@ -84,26 +83,23 @@ static inline void rerun_given(struct story *story)
 }
 
 /* The first dump has the address. */
-static inline void rerun_for_nothing(struct story *story)
+VARIANT(rerun_for_nothing, launched)
 {
-    launched(story);
     fault_again(story, A_END + 400);
     add_write(story, &story->near[0], A_END + 400, 8, &two, sizeof two);
 }
 
 /* Two launches with different arguments: only the older one goes out of bounds. */
-static inline void rerun_second_launch(struct story *story)
+VARIANT(rerun_second_launch, exited_launched_twice)
 {
-    exited_launched_twice(story);
     fault_again(story, B_END + 12);
     story->rerun.launch = &story->launches[1];
     story->rerun.launches_tried = 2;
 }
 
 /* The warp had exited in the second launch too. */
-static inline void rerun_exited(struct story *story)
+VARIANT(rerun_exited, rerun)
 {
-    rerun(story);
     story->stops_again[0].is_warp_alive = 0;
     story->stops_again[0].lanes = NULL;
     story->stops_again[0].lane_count = 0;
@@ -123,29 +119,25 @@ static inline void rerun_all_over(struct story *story)
     add_write(story, &story->near[1], B_END, 4, &two, sizeof two);
 }
 
-static inline void rerun_result_elsewhere_in_it(struct story *story)
+VARIANT(rerun_result_elsewhere_in_it, exited_launched)
 {
-    exited_launched(story);
     fault_again(story, A_END);
     story->stops_again[0].line = 12;
     story->stops_again[0].kernel_offset = 0x4c0;
 }
 
-static inline void rerun_well(struct story *story)
+VARIANT(rerun_well, exited_launched)
 {
-    exited_launched(story);
     story->rerun = (struct rerun_result){.outcome = RERUN_NO_FAULT, .launches_tried = 1, .took_ms = 98};
 }
 
-static inline void rerun_well_with_variables(struct story *story)
+VARIANT(rerun_well_with_variables, rerun_well)
 {
-    rerun_well(story);
     snprintf(story->rerun.unset, sizeof story->rerun.unset, "counter");
 }
 
-static inline void not_rerun(struct story *story)
+VARIANT(not_rerun, exited_launched)
 {
-    exited_launched(story);
     story->rerun =
         (struct rerun_result){.outcome = RERUN_FAILED, .reason = "the device has no memory\nfor copies of 3 buffers"};
 }

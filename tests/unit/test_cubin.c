@@ -5,8 +5,6 @@
 #include "analysis/dump/coredump.h"
 #include "analysis/lines/cubin.h"
 #include "analysis/lines/fatbin.h"
-#ifdef CUFENCE_HAS_INSPECT
-#endif
 
 static struct problem problem;
 
