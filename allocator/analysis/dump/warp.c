@@ -205,14 +205,15 @@ static size_t add_exited(const struct warp_view *view, const struct location *lo
     for (uint32_t i = 0; i < view->lane_count; i++)
         present |= view->lanes[i].lane < WARP_LANES ? (uint32_t)1 << view->lanes[i].lane : 0;
     for (uint32_t number = 0; number < WARP_LANES && count < WARP_LANES; number++) {
-        struct emulate_lane start = {.lane = number};
-        uint64_t address = 0;
-        memcpy(start.block_index, view->cta.block, sizeof(start.block_index));
-        if (present >> number & 1 || !thread_of(&view->lanes[0], number, launch->block, start.thread) ||
-            emulate(launch, &start, location->pc, &location->access, budget, &address) != EMULATE_ADDRESS)
+        struct coredump_lane row = {.lane = number};
+        if (present >> number & 1 || !thread_of(&view->lanes[0], number, launch->block, row.thread))
             continue;
-        struct evidence_lane lane = {.lane = number, .address = address, .certainty = CERTAIN_DERIVED, .is_replayed = 1};
-        memcpy(lane.thread, start.thread, sizeof(lane.thread));
+        struct emulate_lane start = start_of(view, &row, NULL, 0);
+        struct evidence_lane lane = lane_of(&row);
+        lane.certainty = CERTAIN_DERIVED;
+        lane.is_replayed = 1;
+        if (emulate(launch, &start, location->pc, &location->access, budget, &lane.address) != EMULATE_ADDRESS)
+            continue;
         size_t at = count++;
         for (; at > 0 && lanes[at - 1].lane > number; at--)
             lanes[at] = lanes[at - 1];

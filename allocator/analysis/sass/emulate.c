@@ -1,8 +1,5 @@
 #include "emulate.h"
 #include "emulate_state.h"
-#include "analysis/lines/cubin.h"
-#include "analysis/bundle/snapshot.h"
-#include "slice.h"
 #include "ways.h"
 
 #include <string.h>
@@ -179,18 +176,6 @@ enum flow machine_step(struct machine *machine, uint64_t *pc)
         return go_on(machine, instruction, pc);
     *pc += SASS_INSTRUCTION_BYTES;
     return FLOW_ON;
-}
-
-struct emulate_launch emulate_launch_of(const struct cubin_kernel *kernel, const struct rerun_launch *launch,
-                                        const struct emulate_memory *memory)
-{
-    uint64_t parameters_at = kernel->parameters_at ? kernel->parameters_at : slice_parameters_at(kernel->sm);
-    return (struct emulate_launch){.code = kernel->code,
-                                   .sm = kernel->sm,
-                                   .parameters = {launch->arguments, launch->argument_bytes},
-                                   .parameters_at = parameters_at,
-                                   .shape = launch->shape,
-                                   .memory = memory};
 }
 
 /* Returns 1 if the known registers match those that the lane holds in the dump. */

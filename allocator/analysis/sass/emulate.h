@@ -28,13 +28,6 @@ struct emulate_launch {
     const struct emulate_memory *memory; /* that loads read; NULL: they give unknown values */
 };
 
-struct cubin_kernel;
-struct rerun_launch;
-
-/* A launch of a cubin's kernel. `start` is 0. */
-struct emulate_launch emulate_launch_of(const struct cubin_kernel *kernel, const struct rerun_launch *launch,
-                                        const struct emulate_memory *memory);
-
 struct emulate_lane {
     uint32_t block_index[3], thread[3], lane;
     uint64_t pc;               /* the lane's current PC; 0 if it has exited */

@@ -77,8 +77,11 @@ static enum truth carry_of(const struct sum *sum, unsigned least)
     return !sum->is_known ? TRUTH_UNKNOWN : sum->value >> 32 >= least ? TRUTH_TRUE : TRUTH_FALSE;
 }
 
-static void finish_sum(struct step *step, const struct sum *sum)
+/* With .X, there is a carry; IADD3 has a second one. */
+static void finish_sum(struct step *step, struct sum *sum)
 {
+    if (sum->is_extended)
+        add_carry(sum, predicate(step, SASS_PREDICATE_AT));
     set_result(step, sum->is_known ? known(sum->value) : unknown);
     set_predicate(step, SASS_WRITTEN_AT, carry_of(sum, 1));
 }
@@ -202,10 +205,8 @@ static void run_add3(struct step *step)
     add(&sum, step->a, flag(step, SASS_NEGATE_A_AT));
     add(&sum, step->b, is_b_negated(step));
     add(&sum, step->c, flag(step, SASS_NEGATE_C_AT));
-    if (sum.is_extended) {
-        add_carry(&sum, predicate(step, SASS_PREDICATE_AT));
+    if (sum.is_extended)
         add_carry(&sum, predicate(step, SASS_PREDICATE_2_AT));
-    }
     finish_sum(step, &sum);
     set_predicate(step, SASS_WRITTEN_2_AT, carry_of(&sum, 2));
 }
@@ -236,8 +237,6 @@ static void run_add_pairs(struct step *step)
     }
     add(&sum, step->a, flag(step, SASS_NEGATE_A_AT));
     add(&sum, step->b, is_b_negated(step));
-    if (sum.is_extended)
-        add_carry(&sum, predicate(step, SASS_PREDICATE_AT));
     finish_sum(step, &sum);
 }
 
@@ -275,8 +274,6 @@ static void run_lea(struct step *step)
     }
     sum.value = is_high ? (uint32_t)(low << shift >> 32) : (uint32_t)(low << shift);
     add(&sum, step->b, is_b_negated(step));
-    if (sum.is_extended)
-        add_carry(&sum, predicate(step, SASS_PREDICATE_AT));
     finish_sum(step, &sum);
 }
 
@@ -323,8 +320,6 @@ static void run_multiply_add(struct step *step)
     if ((step->a.is_known && step->a.value == 0) || (step->b.is_known && step->b.value == 0))
         sum.is_known = !flag(step, SASS_NEGATE_A_AT);
     add(&sum, step->c, flag(step, SASS_NEGATE_C_AT));
-    if (sum.is_extended)
-        add_carry(&sum, predicate(step, SASS_PREDICATE_AT));
     finish_sum(step, &sum);
 }
 

@@ -38,10 +38,17 @@ static int moved(struct hunt *hunt, struct path_change change, uint64_t value, u
 
 /* ---- the pointer ---- */
 
-static int is_added_whole(struct hunt *hunt, struct path_change change, uint64_t value)
+/* Enters the value as the base if all of it is added. at: its offset in the parameters, or -1. Returns 1 then. */
+static unsigned take_base(struct hunt *hunt, struct path_change change, uint64_t value, int32_t at, uint64_t from)
 {
     uint64_t near = 0, far = 0;
-    return moved(hunt, change, value + 1, &near) && near == 1 && moved(hunt, change, value + FAR, &far) && far == FAR;
+    if (value < POINTERS_FROM || !moved(hunt, change, value + 1, &near) || near != 1 ||
+        !moved(hunt, change, value + FAR, &far) || far != FAR)
+        return 0;
+    hunt->out->base = value;
+    hunt->out->base_at = at;
+    hunt->out->base_from = from;
+    return 1;
 }
 
 static uint64_t parameter_at(const struct hunt *hunt, uint32_t at, uint32_t bytes)
@@ -64,13 +71,8 @@ static unsigned find_parameter(struct hunt *hunt)
 {
     unsigned found = 0;
     for (uint32_t at = 0; at + 8 <= parameter_bytes(hunt); at += 8) {
-        uint64_t value = parameter_at(hunt, at, 8);
         const struct path_change change = {.input = PATH_PARAMETER, .at = at, .bytes = 8};
-        if (value < POINTERS_FROM || !is_added_whole(hunt, change, value))
-            continue;
-        hunt->out->base = value;
-        hunt->out->base_at = (int32_t)at;
-        found++;
+        found += take_base(hunt, change, parameter_at(hunt, at, 8), (int32_t)at, 0);
     }
     return found;
 }
@@ -99,14 +101,8 @@ static void look_for_pointer(struct hunt *hunt, uint32_t number)
 {
     const struct path_load *load = &hunt->path.loads[number];
     for (uint32_t from = 0; from + 8 <= load->bytes; from += 8) {
-        uint64_t value = loaded_value(load, from, 8);
         const struct path_change change = {.input = PATH_LOADED, .at = number, .from = from, .bytes = 8};
-        if (value < POINTERS_FROM || !is_added_whole(hunt, change, value))
-            continue;
-        hunt->out->base = value;
-        hunt->out->base_from = load->address + from;
-        hunt->out->base_at = -1;
-        hunt->out->is_known++;
+        hunt->out->is_known += (int)take_base(hunt, change, loaded_value(load, from, 8), -1, load->address + from);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "analysis/dump/kernel_module.h"
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/emulate.h"
+#include "analysis/sass/slice.h"
 #include "base/text.h"
 #include "launches.h"
 #include "owner.h"
@@ -44,7 +45,12 @@ int cause_find(struct span cubin, const char *symbol, const struct rerun_launch 
     struct span at = span_part(kernel.code, access->code_at, SASS_INSTRUCTION_BYTES);
     if (!at.bytes || !sass_decode(sass_load(at.bytes), kernel.sm, &decoded))
         return 0;
-    const struct emulate_launch emulated = emulate_launch_of(&kernel, launch, memory);
+    const struct emulate_launch emulated = {.code = kernel.code,
+                                            .sm = kernel.sm,
+                                            .parameters = {launch->arguments, launch->argument_bytes},
+                                            .parameters_at = kernel.parameters_at ?: slice_parameters_at(kernel.sm),
+                                            .shape = launch->shape,
+                                            .memory = memory};
     struct emulate_lane lane = {.lane = 0};
     memcpy(lane.block_index, access->block, sizeof lane.block_index);
     memcpy(lane.thread, access->thread, sizeof lane.thread);

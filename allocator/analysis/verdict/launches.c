@@ -155,16 +155,6 @@ int launch_argument_of(const struct launch_function *layout, size_t word, uint32
     return -1;
 }
 
-uint64_t parameter_word(const struct evidence_stop *stop, size_t index)
-{
-    return load_u64(stop->parameters + index * sizeof(uint64_t));
-}
-
-size_t parameter_words(const struct evidence_stop *stop)
-{
-    return stop->parameters ? stop->parameter_bytes / sizeof(uint64_t) : 0;
-}
-
 int parameter_may_be_used(const struct evidence_stop *stop, size_t index)
 {
     const struct address_source *source = &stop->source;

@@ -30,11 +30,8 @@ struct fault_arguments launches_arguments(const struct fault_memory *memory, con
  * in it. */
 int launch_argument_of(const struct launch_function *layout, size_t word, uint32_t *offset);
 
-/* Access the kernel's parameter bytes as 8-byte words: the number of complete words, and one of them. */
-size_t parameter_words(const struct evidence_stop *stop);
-uint64_t parameter_word(const struct evidence_stop *stop, size_t index);
-
-/* Returns 1 if the access may use that word, according to the kernel's code, as far as it could be analysed. */
+/* Returns 1 if the access may use that 8-byte word of the parameter bytes, according to the kernel's code, as far as it could
+ * be analysed. */
 int parameter_may_be_used(const struct evidence_stop *stop, size_t index);
 
 /* Returns the buffer that a word points into, or to whose end it points; NULL if none. If several buffers have used the

@@ -1,6 +1,7 @@
 #include "owner.h"
 
 #include "launches.h"
+#include "base/reader.h"
 #include "guard/layout.h"
 
 /* How a kernel's parameters refer to a buffer. */
@@ -21,8 +22,8 @@ static enum certainty weaker(enum certainty a, enum certainty b)
 static struct aim aim_at(const struct evidence_stop *stop, const cufence_buffer *buffer)
 {
     struct aim best = no_aim;
-    for (size_t i = 0; i < parameter_words(stop); i++) {
-        uint64_t word = parameter_word(stop, i);
+    for (size_t i = 0; stop->parameters && i < stop->parameter_bytes / sizeof(uint64_t); i++) {
+        uint64_t word = load_u64(stop->parameters + i * sizeof word);
         if (!parameter_may_be_used(stop, i))
             continue;
         if (word == buffer->address)
