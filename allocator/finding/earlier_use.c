@@ -47,11 +47,8 @@ const char *use_name(const struct earlier_use *use, char *name, size_t size)
 void use_lines(struct report *report, const char *key, const struct earlier_use *use, enum certainty certainty, uint64_t now_ns)
 {
     char name[256];
-    report_begin(report, key, NULL);
-    report_put_name(report, use_name(use, name, sizeof name));
-    if (use->entry)
-        report_put(report, "%s", grid_of(use->entry->grid, use->entry->block).text);
-    report_end(report, certainty);
+    report_line(report, key, NULL, certainty, "%s%s", use_name(use, name, sizeof name),
+                use->entry ? grid_of(use->entry->grid, use->entry->block).text : "");
     if (use->tid)
         report_when_line(report, NULL, now_ns, use->time_ns, use->tid, use->stream);
     report_frame_lines(report, "", "from", NULL, CERTAIN_NOT, use->frames, use->frame_count);

@@ -129,11 +129,8 @@ void nan_input_lines(struct report *report, const struct finding *finding)
         if (input->at)
             report_put(report, "at byte %" PRIu32 ": ", input->at);
         report_put(report, "buffer #%" PRIu64 " +%" PRIu64, input->buffer, input->offset);
-        if (input->label && *input->label) {
-            report_put(report, " \"");
-            report_put_name(report, input->label);
-            report_put(report, "\"");
-        }
+        if (input->label && *input->label)
+            report_put(report, " \"%s\"", input->label);
         report_put(report, ", %s[%" PRIu64 "]%s", value_names[input->type], input->count,
                    input->is_unwritten ? ", never written" : "");
         if (input->fresh && !input->is_unwritten)

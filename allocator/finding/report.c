@@ -28,15 +28,9 @@ static void place_piece(struct report *report, const struct finding *finding)
         return;
     finding_kernel(stop, kernel, sizeof kernel);
     if (stop->file && !stop->is_in_driver) {
-        report_put(report, "at ");
-        report_put_name(report, stop->file);
-        if (stop->line)
-            report_put(report, ":%d", stop->line);
-        report_put(report, "%s", kernel[0] ? " in " : "");
-        report_put_name(report, kernel);
+        report_put(report, "at %s%s%s%s", stop->file, line_text(stop->line).text, kernel[0] ? " in " : "", kernel);
     } else if (kernel[0]) {
-        report_put(report, "in ");
-        report_put_name(report, kernel);
+        report_put(report, "in %s", kernel);
         if (!stop->is_in_driver && stop->symbol)
             report_put(report, "+0x%" PRIx64, stop->kernel_offset);
     } else if (stop->error_pc) {
@@ -61,11 +55,8 @@ static void device_piece(struct report *report, const struct finding *finding)
         report_put(report, "on GPU %d", origin->device);
     else
         report_put(report, "on a GPU");
-    if (origin->device_name && *origin->device_name) {
-        report_put(report, " (");
-        report_put_name(report, origin->device_name);
-        report_put(report, ")");
-    }
+    if (origin->device_name && *origin->device_name)
+        report_put(report, " (%s)", origin->device_name);
     if (origin->rank >= 0)
         report_put(report, ", rank %d", origin->rank);
 }
@@ -74,10 +65,8 @@ static void source_lines(struct report *report, const struct finding *finding)
 {
     for (size_t i = 0; i < finding->where.source_count; i++) {
         const struct source_line *line = &finding->where.source[i];
-        report_begin(report, NULL, NULL);
-        report_put(report, "  %c %5d | ", line->number == finding->where.stop.line ? '>' : ' ', line->number);
-        report_put_name(report, line->text);
-        report_end(report, CERTAIN_NOT);
+        report_line(report, NULL, NULL, CERTAIN_NOT, "  %c %5d | %s", line->number == finding->where.stop.line ? '>' : ' ',
+                    line->number, line->text);
     }
 }
 
@@ -116,10 +105,7 @@ static size_t put_piece(struct report *report, piece *put, const struct finding 
 /* Puts the answer: what, where in the source, which thread and device. */
 static void headline(struct report *report, const struct finding *finding)
 {
-    report_begin(report, NULL, NULL);
-    report_put(report, "cufence: ");
-    report_put_name(report, finding->headline);
-    report_end(report, CERTAIN_NOT);
+    report_line(report, NULL, NULL, CERTAIN_NOT, "cufence: %s", finding->headline);
     report_begin(report, NULL, NULL);
     report_put(report, "  ");
     size_t count = put_piece(report, place_piece, finding, 0);
@@ -152,7 +138,7 @@ static void summary_line(struct report *report, const struct finding *finding)
         rest += kind + strlen(": ");
     if (has_place || first[0] || strncmp(rest, finding->kind, kind) != 0)
         report_put(report, "%s%s%s: %s", finding->kind, has_place ? " " : "", has_place ? place : "", first);
-    report_put_name(report, rest);
+    report_put(report, "%s", rest);
     report_end(report, CERTAIN_NOT);
     free(place);
 }
@@ -219,12 +205,10 @@ static void instruction_line(struct report *report, const struct evidence_stop *
     if (!stop->is_in_driver && !stop->instruction && !stop->symbol)
         return;
     report_begin(report, "", "instruction");
-    if (stop->is_in_driver) {
-        report_put(report, "code of the driver's, called by ");
-        report_put_name(report, stop->symbol);
-    } else {
+    if (stop->is_in_driver)
+        report_put(report, "code of the driver's, called by %s", stop->symbol);
+    else
         report_put_code(report, &(struct report_code){NULL, 0, stop->instruction, stop->symbol, stop->kernel_offset});
-    }
     report_end(report, CERTAIN_NOT);
 }
 
@@ -238,14 +222,10 @@ static void also_line(struct report *report, const struct evidence_stop *stop)
     else
         report_put(report, "unknown code at PC 0x%" PRIx64, stop->error_pc);
     report_put(report, " at once");
-    if (stop->file) {
-        report_put(report, ", ");
-        report_put_name(report, stop->file);
-        if (stop->line)
-            report_put(report, ":%d", stop->line);
-    } else if (stop->symbol && !stop->is_in_driver) {
+    if (stop->file)
+        report_put(report, ", %s%s", stop->file, line_text(stop->line).text);
+    else if (stop->symbol && !stop->is_in_driver)
         report_put(report, ", +0x%" PRIx64, stop->kernel_offset);
-    }
     report_end(report, CERTAIN_EXACT);
 }
 

@@ -23,6 +23,14 @@ struct dim_text grid_of(const uint32_t grid[3], const uint32_t block[3])
     return out;
 }
 
+struct dim_text line_text(int line)
+{
+    struct dim_text out = {""};
+    if (line)
+        snprintf(out.text, sizeof out.text, ":%d", line);
+    return out;
+}
+
 void report_put_buffer(struct report *report, const cufence_buffer *buffer)
 {
     report_put(report, "#%" PRIu64 ", %" PRIu64 " byte%s", buffer->id, buffer->size, plural(buffer->size));
@@ -47,53 +55,32 @@ void report_continue(struct report *report, const char *subkey, enum certainty c
 
 void report_put_code(struct report *report, const struct report_code *code)
 {
-    const char *gap = "";
-    if (code->file) {
-        report_put_name(report, code->file);
-        if (code->line)
-            report_put(report, ":%d", code->line);
-        gap = "   ";
-    }
-    if (code->instruction) {
-        report_put(report, "%s", gap);
-        report_put_name(report, code->instruction);
-        gap = "   ";
-    }
-    if (code->symbol) {
-        report_put(report, "%s(", gap);
-        report_put_name(report, code->symbol);
-        report_put(report, "+0x%" PRIx64 ")", code->offset);
-    }
+    const char *gap = code->file ? "   " : "";
+    if (code->file)
+        report_put(report, "%s%s", code->file, line_text(code->line).text);
+    if (code->instruction)
+        report_put(report, "%s%s", gap, code->instruction);
+    if (code->symbol)
+        report_put(report, "%s(%s+0x%" PRIx64 ")", code->instruction ? "   " : gap, code->symbol, code->offset);
 }
 
 void report_put_kernel(struct report *report, const char *name)
 {
     char text[512];
     short_name(name, LONGEST_ARGUMENTS, text, sizeof text);
-    report_put_name(report, report->is_verbose ? name : text);
+    report_put(report, "%s", report->is_verbose ? name : text);
 }
 
 void report_put_frame(struct report *report, const struct stack_frame *frame)
 {
-    const char *gap = "";
-    if (frame->file[0]) {
-        report_put_name(report, frames_file(frame));
-        if (frame->line)
-            report_put(report, ":%d", frame->line);
-        gap = " in ";
-    }
     char function[sizeof frame->function];
     frames_function(frame, function, sizeof function);
-    if (function[0]) {
-        report_put(report, "%s", gap);
-        report_put_name(report, report->is_verbose ? frame->function : function);
-        gap = " ";
-    }
-    if (!frame->file[0] && frame->module[0]) {
-        report_put(report, "%s(", gap);
-        report_put_name(report, frame->module);
-        report_put(report, "+0x%" PRIx64 ")", frame->offset);
-    }
+    if (frame->file[0])
+        report_put(report, "%s%s", frames_file(frame), line_text(frame->line).text);
+    if (function[0])
+        report_put(report, "%s%s", frame->file[0] ? " in " : "", report->is_verbose ? frame->function : function);
+    if (!frame->file[0] && frame->module[0])
+        report_put(report, "%s(%s+0x%" PRIx64 ")", function[0] ? " " : "", frame->module, frame->offset);
 }
 
 void report_frame_lines(struct report *report, const char *key, const char *subkey, const char *remark,
@@ -164,13 +151,10 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
 void launched_kernel_line(struct report *report, const struct launched_fact *by, enum certainty certainty)
 {
     report_begin(report, "kernel", NULL);
-    if (by->kernel) {
+    if (by->kernel)
         report_put_kernel(report, by->kernel);
-        report_put(report, "%s", grid_of(by->grid, by->block).text);
-    } else {
-        report_put(report, "one of a CUDA graph: ");
-        report_put_name(report, by->plain);
-    }
+    report_put(report, "%s%s",
+               by->kernel ? "" : "one of a CUDA graph: ", by->kernel ? grid_of(by->grid, by->block).text : by->plain);
     report_end(report, certainty);
 }
 

@@ -11,6 +11,7 @@ struct dim_text {
     char text[80];
 };
 struct dim_text dim_of(const uint32_t dim[3]);
+struct dim_text line_text(int line); /* ":9" of a file, "" if it is unknown */
 struct dim_text grid_of(const uint32_t grid[3], const uint32_t block[3]);
 
 /* Puts "#7, 4000 bytes [0x7e0000ff060, 0x7e0001000000)". */

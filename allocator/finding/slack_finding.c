@@ -132,8 +132,8 @@ static void put_kernel(struct report *report, const struct launch_entry *entry)
 {
     char own[256];
     finding_kernel_of(entry->function ? entry->function->name : "", own, sizeof own);
-    report_put_name(report, own[0] ? own : "a kernel whose name the driver does not tell");
-    report_put(report, "%s", grid_of(entry->grid, entry->block).text);
+    report_put(report, "%s%s", own[0] ? own : "a kernel whose name the driver does not tell",
+               grid_of(entry->grid, entry->block).text);
 }
 
 static void launch_lines(struct report *report, const struct slack_write *write)

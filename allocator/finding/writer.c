@@ -109,16 +109,21 @@ struct amount age_of(uint64_t ns)
     return ns >= 10000000 ? amount_in(ns, 1000000, "ms") : (struct amount){"less than 10 ms"};
 }
 
-void report_put_name(struct report *report, const char *name)
+static void put(struct report *report, const char *format, va_list arguments)
 {
-    text_put(report->out, name);
+    char *text = NULL;
+    report->has_failed |= vasprintf(&text, format, arguments) < 0;
+    if (report->has_failed)
+        return;
+    text_put(report->out, text);
+    free(text);
 }
 
 void report_put(struct report *report, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    vfprintf(report->out, format, arguments);
+    put(report, format, arguments);
     va_end(arguments);
 }
 
@@ -164,7 +169,7 @@ void report_end(struct report *report, enum certainty certainty)
         int column = report_room(report) - (int)strlen(marks[certainty]);
         report_put(report, "%*s%s", column > 2 ? column : 2, "", marks[certainty]);
     }
-    report_put(report, "\n");
+    fputc('\n', report->out);
 }
 
 enum certainty report_put_more(struct report *report, const char *subkey, const char *text, enum certainty certainty)
@@ -177,7 +182,7 @@ enum certainty report_put_more(struct report *report, const char *subkey, const 
         report_begin(report, "", subkey);
         certainty = CERTAIN_NOT;
     }
-    report_put_name(report, text);
+    report_put(report, "%s", text);
     return certainty;
 }
 
@@ -186,7 +191,7 @@ void report_line(struct report *report, const char *key, const char *subkey, enu
     va_list arguments;
     report_begin(report, key, subkey);
     va_start(arguments, format);
-    vfprintf(report->out, format, arguments);
+    put(report, format, arguments);
     va_end(arguments);
     report_end(report, certainty);
 }
@@ -221,7 +226,7 @@ int report_open(struct report *report, int pid)
 
 char *report_close(struct report *report)
 {
-    int is_complete = !ferror(report->out);
+    int is_complete = !ferror(report->out) && !report->has_failed;
     if (fclose(report->out) || !is_complete) {
         free(report->text);
         return NULL;

@@ -16,7 +16,7 @@ struct report {
     char *text;
     size_t size;
     size_t line; /* offset of the current line in text */
-    int pid;
+    int pid, has_failed;
     int prefix;     /* width of the "==pid== " prefix in columns */
     int is_verbose; /* names of C++ in full; set by the caller, 0 at first */
 };
@@ -30,10 +30,9 @@ char *report_close(struct report *report);
 
 /* Starts a line. Either key may be NULL; "" leaves its column blank. */
 void report_begin(struct report *report, const char *key, const char *subkey);
-void report_put(struct report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts a name from the program or the dump. Replaces control characters with '?', so that a name cannot forge a line. */
-void report_put_name(struct report *report, const char *name);
+/* Replaces control characters with '?', so that a name from the program or the dump cannot forge a line. */
+void report_put(struct report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts "61.9 ms ago ", or nothing if the event is later than now. */
 void report_put_age(struct report *report, uint64_t now_ns, uint64_t then_ns);

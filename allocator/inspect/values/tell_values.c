@@ -179,10 +179,9 @@ static void head_lines(struct report *report, const struct shown_launch *launch)
 {
     const struct visit *visit = launch->visit;
     report_begin(report, NULL, NULL);
-    report_put(report, "cufence: values of launch #%" PRIu64 ": ", visit->number);
-    report_put_name(report, launch->names ? launch->names->plain : "a CUDA graph");
-    if (launch->names)
-        report_put(report, "%s", grid_of(visit->grid, visit->block).text);
+    report_put(report, "cufence: values of launch #%" PRIu64 ": %s%s", visit->number,
+               launch->names ? launch->names->plain : "a CUDA graph",
+               launch->names ? grid_of(visit->grid, visit->block).text : "");
     report_put(report, ", GPU %d, stream 0x%" PRIx64, visit->device, (uint64_t)(uintptr_t)visit->handle);
     report_end(report, CERTAIN_NOT);
     if (launch->graph_kernels && *launch->graph_kernels)
@@ -194,11 +193,8 @@ static void head_lines(struct report *report, const struct shown_launch *launch)
     }
     if (!launch->names)
         report_sentence(report, "note", "before and after the whole graph, not each kernel in it", CERTAIN_NOT);
-    if (visit->label) {
-        report_begin(report, "label", NULL);
-        report_put_name(report, visit->label);
-        report_end(report, CERTAIN_NOT);
-    }
+    if (visit->label)
+        report_line(report, "label", NULL, CERTAIN_NOT, "%s", visit->label);
 }
 
 char *values_text(const struct shown_launch *launch)
