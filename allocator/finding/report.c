@@ -87,16 +87,9 @@ static size_t put_piece(struct report *report, piece *put, const struct finding 
 {
     char *text = rendered(put, finding);
     size_t length = text ? strlen(text) : 0;
-    if (length && count) {
-        int has_room = report_room(report) >= (int)length + 2;
-        report_put(report, has_room ? ", " : ",");
-        if (!has_room) {
-            report_end(report, CERTAIN_NOT);
-            report_begin(report, NULL, NULL);
-            report_put(report, "     ");
-        }
-    }
-    if (length)
+    if (length && count)
+        report_flow(report, NULL, NULL, 5, ", ", text, CERTAIN_NOT);
+    else if (length)
         report_put(report, "%s", text);
     free(text);
     return count + (length > 0);
@@ -189,15 +182,14 @@ static void kernel_line(struct report *report, const struct finding *finding)
         report_put(report, "%s", grid_of(stop->grid, stop->block).text);
     if (has_grid && finding->where.has_cluster)
         report_put(report, " in clusters of %s", dim_of(stop->cluster).text);
-    char argument[64] = "";
-    if (finding->buffer.buffer && (finding->buffer.argument.word >= 0 || finding->buffer.argument.number >= 0))
+    enum certainty certainty = finding->where.certainty;
+    if (finding->buffer.buffer && (finding->buffer.argument.word >= 0 || finding->buffer.argument.number >= 0)) {
+        char argument[96] = "";
         part_append_argument(argument, sizeof argument, finding->buffer.argument);
-    int has_room = report_room(report) >= (int)(strlen("   points to this buffer  exact") + strlen(argument));
-    if (argument[0] && !has_room)
-        report_continue(report, NULL, CERTAIN_EXACT);
-    if (argument[0])
-        report_put(report, "%s%s points to this buffer", has_room ? "  " : "", argument);
-    report_end(report, argument[0] && !has_room ? CERTAIN_NOT : finding->where.certainty);
+        part_add(argument, " points to this buffer");
+        certainty = report_flow(report, "", NULL, 0, "  ", argument, certainty);
+    }
+    report_end(report, certainty);
 }
 
 static void instruction_line(struct report *report, const struct evidence_stop *stop)

@@ -47,12 +47,6 @@ enum certainty report_put_label(struct report *report, const cufence_buffer *buf
     return buffer->label[0] ? report_put_more(report, NULL, label, certainty) : certainty;
 }
 
-void report_continue(struct report *report, const char *subkey, enum certainty certainty)
-{
-    report_end(report, certainty);
-    report_begin(report, "", subkey);
-}
-
 void report_put_code(struct report *report, const struct report_code *code)
 {
     const char *gap = code->file ? "   " : "";

@@ -46,9 +46,6 @@ void report_when_line(struct report *report, const char *subkey, uint64_t now_ns
 /* Puts the buffer's lines: its address range, and which thread allocated and freed it, when and where. */
 void report_buffer_lines(struct report *report, const struct buffer_fact *fact, uint64_t now_ns);
 
-/* Ends the line, with its certainty, and begins one below it that goes on with the same key. */
-void report_continue(struct report *report, const char *subkey, enum certainty certainty);
-
 /* Put the kernel, and the launch, of findings that have finding->by. */
 void launched_kernel_line(struct report *report, const struct launched_fact *by, enum certainty certainty);
 void launched_lines(struct report *report, const struct launched_fact *by);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MARK_WIDTH 8 /* "  re-run" */
 #define FIGURES_FIRST 4
 #define FIRST_WORDS 2             /* each is printed twice */
 #define EXACT_LIMIT 0x1p53        /* a double has all integers up to this */
@@ -98,28 +97,9 @@ struct flow {
     enum certainty certainty; /* for the end of the first line */
 };
 
-static void begin_line(const struct flow *flow)
-{
-    report_begin(flow->report, "", NULL);
-    report_put(flow->report, "%*s", flow->indent, "");
-}
-
-static void end_line(struct flow *flow)
-{
-    report_end(flow->report, flow->certainty);
-    flow->certainty = CERTAIN_NOT;
-}
-
-/* Puts the gap and the text, or the text alone on a new line. */
 static void put_part(struct flow *flow, const char *gap, const char *text)
 {
-    if (report_room(flow->report) < (int)(strlen(gap) + strlen(text)) + (flow->certainty ? MARK_WIDTH : 1)) {
-        report_put(flow->report, "%.*s", (int)strcspn(gap, " "), gap);
-        end_line(flow);
-        begin_line(flow);
-        gap = "";
-    }
-    report_put(flow->report, "%s%s", gap, text);
+    flow->certainty = report_flow(flow->report, "", NULL, flow->indent, gap, text, flow->certainty);
 }
 
 static struct amount whole_of(enum value_type type, uint64_t bits)
@@ -202,8 +182,8 @@ void figures_lines(struct report *report, const struct value_fact *value)
     if (!value->figures)
         return;
     const struct type_figures *figures = figures_for(value->figures, value->summary.type);
-    begin_line(&flow);
-    report_put(report, "%s[%" PRIu64 "]", value_names[value->summary.type],
+    report_begin(report, "", NULL);
+    report_put(report, "%*s%s[%" PRIu64 "]", flow.indent, "", value_names[value->summary.type],
                value->figures->bytes / value_width(value->summary.type));
     put_range(&flow, value);
     if (figures->zeros && figures->zeros < figures->finite)
@@ -213,5 +193,5 @@ void figures_lines(struct report *report, const struct value_fact *value)
     if (figures->infinities)
         put_count(&flow, figures->infinities, "Inf");
     put_first(&flow, value);
-    end_line(&flow);
+    report_end(report, flow.certainty);
 }

@@ -172,18 +172,24 @@ void report_end(struct report *report, enum certainty certainty)
     fputc('\n', report->out);
 }
 
-enum certainty report_put_more(struct report *report, const char *subkey, const char *text, enum certainty certainty)
+enum certainty report_flow(struct report *report, const char *key, const char *subkey, int indent, const char *gap,
+                           const char *text, enum certainty certainty)
 {
     size_t mark = marks[certainty] ? 2 + strlen(marks[certainty]) : 0;
-    int has_room = report_room(report) >= (int)(strlen(", ") + strlen(text) + mark);
-    report_put(report, has_room ? ", " : ",");
-    if (!has_room) {
+    if (report_room(report) < (int)(strlen(gap) + strlen(text) + mark)) {
+        report_put(report, "%.*s", (int)strcspn(gap, " "), gap);
         report_end(report, certainty);
-        report_begin(report, "", subkey);
-        certainty = CERTAIN_NOT;
+        report_begin(report, key, subkey);
+        report_put(report, "%*s%s", indent, "", text);
+        return CERTAIN_NOT;
     }
-    report_put(report, "%s", text);
+    report_put(report, "%s%s", gap, text);
     return certainty;
+}
+
+enum certainty report_put_more(struct report *report, const char *subkey, const char *text, enum certainty certainty)
+{
+    return report_flow(report, "", subkey, 0, ", ", text, certainty);
 }
 
 void report_line(struct report *report, const char *key, const char *subkey, enum certainty certainty, const char *format, ...)

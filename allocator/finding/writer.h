@@ -40,8 +40,11 @@ void report_put_age(struct report *report, uint64_t now_ns, uint64_t then_ns);
 /* Ends the line with the certainty in its column, blank for CERTAIN_NOT. */
 void report_end(struct report *report, enum certainty certainty);
 
-/* Puts a comma and the text; if there is no room for it, it gets a line of its own, under the column of subkey, which may be
- * NULL, and the certainty stays on the one before. Returns the certainty for report_end(). */
+/* Puts the gap, such as ", ", and the text; if there is no room for them, the text gets a line of its own, behind the keys and
+ * `indent` blanks, and the certainty stays on the one before. Returns the certainty for report_end(). */
+enum certainty report_flow(struct report *report, const char *key, const char *subkey, int indent, const char *gap,
+                           const char *text, enum certainty certainty);
+/* The same with a comma, under the column of subkey, which may be NULL. */
 enum certainty report_put_more(struct report *report, const char *subkey, const char *text, enum certainty certainty);
 
 /* The three at once. */
