@@ -43,18 +43,14 @@ static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] =
 #define ROW(kind, ...) FIELD(kind, struct finding, __VA_ARGS__)
 #define MUST .flags = REQUIRED
 #define FRAMES(of, frames, count)                                                                                              \
-    FIELD(LIST, of, frames, "frames", .flags = NOT_ZERO | BEHIND, .table = &frame_facts, COUNT(of, count))
+    FIELD(LIST, of, frames, "frames", .flags = NOT_ZERO | BEHIND, .table = &frame, COUNT(of, count))
 #define CERTAINTY(of, member, ...) FIELD(WORD, of, member, "certainty", .words = certainty_words, __VA_ARGS__)
 
 /* ---- who called ---- */
 
-static const struct field of_frame[] = {FRAME(CHARS, function, "function"),
-                                        FRAME(CHARS, file, "file"),
-                                        FRAME(INT, line, "line", .flags = NOT_ZERO),
-                                        FRAME(CHARS, module, "module"),
-                                        FRAME(NUMBER, offset, "offset", WHEN(struct stack_frame, module[0])),
-                                        FRAME(TRUE, is_python, "python")};
-static const struct json_table frame_facts = NAMED_TABLE("frame", struct stack_frame, of_frame);
+NAMED(frame, struct stack_frame, FRAME(CHARS, function, "function"), FRAME(CHARS, file, "file"),
+      FRAME(INT, line, "line", .flags = NOT_ZERO), FRAME(CHARS, module, "module"),
+      FRAME(NUMBER, offset, "offset", WHEN(struct stack_frame, module[0])), FRAME(TRUE, is_python, "python"));
 
 /* ---- buffers ---- */
 
@@ -73,38 +69,24 @@ TABLE(pointed, cufence_buffer, MEMORY(NUMBER, id, "buffer"));
 TABLE(argument_name, struct argument_name, FIELD(INT, struct argument_name, word, "argument_word", .flags = OR_NONE),
       FIELD(INT, struct argument_name, number, "argument", .flags = OR_NONE));
 
-static const struct field of_buffer[] = {
-    BUFFER(PART, buffer, NULL, .flags = BEHIND, .table = &memory),
-    BUFFER(PART, buffer, "redzone", .flags = BEHIND, .table = &redzone, WHEN(struct buffer_fact, has_redzone)),
-    OPEN("allocated", WHEN(struct buffer_fact, is_allocated)),
-    BUFFER(PART, buffer, NULL, .flags = BEHIND, .table = &allocated),
-    FRAMES(struct buffer_fact, allocated.frames, allocated.count),
-    CLOSE,
-    OPEN("freed", WHEN(struct buffer_fact, is_freed)),
-    BUFFER(PART, buffer, NULL, .flags = BEHIND, .table = &freed),
-    FRAMES(struct buffer_fact, freed.frames, freed.count),
-    CLOSE,
-    CERTAINTY(struct buffer_fact, certainty, .flags = 0),
-    BUFFER(TEXT, reason, "reason"),
-    OPEN("distance", WHEN(struct buffer_fact, from)),
-    BUFFER(NUMBER, distance, "bytes", MUST),
-    BUFFER(WORD, from, "from", .words = from_words, MUST),
-    CLOSE,
-    BUFFER(PART, argument, NULL, .table = &argument_name)};
-static const struct json_table buffer = NAMED_TABLE("buffer", struct buffer_fact, of_buffer);
+NAMED(buffer, struct buffer_fact, BUFFER(PART, buffer, NULL, .flags = BEHIND, .table = &memory),
+      BUFFER(PART, buffer, "redzone", .flags = BEHIND, .table = &redzone, WHEN(struct buffer_fact, has_redzone)),
+      OPEN("allocated", WHEN(struct buffer_fact, is_allocated)),
+      BUFFER(PART, buffer, NULL, .flags = BEHIND, .table = &allocated),
+      FRAMES(struct buffer_fact, allocated.frames, allocated.count), CLOSE, OPEN("freed", WHEN(struct buffer_fact, is_freed)),
+      BUFFER(PART, buffer, NULL, .flags = BEHIND, .table = &freed), FRAMES(struct buffer_fact, freed.frames, freed.count),
+      CLOSE, CERTAINTY(struct buffer_fact, certainty, .flags = 0), BUFFER(TEXT, reason, "reason"),
+      OPEN("distance", WHEN(struct buffer_fact, from)), BUFFER(NUMBER, distance, "bytes", MUST),
+      BUFFER(WORD, from, "from", .words = from_words, MUST), CLOSE, BUFFER(PART, argument, NULL, .table = &argument_name));
 
 /* ---- where it happened ---- */
 
-static const struct field of_exception[] = {EXCEPTION(NUMBER, number, "number", MUST), EXCEPTION(TEXT, name, "name", MUST),
-                                            EXCEPTION(TEXT, meaning, "meaning"), EXCEPTION(TEXT, cause, "possible_cause")};
-static const struct json_table exception = NAMED_TABLE("exception", struct exception, of_exception);
-static const struct field of_named[] = {SITE(TEXT, kernel, "name"), SITE(TEXT, symbol, "symbol")};
-static const struct json_table named = TABLE_OF(struct evidence_stop, of_named);
-static const struct field of_code[] = {
-    SITE(TEXT, file, "file"), SITE(INT, line, "line", .flags = NOT_ZERO, WHEN(struct evidence_stop, file)),
-    SITE(TEXT, instruction, "instruction"), SITE(NUMBER, kernel_offset, "offset", .flags = OR_NONE),
-    SITE(HEX, error_pc, "pc", .flags = NOT_ZERO)};
-static const struct json_table code = NAMED_TABLE("code", struct evidence_stop, of_code);
+NAMED(exception, struct exception, EXCEPTION(NUMBER, number, "number", MUST), EXCEPTION(TEXT, name, "name", MUST),
+      EXCEPTION(TEXT, meaning, "meaning"), EXCEPTION(TEXT, cause, "possible_cause"));
+TABLE(named, struct evidence_stop, SITE(TEXT, kernel, "name"), SITE(TEXT, symbol, "symbol"));
+NAMED(code, struct evidence_stop, SITE(TEXT, file, "file"),
+      SITE(INT, line, "line", .flags = NOT_ZERO, WHEN(struct evidence_stop, file)), SITE(TEXT, instruction, "instruction"),
+      SITE(NUMBER, kernel_offset, "offset", .flags = OR_NONE), SITE(HEX, error_pc, "pc", .flags = NOT_ZERO));
 TABLE(also, struct evidence_stop, SITE(PART, exception, "exception", .table = &exception, MUST), OPEN("kernel", MUST),
       GROUP(struct evidence_stop, named, NULL), {.name = "certainty", .type = FIELD_FIXED, .words = exact_word, MUST},
       GROUP(struct evidence_stop, code, NULL), CLOSE);

@@ -106,10 +106,13 @@ struct json_table {
         .name = title, .fields = table, .count = sizeof(table) / sizeof *(table), .bytes = sizeof(of)                          \
     }
 
-/* The fields and the table in one go. */
+/* The fields and the table in one go; of NAMED, the schema's definition has the same name. */
 #define TABLE(name, of, ...)                                                                                                   \
     static const struct field name##_fields[] = {__VA_ARGS__};                                                                 \
     static const struct json_table name = TABLE_OF(of, name##_fields)
+#define NAMED(name, of, ...)                                                                                                   \
+    static const struct field name##_fields[] = {__VA_ARGS__};                                                                 \
+    static const struct json_table name = NAMED_TABLE(#name, of, name##_fields)
 
 /* Returns a new object, or NULL if out of host memory. */
 json_t *json_table_write(const struct json_table *table, const void *from);

@@ -13,11 +13,9 @@ struct point {
     const char *name;
 };
 
-static const struct field of_point[] = {FIELD(NUMBER, struct point, x, "x", .flags = REQUIRED, .most = 1000),
-                                        FIELD(TEXT, struct point, name, "name")};
-static const struct json_table point = NAMED_TABLE("point", struct point, of_point);
-static const struct field of_text[] = {FIELD(TEXT, struct point, name, NULL, .flags = EVEN_EMPTY)};
-static const struct json_table text_record = TABLE_OF(struct point, of_text);
+NAMED(point, struct point, FIELD(NUMBER, struct point, x, "x", .flags = REQUIRED, .most = 1000),
+      FIELD(TEXT, struct point, name, "name"));
+TABLE(text_record, struct point, FIELD(TEXT, struct point, name, NULL, .flags = EVEN_EMPTY));
 static const struct field of_pair[] = {{.name = "name", .type = FIELD_TEXT, .at = 0, .size = sizeof(char *)},
                                        {.name = "value", .type = FIELD_TEXT, .at = sizeof(char *), .size = sizeof(char *)}};
 static const struct json_table pair = {.fields = of_pair, .count = 2, .bytes = 2 * sizeof(char *)};
@@ -40,8 +38,7 @@ struct all {
 };
 
 static const char *const colours[] = {"", "red", "green", NULL};
-static const struct field of_inner[] = {FIELD(HEX, struct all, hex, "hex")};
-static const struct json_table inner = TABLE_OF(struct all, of_inner);
+TABLE(inner, struct all, FIELD(HEX, struct all, hex, "hex"));
 static const struct field of_all[] = {
     FIELD(NUMBER, struct all, number, "number", .flags = NOT_ZERO),
     GROUP(struct all, inner, "hexes"),
