@@ -1,6 +1,7 @@
 #include "owner.h"
 
 #include "launches.h"
+#include "base/list.h"
 #include "base/reader.h"
 #include "guard/layout.h"
 
@@ -59,63 +60,54 @@ uint64_t access_bytes(const struct evidence_stop *stop)
     return stop->access_bytes ? stop->access_bytes : 1;
 }
 
-/* How good a guess a buffer is for one side of a guard. Mapped buffers come first: a buffer freed behind a running kernel still
- * belongs to it. Then buffers that the kernel's arguments point to, then live before freed. */
-static int merit(const cufence_buffer *buffer, struct aim aim)
+/* What a buffer may be to an address. */
+enum role {
+    BELOW,  /* the address is past its end, in its guard */
+    ABOVE,  /* before its start, in its guard */
+    FREED,  /* in it, and it was unmapped since */
+    MAPPED, /* in it */
+};
+
+static int plays(const cufence_buffer *buffer, enum role role, uint64_t at)
 {
-    return (buffer->is_mapped != 0) << 3 | aim.strength << 1 | !buffer->freed_ns;
+    static const cufence_place places[] = {CUFENCE_PLACE_PAST_END, CUFENCE_PLACE_BEFORE_START, CUFENCE_PLACE_INSIDE,
+                                           CUFENCE_PLACE_INSIDE};
+    uint64_t offset;
+    if (layout_classify(at, buffer->address, buffer->size, &offset) != places[role])
+        return 0;
+    return role == MAPPED  ? buffer->is_mapped
+           : role == FREED ? buffer->freed_ns && !buffer->is_mapped
+                           : at >= buffer->guard_start && at < buffer->guard_end;
 }
 
-/* Of equal ones it is the newest. */
-static int is_better_neighbour(const cufence_buffer *a, struct aim aim_a, const cufence_buffer *b, struct aim aim_b)
+/* How good a guess a buffer is. Mapped buffers come first: a buffer freed behind a running kernel still belongs to it. Then
+ * buffers that the kernel's arguments point to, then live before freed. Of freed ones, one whose start is an argument. */
+static int merit(const cufence_buffer *buffer, enum role role, struct aim aim)
 {
-    int more = b ? merit(a, aim_a) - merit(b, aim_b) : 1;
-    return more ? more > 0 : a->id > b->id;
+    return role == FREED ? aim.strength == 2 : (buffer->is_mapped != 0) << 3 | aim.strength << 1 | !buffer->freed_ns;
 }
 
-/* Returns the buffer whose span contains `at`, with `at` past its end or before its start. */
-static const cufence_buffer *neighbour(const struct fault_memory *memory, const struct evidence_stop *stop, uint64_t at,
-                                       cufence_place place, struct aim *aim)
-{
-    const cufence_buffer *best = NULL;
-    *aim = no_aim;
-    for (size_t i = 0; i < memory->near_count; i++) {
-        const cufence_buffer *buffer = &memory->near[i];
-        uint64_t offset;
-        if (at < buffer->guard_start || at >= buffer->guard_end ||
-            layout_classify(at, buffer->address, buffer->size, &offset) != place)
-            continue;
-        struct aim found = aim_at(stop, buffer);
-        if (is_better_neighbour(buffer, found, best, *aim)) {
-            best = buffer;
-            *aim = found;
-        }
-    }
-    return best;
-}
-
-/* Returns a freed and unmapped buffer that contained `at`. Prefers one whose start is a kernel argument, then the newest. */
-static const cufence_buffer *freed_holder(const struct fault_memory *memory, const struct evidence_stop *stop, uint64_t at,
-                                          struct aim *aim, size_t *count)
+/* Returns the buffer that is most likely meant, of equal ones that which was freed last, and the newest; NULL if there is none.
+ * count: of those with the role. */
+static const cufence_buffer *holder(const struct fault_memory *memory, const struct evidence_stop *stop, uint64_t at,
+                                    enum role role, struct aim *aim, size_t *count)
 {
     const cufence_buffer *best = NULL;
     *aim = no_aim;
     *count = 0;
     for (size_t i = 0; i < memory->near_count; i++) {
         const cufence_buffer *buffer = &memory->near[i];
-        uint64_t offset;
-        if (!buffer->freed_ns || buffer->is_mapped ||
-            layout_classify(at, buffer->address, buffer->size, &offset) != CUFENCE_PLACE_INSIDE)
+        if (!plays(buffer, role, at))
             continue;
-        struct aim found = aim_at(stop, buffer);
-        int is_start = found.strength == 2, is_best_start = aim->strength == 2;
+        struct aim found = role == MAPPED ? no_aim : aim_at(stop, buffer);
+        int more = best ? LIST_ORDER(merit(buffer, role, found), merit(best, role, *aim)) : 1;
+        if (!more && role == FREED)
+            more = LIST_ORDER(buffer->freed_ns, best->freed_ns);
         ++*count;
-        if (!best || is_start > is_best_start ||
-            (is_start == is_best_start &&
-             (buffer->freed_ns > best->freed_ns || (buffer->freed_ns == best->freed_ns && buffer->id > best->id)))) {
-            best = buffer;
-            *aim = found;
-        }
+        if ((more ?: LIST_ORDER(buffer->id, best->id)) <= 0)
+            continue;
+        best = buffer;
+        *aim = found;
     }
     return best;
 }
@@ -184,10 +176,10 @@ static void judge_arena(const struct fault_memory *memory, const struct evidence
                         struct verdict *verdict)
 {
     struct aim aim_below, aim_above, aim_freed;
-    size_t holders;
-    const cufence_buffer *below = neighbour(memory, stop, verdict->at, CUFENCE_PLACE_PAST_END, &aim_below);
-    const cufence_buffer *above = neighbour(memory, stop, verdict->at, CUFENCE_PLACE_BEFORE_START, &aim_above);
-    const cufence_buffer *freed = freed_holder(memory, stop, verdict->at, &aim_freed, &holders);
+    size_t holders; /* of freed ones, the last that is counted */
+    const cufence_buffer *below = holder(memory, stop, verdict->at, BELOW, &aim_below, &holders);
+    const cufence_buffer *above = holder(memory, stop, verdict->at, ABOVE, &aim_above, &holders);
+    const cufence_buffer *freed = holder(memory, stop, verdict->at, FREED, &aim_freed, &holders);
 
     /* If the address space was reused, a present guard may cover a past buffer. */
     if (freed && !aim_freed.strength &&
@@ -205,29 +197,21 @@ static void judge_arena(const struct fault_memory *memory, const struct evidence
     }
 }
 
-/* Returns the mapped buffer that contains the address, live before freed, newest first. */
-static const cufence_buffer *mapped_holder(const struct fault_memory *memory, uint64_t address, uint64_t *offset)
+/* Returns the mapped buffer that contains the address. */
+static const cufence_buffer *mapped_holder(const struct fault_memory *memory, uint64_t address)
 {
-    const cufence_buffer *best = NULL;
-    for (size_t i = 0; i < memory->near_count; i++) {
-        const cufence_buffer *buffer = &memory->near[i];
-        if (buffer->is_mapped && layout_classify(address, buffer->address, buffer->size, offset) == CUFENCE_PLACE_INSIDE &&
-            is_better_neighbour(buffer, no_aim, best, no_aim))
-            best = buffer;
-    }
-    if (best)
-        *offset = address - best->address;
-    return best;
+    struct aim aim;
+    size_t count;
+    return holder(memory, NULL, address, MAPPED, &aim, &count);
 }
 
 static void judge_inside(const struct fault_memory *memory, const struct evidence_stop *stop, const struct evidence_lane *lane,
                          enum certainty certainty, struct verdict *verdict)
 {
-    verdict->owner = mapped_holder(memory, lane->address, &verdict->distance);
-    if (!verdict->owner) {
-        verdict->distance = 0;
+    verdict->owner = mapped_holder(memory, lane->address);
+    if (!verdict->owner)
         return;
-    }
+    verdict->distance = lane->address - verdict->owner->address;
     verdict->certainty = weaker(lane->certainty, certainty);
     verdict->reason = "the address lies in it";
     verdict->parameter = aim_at(stop, verdict->owner).word;
@@ -236,10 +220,9 @@ static void judge_inside(const struct fault_memory *memory, const struct evidenc
 /* Returns 1 if the device may lack access to the mapped memory at `address`. */
 static int may_lack_access(const struct fault_memory *memory, uint64_t address)
 {
-    uint64_t offset;
-    const cufence_buffer *holder = mapped_holder(memory, address, &offset);
-    return holder && holder->device != memory->device &&
-           !(holder->device >= 0 && holder->device < 64 && memory->shared >> holder->device & 1);
+    const cufence_buffer *found = mapped_holder(memory, address);
+    return found && found->device != memory->device &&
+           !(found->device >= 0 && found->device < 64 && memory->shared >> found->device & 1);
 }
 
 /* Registers may have changed since the access, and an unmapped address may have been mapped again. */
@@ -248,7 +231,7 @@ static int is_sure(const struct fault_memory *memory, const struct evidence_stop
     struct aim aim;
     size_t holders;
     return (lane->certainty == CERTAIN_EXACT || lane->is_replayed) &&
-           !freed_holder(memory, stop, lane->address, &aim, &holders);
+           !holder(memory, stop, lane->address, FREED, &aim, &holders);
 }
 
 int is_misaligned(const struct evidence_stop *stop, const struct evidence_lane *lane)
