@@ -126,29 +126,30 @@ static int is_replayed(const struct diagnosis *diagnosis, const struct fault_lau
 static void take_use_after_free(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct fault_launch *launch = diagnosis->origin.launch;
+    const cufence_buffer *owner = diagnosis->verdict.owner;
     size_t since = launch ? launches_since(diagnosis, launch) : 0;
-    if (launch && is_replayed(diagnosis, launch) && launch->entry->node)
+    if (!launch)
+        return;
+    if (is_replayed(diagnosis, launch) && launch->entry->node)
         part_add(finding->hint,
                  "a graph was launched after the free, and this kernel is node %" PRIu32
                  " of one: capture it again, or keep the buffer as long as the graph",
                  launch->entry->node - 1);
-    else if (launch && is_replayed(diagnosis, launch))
+    else if (is_replayed(diagnosis, launch))
         part_add(finding->hint,
                  "a graph was launched after the free: is the kernel in it, with the pointer of its capture? Capture "
                  "it again, or keep the buffer");
-    else if (launch && diagnosis->origin.certainty >= CERTAIN_DERIVED &&
-             launch->entry->stream != diagnosis->verdict.owner->free_stream)
+    else if (diagnosis->origin.certainty >= CERTAIN_DERIVED && launch->entry->stream != owner->free_stream)
         part_add(finding->hint,
                  "the kernel ran on stream 0x%" PRIx64 ", and the buffer was freed on stream 0x%" PRIx64
                  ": does an event (or record_stream) have to order them?",
-                 launch->entry->stream, diagnosis->verdict.owner->free_stream);
-    else if (launch && diagnosis->origin.certainty >= CERTAIN_RERUN && since)
+                 launch->entry->stream, owner->free_stream);
+    else if (diagnosis->origin.certainty >= CERTAIN_RERUN && since)
         part_add(finding->hint,
                  "after the free, the kernel was launched from the same place %zu time%s before this: does it use a pointer of "
                  "%zu step%s ago?",
                  since, plural(since), since + 1, plural(since + 1));
-    else if (launch && diagnosis->origin.certainty >= CERTAIN_RERUN &&
-             launch->entry->time_ns > diagnosis->verdict.owner->freed_ns)
+    else if (diagnosis->origin.certainty >= CERTAIN_RERUN && launch->entry->time_ns > owner->freed_ns)
         part_add(finding->hint, "the kernel was launched after the free: who still holds the pointer?");
 }
 

@@ -9,26 +9,21 @@
 
 #define LONGEST_ARGUMENTS 72 /* of a template */
 
-struct dim_text dim_of(const uint32_t dim[3])
+struct amount dim_of(const uint32_t dim[3])
 {
-    struct dim_text out;
-    snprintf(out.text, sizeof out.text, "(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", dim[0], dim[1], dim[2]);
-    return out;
+    return amount_text("(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", dim[0], dim[1], dim[2]);
 }
 
-struct dim_text grid_of(const uint32_t grid[3], const uint32_t block[3])
+struct grid_text grid_of(const uint32_t grid[3], const uint32_t block[3])
 {
-    struct dim_text out;
+    struct grid_text out;
     snprintf(out.text, sizeof out.text, "<<<%.35s, %.35s>>>", dim_of(grid).text, dim_of(block).text);
     return out;
 }
 
-struct dim_text line_text(int line)
+struct amount line_text(int line)
 {
-    struct dim_text out = {""};
-    if (line)
-        snprintf(out.text, sizeof out.text, ":%d", line);
-    return out;
+    return line ? amount_text(":%d", line) : (struct amount){""};
 }
 
 void report_put_buffer(struct report *report, const cufence_buffer *buffer)

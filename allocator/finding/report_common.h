@@ -6,13 +6,13 @@
 #include "finding.h"
 #include "writer.h"
 
-/* "(8,1,1)" and "<<<(8,1,1), (128,1,1)>>>". */
-struct dim_text {
+/* "(8,1,1)" and "<<<(8,1,1), (128,1,1)>>>"; ":9" of a file, "" if the line is unknown. */
+struct amount dim_of(const uint32_t dim[3]);
+struct amount line_text(int line);
+struct grid_text {
     char text[80];
 };
-struct dim_text dim_of(const uint32_t dim[3]);
-struct dim_text line_text(int line); /* ":9" of a file, "" if it is unknown */
-struct dim_text grid_of(const uint32_t grid[3], const uint32_t block[3]);
+struct grid_text grid_of(const uint32_t grid[3], const uint32_t block[3]);
 
 /* Puts "#7, 4000 bytes [0x7e0000ff060, 0x7e0001000000)". */
 void report_put_buffer(struct report *report, const cufence_buffer *buffer);

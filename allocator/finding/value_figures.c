@@ -105,25 +105,16 @@ static void put_part(struct flow *flow, const char *gap, const char *text)
 static struct amount whole_of(enum value_type type, uint64_t bits)
 {
     int64_t number = value_of_integer(type, bits);
-    struct amount amount;
     if (value_is_signed(type) && number < 0)
-        snprintf(amount.text, sizeof amount.text, "%" PRId64, number);
-    else if (bits < PLAIN_LIMIT)
-        snprintf(amount.text, sizeof amount.text, "%" PRIu64, bits);
-    else
-        snprintf(amount.text, sizeof amount.text, "0x%" PRIx64, bits);
-    return amount;
+        return amount_text("%" PRId64, number);
+    return amount_text(bits < PLAIN_LIMIT ? "%" PRIu64 : "0x%" PRIx64, bits);
 }
 
 /* Puts a minimum or maximum, which for integers is one. */
 static struct amount bound_of(enum value_type type, double value)
 {
-    struct amount amount;
     int is_plain = value < (double)PLAIN_LIMIT && value > -(double)PLAIN_LIMIT; /* no NaN, whoever sent it */
-    if (value_is_float(type) || !is_plain)
-        return real_of(value);
-    snprintf(amount.text, sizeof amount.text, "%" PRId64, (int64_t)value);
-    return amount;
+    return value_is_float(type) || !is_plain ? real_of(value) : amount_text("%" PRId64, (int64_t)value);
 }
 
 /* Whole MiB: a few bytes may be missing, so that elements are not cut. */
@@ -139,9 +130,7 @@ static void put_range(struct flow *flow, const struct value_fact *value)
     char text[192] = "";
     const char *gap = "  ";
     if (value->figures->seen < value->figures->bytes) {
-        snprintf(text, sizeof text, "of %s", seen_of(value->figures).text);
-        put_part(flow, gap, text);
-        text[0] = '\0';
+        put_part(flow, gap, amount_text("of %.40s", seen_of(value->figures).text).text);
         gap = ": ";
     }
     if (figures->finite && figures->zeros == figures->finite)
@@ -156,9 +145,7 @@ static void put_range(struct flow *flow, const struct value_fact *value)
 
 static void put_count(struct flow *flow, uint64_t count, const char *what)
 {
-    char text[64];
-    snprintf(text, sizeof text, "%" PRIu64 " %s", count, what);
-    put_part(flow, ", ", text);
+    put_part(flow, ", ", amount_text("%" PRIu64 " %s", count, what).text);
 }
 
 static void put_first(struct flow *flow, const struct value_fact *value)

@@ -14,27 +14,31 @@
 #define LEAST_PLAIN 0.999999e-6 /* smaller numbers have an exponent; 1e-6f is less than 1e-6 */
 #define MOST_PLAIN 1e9          /* and larger ones too */
 
-struct amount amount_in(uint64_t value, uint64_t unit, const char *name)
+struct amount amount_text(const char *format, ...)
 {
     struct amount amount;
-    uint64_t tenths = value % unit * 10 / unit;
-    if (value % unit == 0)
-        snprintf(amount.text, sizeof amount.text, "%" PRIu64 " %s", value / unit, name);
-    else
-        snprintf(amount.text, sizeof amount.text, "%" PRIu64 ".%" PRIu64 " %s", value / unit, tenths, name);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(amount.text, sizeof amount.text, format, arguments);
+    va_end(arguments);
     return amount;
+}
+
+struct amount amount_in(uint64_t value, uint64_t unit, const char *name)
+{
+    if (value % unit == 0)
+        return amount_text("%" PRIu64 " %s", value / unit, name);
+    return amount_text("%" PRIu64 ".%" PRIu64 " %s", value / unit, value % unit * 10 / unit, name);
 }
 
 /* Small sizes stay exact, so that off-by-one errors are visible. */
 struct amount amount_of(uint64_t bytes)
 {
-    struct amount amount;
     if (bytes >= GIB)
         return amount_in(bytes, GIB, "GiB");
     if (bytes >= 10 * MIB || (bytes >= MIB && bytes % MIB == 0))
         return amount_in(bytes, MIB, "MiB");
-    snprintf(amount.text, sizeof amount.text, "%" PRIu64, bytes);
-    return amount;
+    return amount_text("%" PRIu64, bytes);
 }
 
 struct amount bytes_of(uint64_t bytes)
@@ -52,7 +56,6 @@ static void trim_zeros(char *text)
 /* Writes a number that is far from 1, as "1.5e-12". */
 static struct amount exponential_of(const char *sign, double magnitude)
 {
-    struct amount amount;
     int exponent = 0;
     for (; magnitude >= 10; exponent++)
         magnitude /= 10;
@@ -63,11 +66,9 @@ static struct amount exponential_of(const char *sign, double magnitude)
         scaled /= 10;
         exponent++;
     }
-    snprintf(amount.text, sizeof amount.text - 8, "%s%" PRIu64 ".%05" PRIu64, sign, scaled / 100000, scaled % 100000);
+    struct amount amount = amount_text("%s%" PRIu64 ".%05" PRIu64, sign, scaled / 100000, scaled % 100000);
     trim_zeros(amount.text);
-    size_t length = strlen(amount.text);
-    snprintf(amount.text + length, sizeof amount.text - length, "e%+03d", exponent);
-    return amount;
+    return amount_text("%.40se%+03d", amount.text, exponent);
 }
 
 /* Six significant digits, at least one of them behind the point. */
@@ -77,11 +78,10 @@ struct amount real_of(double value)
     const char *sign = value < 0 ? "-" : "";
     uint64_t scale = 10;
     int decimals = 1;
-    struct amount amount;
     if (value != value)
-        return (struct amount){"NaN"};
+        return amount_text("NaN");
     if (value - value != 0)
-        return value < 0 ? (struct amount){"-Inf"} : (struct amount){"Inf"};
+        return amount_text("%sInf", sign);
     if (magnitude >= MOST_PLAIN || (magnitude > 0 && magnitude < LEAST_PLAIN))
         return exponential_of(sign, magnitude);
     for (double least = 1e4; magnitude < least && decimals < 11; least /= 10) {
@@ -91,7 +91,7 @@ struct amount real_of(double value)
     uint64_t scaled = (uint64_t)(magnitude * (double)scale + 0.5);
     char fraction[24];
     snprintf(fraction, sizeof fraction, "%020" PRIu64, scaled % scale);
-    snprintf(amount.text, sizeof amount.text, "%s%" PRIu64 ".%s", sign, scaled / scale, fraction + 20 - decimals);
+    struct amount amount = amount_text("%s%" PRIu64 ".%s", sign, scaled / scale, fraction + 20 - decimals);
     trim_zeros(amount.text);
     return amount;
 }

@@ -62,6 +62,7 @@ struct amount {
     char text[48];
 };
 
+struct amount amount_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 struct amount amount_in(uint64_t value, uint64_t unit, const char *name); /* "1.5 GiB", "3 ms" */
 struct amount amount_of(uint64_t bytes);                                  /* "4000", "64 MiB", "1.2 GiB" */
 struct amount bytes_of(uint64_t bytes);                                   /* the same with a unit: "4000 bytes" */
