@@ -98,16 +98,15 @@ static int take_word(const struct field *field, const json_t *json, void *to)
 
 static int take_real(const json_t *json, double *value)
 {
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
     const char *text = json_string_value(json);
-    int is_infinite = text && (!strcmp(text, "Infinity") || !strcmp(text, "-Infinity"));
     *value = json_number_value(json);
-    if (is_infinite)
-        *value = *text == '-' ? -__builtin_inf() : __builtin_inf();
-    else if (text && !strcmp(text, "NaN"))
-        *value = __builtin_nan("");
-    else
-        return json_is_number(json);
-    return 1;
+    for (size_t i = 0; text && i < sizeof words / sizeof *words; i++)
+        if (!strcmp(text, words[i])) {
+            *value = strtod(text, NULL);
+            return 1;
+        }
+    return json_is_number(json);
 }
 
 static int take_scalar(const struct field *field, const json_t *json, void *to)

@@ -315,7 +315,6 @@ cufence_status fence_put(uint8_t **image, size_t *size, const char *symbol, uint
         if (status != CUFENCE_OK)
             return status;
         tell_size(&code);
-        fence->is_moved = 1;
     }
     write_fence(&code);
     fence->held = code.held_count;

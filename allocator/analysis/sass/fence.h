@@ -22,7 +22,6 @@
 
 struct fence {
     unsigned fenced; /* exits that now go through the barriers */
-    int is_moved;    /* the code had no room for the barriers: it now lies at the end of the file, and is longer */
     unsigned held;   /* accesses with a barrier behind them: each has moved to a stub, which branches back */
 };
 
