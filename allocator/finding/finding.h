@@ -191,7 +191,7 @@ struct where_fact {
 /* One input of the address, and what it adds. */
 struct term_fact {
     char input[32];             /* "block.x", "loaded", "argument 3" */
-    struct scalar value, adds;  /* adds: bytes */
+    int64_t value, adds;        /* adds: bytes */
     struct argument_name times; /* it is multiplied with that argument */
     const struct origin_term *term;
 };
@@ -199,13 +199,13 @@ struct term_fact {
 /* An index that was loaded, and the element of a buffer that it was loaded from. */
 struct element_fact {
     int is_known;
-    struct scalar value;
+    int64_t value;
     uint64_t address;
     uint32_t bytes;
     const struct origin_place *place;  /* of the load */
     const cufence_buffer *buffer;      /* NULL if unknown */
     struct argument_name argument;     /* that points to it */
-    struct scalar number;              /* of the element, which may be outside */
+    int64_t number;                    /* of the element, which may be outside */
     uint64_t count;                    /* of the buffer's elements */
     enum measured_from from;           /* FROM_NOWHERE: it is inside, else: */
     uint64_t distance;                 /* in bytes */
@@ -221,7 +221,7 @@ struct note_facts {
 struct wrap_fact {
     int is_known;
     char what[96]; /* "1073741824 * 4" */
-    struct scalar wrapped, exact;
+    int64_t wrapped, exact;
     uint64_t address; /* if it were exact */
     const struct origin_place *place;
 };
@@ -234,7 +234,7 @@ struct cause_fact {
     uint64_t base_from;
     struct term_fact terms[ORIGIN_TERMS]; /* which add up to the address, with the pointer and the constant; none: unknown */
     size_t term_count;
-    struct scalar index, constant; /* in elements of `unit` bytes; in bytes */
+    int64_t index, constant; /* in elements of `unit` bytes; in bytes */
     uint64_t unit;
     struct element_fact loaded;
     struct wrap_fact wrap;

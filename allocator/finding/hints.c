@@ -63,7 +63,7 @@ static int take_cause(struct finding *finding, const struct diagnosis *diagnosis
     if (loaded->from)
         part_add(finding->hint, "the index itself was read outside of buffer #%" PRIu64 ": what reads it lacks a bounds check",
                  loaded->buffer->id);
-    else if (loaded->value.whole == -1)
+    else if (loaded->value == -1)
         part_add(finding->hint, "an index of -1 often stands for none: does the kernel have to skip it?");
     else
         part_add(finding->hint,

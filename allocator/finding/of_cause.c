@@ -13,11 +13,6 @@
 
 #define MOST_UNIT 16u /* bytes of an element */
 
-static struct scalar whole(uint64_t value)
-{
-    return (struct scalar){.whole = (int64_t)value, .kind = SCALAR_WHOLE};
-}
-
 static int64_t value_of(const struct origin_term *term)
 {
     return (int64_t)term->value;
@@ -87,7 +82,7 @@ static void take_loaded(struct cause_fact *fact, const struct diagnosis *diagnos
     if (!term)
         return;
     *element = (struct element_fact){.is_known = 1,
-                                     .value = whole(term->value),
+                                     .value = (int64_t)term->value,
                                      .address = term->from,
                                      .bytes = term->bytes,
                                      .place = &term->place,
@@ -97,7 +92,7 @@ static void take_loaded(struct cause_fact *fact, const struct diagnosis *diagnos
     if (!buffer)
         return;
     int64_t offset = (int64_t)(term->from - buffer->address);
-    element->number = whole((uint64_t)(offset / term->bytes));
+    element->number = offset / term->bytes;
     element->count = buffer->size / term->bytes;
     if (offset < 0)
         element->from = BEFORE_START;
@@ -132,7 +127,8 @@ static struct argument_name name_at(const struct diagnosis *diagnosis, int32_t a
 static void take_term(struct term_fact *fact, const struct diagnosis *diagnosis, const struct origin_term *term)
 {
     static const char *const inputs[] = {"loaded", "block", "thread", ""};
-    *fact = (struct term_fact){.value = whole(term->value), .adds = whole(term->adds), .times = unnamed_argument, .term = term};
+    *fact =
+        (struct term_fact){.value = (int64_t)term->value, .adds = (int64_t)term->adds, .times = unnamed_argument, .term = term};
     if (term->input == ORIGIN_PARAMETER)
         part_append_argument(fact->input, sizeof fact->input, name_at(diagnosis, (int32_t)term->at));
     else
@@ -149,8 +145,8 @@ static void take_formula(struct cause_fact *fact, const struct diagnosis *diagno
     if (!cause->has_formula)
         return;
     fact->unit = unit_of(cause, fault_stop(diagnosis)->access_bytes);
-    fact->index = whole((uint64_t)((int64_t)(cause->address - cause->base) / (int64_t)fact->unit));
-    fact->constant = whole(cause->constant);
+    fact->index = (int64_t)(cause->address - cause->base) / (int64_t)fact->unit;
+    fact->constant = (int64_t)cause->constant;
     for (; fact->term_count < cause->term_count; fact->term_count++)
         take_term(&fact->terms[fact->term_count], diagnosis, &cause->terms[fact->term_count]);
 }
@@ -190,7 +186,7 @@ static void say_loaded(struct cause_fact *fact)
     const struct element_fact *element = &fact->loaded;
     char *text = say(fact, fact->certainty);
     part_append(text, TEXT, fact->term_count ? "index %" PRId64 " was loaded" : "the address depends on %" PRId64 ", loaded",
-                element->value.whole);
+                element->value);
     say_place(text, element->place);
     part_append(text, TEXT, " from ");
     if (!element->buffer) {
@@ -198,8 +194,8 @@ static void say_loaded(struct cause_fact *fact)
         return;
     }
     say_buffer(text, element->buffer, element->argument);
-    part_append(text, TEXT, ", element %" PRId64 " of %" PRIu64 " (%" PRIu32 " byte%s each)", element->number.whole,
-                element->count, element->bytes, plural(element->bytes));
+    part_append(text, TEXT, ", element %" PRId64 " of %" PRIu64 " (%" PRIu32 " byte%s each)", element->number, element->count,
+                element->bytes, plural(element->bytes));
     if (element->from)
         part_append(text, TEXT, ", %" PRIu64 " byte%s %s", element->distance, plural(element->distance),
                     element->from == PAST_END ? "past its end" : "before its start");
@@ -224,10 +220,7 @@ static void take_wrap(struct cause_fact *fact, const struct origin_wrap *wrap)
         return;
     int64_t second =
         wrap->kind == ORIGIN_WRAPPED_SHIFT ? (int64_t)1 << (wrap->b & 31) : wrap->b; /* it was a product in the source */
-    *to = (struct wrap_fact){.is_known = 1,
-                             .wrapped = whole((uint64_t)wrap->wrapped),
-                             .exact = whole((uint64_t)wrap->exact),
-                             .address = wrap->address};
+    *to = (struct wrap_fact){.is_known = 1, .wrapped = wrap->wrapped, .exact = wrap->exact, .address = wrap->address};
     to->place = &wrap->place;
     part_add(to->what, "%" PRId64 " %s %" PRId64, wrap->a, wrap->kind == ORIGIN_WRAPPED_SUM ? "+" : "*", second);
     if (wrap->c)
@@ -240,7 +233,7 @@ static void say_wrap(struct cause_fact *fact)
     part_append(text, TEXT, "%s wrapped at 32 bits", fact->wrap.what);
     say_place(text, fact->wrap.place);
     part_append(text, TEXT, ": %" PRId64 " instead of %" PRId64 "; 64-bit arithmetic gives an address inside ",
-                fact->wrap.wrapped.whole, fact->wrap.exact.whole);
+                fact->wrap.wrapped, fact->wrap.exact);
     say_buffer(text, fact->base, unnamed_argument);
 }
 
@@ -270,11 +263,11 @@ static void say_term(char *text, const struct term_fact *fact, int64_t unit)
 
 static void say_formula(struct cause_fact *fact)
 {
-    int64_t unit = (int64_t)fact->unit, constant = fact->constant.whole / unit;
+    int64_t unit = (int64_t)fact->unit, constant = fact->constant / unit;
     if (!fact->term_count || (fact->term_count == 1 && fact->loaded.is_known && !constant && fact->terms[0].term->times < 0))
         return; /* the sentence about what was loaded says it */
     char *text = say(fact, fact->certainty);
-    part_append(text, TEXT, "element %" PRId64 " of %" PRId64 " byte%s from ", fact->index.whole, unit, plural(fact->unit));
+    part_append(text, TEXT, "element %" PRId64 " of %" PRId64 " byte%s from ", fact->index, unit, plural(fact->unit));
     if (fact->argument.word >= 0)
         part_append_argument(text, TEXT, fact->argument);
     else
