@@ -62,22 +62,6 @@ static void restore(struct machine *machine, uint64_t reg)
         machine->row.registers[reg] = machine->initial.registers[reg];
 }
 
-static void remember_state(struct machine *machine, struct reader *reader)
-{
-    if (machine->remembered_count == REMEMBERED_MOST)
-        reader_break(reader);
-    else
-        machine->remembered[machine->remembered_count++] = machine->row;
-}
-
-static void restore_state(struct machine *machine, struct reader *reader)
-{
-    if (machine->remembered_count == 0)
-        reader_break(reader);
-    else
-        machine->row = machine->remembered[--machine->remembered_count];
-}
-
 /* The CFA's offset: factored if it is signed. */
 static int64_t read_offset(const struct machine *machine, struct reader *reader, int is_signed)
 {
@@ -91,10 +75,16 @@ static void run_rare(struct machine *machine, struct reader *reader, unsigned co
         restore(machine, reader_uleb(reader));
         break;
     case DW_CFA_remember_state:
-        remember_state(machine, reader);
+        if (machine->remembered_count == REMEMBERED_MOST)
+            reader_break(reader);
+        else
+            machine->remembered[machine->remembered_count++] = machine->row;
         break;
     case DW_CFA_restore_state:
-        restore_state(machine, reader);
+        if (machine->remembered_count == 0)
+            reader_break(reader);
+        else
+            machine->row = machine->remembered[--machine->remembered_count];
         break;
     case DW_CFA_GNU_args_size:
         reader_uleb(reader);

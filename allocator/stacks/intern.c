@@ -26,8 +26,9 @@ const uint64_t interned_keys[2 * INTERNED_DEPTH] = {
 struct code {
     struct interned_code identity;
     UT_hash_handle hh;
-    char *function, *file;
     uint64_t offset; /* not 0: it is native */
+    const char *file;
+    char function[]; /* and behind it, the file */
 };
 
 /* Constant once it has a number. */
@@ -49,7 +50,6 @@ static struct slot *slots;     /* open addressing by hash; written under the loc
 static struct entry **entries; /* indexed by number, from 1; under the lock */
 static uint32_t entry_count;   /* under the lock, like everything below */
 static struct code *codes;
-static unsigned code_count;
 static struct lock lock = LOCK(RANK_LEAF);
 
 /* Returns the slot of the hash and sets *stack; or the empty slot where it belongs, with *stack zeroed. Terminates because at
@@ -75,29 +75,19 @@ struct interned_stack interned_find(uint64_t hash)
     return stack;
 }
 
-static void free_code(struct code *code)
-{
-    free(code->function);
-    free(code->file);
-    free(code);
-}
-
 /* NULL if out of host memory. */
 static struct code *make_code(const struct interned_code *identity, const struct interned_text *text)
 {
-    struct code *code = calloc(1, sizeof *code);
+    size_t function = strlen(text->function) + 1, file = strlen(text->file) + 1;
+    struct code *code = malloc(sizeof *code + function + file);
     if (!code)
         return NULL;
     code->identity = *identity;
     code->offset = text->offset;
-    code->function = strdup(text->function);
-    code->file = strdup(text->file);
-    if (code->function && code->file)
-        HASH_ADD(hh, codes, identity, sizeof code->identity, code);
-    if (code->hh.tbl)
-        return code;
-    free_code(code);
-    return NULL;
+    memcpy(code->function, text->function, function);
+    code->file = memcpy(code->function + function, text->file, file);
+    HASH_ADD(hh, codes, identity, sizeof code->identity, code);
+    return HASH_KEPT(code);
 }
 
 /* NULL if out of host memory, or if the table is full (*is_full). */
@@ -107,10 +97,8 @@ static const struct code *code_of(const struct interned_code *identity, const st
     HASH_FIND(hh, codes, identity, sizeof *identity, code);
     if (code)
         return code;
-    *is_full = code_count == INTERNED_CODES;
-    if (!*is_full && (code = make_code(identity, text)))
-        code_count++;
-    return code;
+    *is_full = HASH_COUNT(codes) == INTERNED_CODES;
+    return *is_full ? NULL : make_code(identity, text);
 }
 
 static struct entry *make_entry(const struct interned_frame *frames, size_t count, interned_describe describe, int *is_full)

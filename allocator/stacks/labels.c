@@ -13,9 +13,8 @@ struct label {
     char text[];
 };
 
-static struct lock lock = LOCK(RANK_LEAF); /* guards both; a leaf */
-static struct label *labels;
-static unsigned count;
+static struct lock lock = LOCK(RANK_LEAF); /* a leaf */
+static struct label *labels;               /* under the lock */
 struct stack {
     const char *texts[LABEL_DEPTH];
     unsigned depth;
@@ -33,9 +32,7 @@ static struct label *add(const char *text, size_t length)
     memcpy(label->text, text, length);
     label->text[length] = 0;
     HASH_ADD_KEYPTR(hh, labels, label->text, length, label);
-    label = HASH_KEPT(label);
-    count += label != NULL;
-    return label;
+    return HASH_KEPT(label);
 }
 
 static const char *intern(const char *text)
@@ -44,7 +41,7 @@ static const char *intern(const char *text)
     size_t length = strnlen(text, LABEL_BYTES - 1);
     lock_take(&lock);
     HASH_FIND(hh, labels, text, length, label);
-    int is_full = !label && count == LABEL_TEXTS;
+    int is_full = !label && HASH_COUNT(labels) == LABEL_TEXTS;
     if (!label && !is_full)
         label = add(text, length);
     lock_release(&lock);

@@ -43,47 +43,31 @@
     X(dwarf_linesrc)                                                                                                           \
     X(dwarf_lineno)
 
-struct libdw {
+/* Written once, by load(). */
+static struct {
 #define X(function) __typeof__(function) *(function);
     FUNCTIONS(X)
 #undef X
-};
-
-static struct libdw table; /* written once, by load() */
+} dw;
 static int is_loaded;
-
-static const struct entry {
-    const char *name;
-    size_t offset;
-} entries[] = {
-#define X(function) {#function, offsetof(struct libdw, function)},
-    FUNCTIONS(X)
-#undef X
-};
 
 static void load(void)
 {
     void *library = dlopen("libdw.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return;
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
-        void *function = dlsym(library, entries[i].name);
-        if (!function)
-            return;
-        memcpy((char *)&table + entries[i].offset, &function, sizeof function);
-    }
-    is_loaded = 1;
+    is_loaded = library != NULL;
+#define X(function) is_loaded = is_loaded && (*(void **)&dw.function = dlsym(library, #function)) != NULL;
+    FUNCTIONS(X)
+#undef X
 }
 
-const struct libdw *libdw_open(void)
+int libdw_is_there(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, load);
-    return is_loaded ? &table : NULL;
+    return is_loaded;
 }
 
 struct libdw_session {
-    const struct libdw *libdw;
     Dwfl *dwfl;
     Dwfl_Callbacks callbacks;
     int is_kept;
@@ -99,35 +83,34 @@ static int close_on_exec(int file)
 
 static int find_elf(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, char **file, Elf **elf)
 {
-    return close_on_exec(table.dwfl_linux_proc_find_elf(module, data, name, base, file, elf));
+    return close_on_exec(dw.dwfl_linux_proc_find_elf(module, data, name, base, file, elf));
 }
 
 /* The standard callback queries debuginfod if one is configured. A report must not wait for the network. */
 static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, const char *file,
                           const char *link, GElf_Word check, char **found)
 {
-    return close_on_exec((env_get("DEBUGINFOD_URLS") ? table.dwfl_build_id_find_debuginfo : table.dwfl_standard_find_debuginfo)(
+    return close_on_exec((env_get("DEBUGINFOD_URLS") ? dw.dwfl_build_id_find_debuginfo : dw.dwfl_standard_find_debuginfo)(
         module, data, name, base, file, link, check, found));
 }
 
 static void close_session(struct libdw_session *session)
 {
     if (session->dwfl)
-        session->libdw->dwfl_end(session->dwfl);
+        dw.dwfl_end(session->dwfl);
     free(session);
 }
 
-static struct libdw_session *open_session(const struct libdw *libdw)
+static struct libdw_session *open_session(void)
 {
     struct libdw_session *session = calloc(1, sizeof *session);
     if (!session)
         return NULL;
-    session->libdw = libdw;
     session->callbacks.find_elf = find_elf;
     session->callbacks.find_debuginfo = find_debuginfo;
-    session->dwfl = libdw->dwfl_begin(&session->callbacks);
-    if (!session->dwfl || libdw->dwfl_linux_proc_report(session->dwfl, getpid()) != 0 ||
-        libdw->dwfl_report_end(session->dwfl, NULL, NULL) != 0) {
+    session->dwfl = dw.dwfl_begin(&session->callbacks);
+    if (!session->dwfl || dw.dwfl_linux_proc_report(session->dwfl, getpid()) != 0 ||
+        dw.dwfl_report_end(session->dwfl, NULL, NULL) != 0) {
         close_session(session);
         return NULL;
     }
@@ -168,17 +151,17 @@ static struct libdw_session *kept; /* under the lock, which its user holds */
 static struct loaded kept_for;
 static struct lock kept_lock = LOCK(RANK_FRAMES);
 
-struct libdw_session *libdw_begin(const struct libdw *libdw)
+struct libdw_session *libdw_begin(void)
 {
     struct loaded now = {0, 0, 0};
     if (!lock_try(&kept_lock))
-        return open_session(libdw);
+        return open_session();
     dl_iterate_phdr(read_loaded, &now);
-    if (kept && (memcmp(&now, &kept_for, sizeof now) != 0 || kept->libdw != libdw)) {
+    if (kept && memcmp(&now, &kept_for, sizeof now) != 0) {
         close_session(kept);
         kept = NULL;
     }
-    if (!kept && (kept = open_session(libdw)))
+    if (!kept && (kept = open_session()))
         kept->is_kept = 1;
     kept_for = now;
     if (!kept)
@@ -207,34 +190,33 @@ void stack_frames_done(void)
 
 void libdw_name(struct libdw_session *session, uint64_t address, char *name, size_t size)
 {
-    const struct libdw *libdw = session->libdw;
-    Dwfl_Module *module = libdw->dwfl_addrmodule(session->dwfl, address);
+    Dwfl_Module *module = dw.dwfl_addrmodule(session->dwfl, address);
     GElf_Off offset;
     GElf_Sym symbol;
-    const char *found = module ? libdw->dwfl_module_addrinfo(module, address, &offset, &symbol, NULL, NULL, NULL) : NULL;
+    const char *found = module ? dw.dwfl_module_addrinfo(module, address, &offset, &symbol, NULL, NULL, NULL) : NULL;
     if (found && (symbol.st_size == 0 || offset < symbol.st_size))
         snprintf(name, size, "%s", found);
 }
 
 /* libdw finds a unit by .debug_aranges, which clang and rustc do not write: looks at each unit's own ranges. */
-static Dwarf_Die *find_unit(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, Dwarf_Addr *bias)
+static Dwarf_Die *find_unit(Dwfl_Module *module, uint64_t address, Dwarf_Addr *bias)
 {
-    Dwarf_Die *unit = libdw->dwfl_module_addrdie(module, address, bias);
+    Dwarf_Die *unit = dw.dwfl_module_addrdie(module, address, bias);
     if (unit)
         return unit;
-    while ((unit = libdw->dwfl_module_nextcu(module, unit, bias)) != NULL)
-        if (libdw->dwarf_haspc(unit, address - *bias) == 1)
+    while ((unit = dw.dwfl_module_nextcu(module, unit, bias)) != NULL)
+        if (dw.dwarf_haspc(unit, address - *bias) == 1)
             return unit;
     return NULL;
 }
 
-static const char *find_line(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, int *line)
+static const char *find_line(Dwfl_Module *module, uint64_t address, int *line)
 {
     Dwarf_Addr bias;
-    Dwarf_Die *unit = find_unit(libdw, module, address, &bias);
-    Dwarf_Line *found = unit ? libdw->dwarf_getsrc_die(unit, address - bias) : NULL;
-    const char *source = found ? libdw->dwarf_linesrc(found, NULL, NULL) : NULL;
-    return source && libdw->dwarf_lineno(found, line) == 0 ? source : NULL;
+    Dwarf_Die *unit = find_unit(module, address, &bias);
+    Dwarf_Line *found = unit ? dw.dwarf_getsrc_die(unit, address - bias) : NULL;
+    const char *source = found ? dw.dwarf_linesrc(found, NULL, NULL) : NULL;
+    return source && dw.dwarf_lineno(found, line) == 0 ? source : NULL;
 }
 
 static int is_nvccs_stub(const char *source)
@@ -256,51 +238,50 @@ static int is_of_cuda(const char *source)
 
 /* Collects the inlined functions that an address lies in, outermost first. dwarf_getscopes() leaves out the callers of the
  * innermost one, and what clang defines inside a namespace. */
-static size_t find_inlined(const struct libdw *libdw, Dwarf_Die *within, uint64_t address, Dwarf_Die *out, size_t count)
+static size_t find_inlined(Dwarf_Die *within, uint64_t address, Dwarf_Die *out, size_t count)
 {
     Dwarf_Die child;
-    for (int end = libdw->dwarf_child(within, &child); end == 0; end = libdw->dwarf_siblingof(&child, &child)) {
-        int tag = libdw->dwarf_tag(&child), is_inlined = tag == DW_TAG_inlined_subroutine;
+    for (int end = dw.dwarf_child(within, &child); end == 0; end = dw.dwarf_siblingof(&child, &child)) {
+        int tag = dw.dwarf_tag(&child), is_inlined = tag == DW_TAG_inlined_subroutine;
         int is_code = is_inlined || tag == DW_TAG_subprogram || tag == DW_TAG_lexical_block;
-        if (is_code ? libdw->dwarf_haspc(&child, address) != 1 : tag != DW_TAG_namespace)
+        if (is_code ? dw.dwarf_haspc(&child, address) != 1 : tag != DW_TAG_namespace)
             continue;
         if (is_inlined && count < INLINED_MOST)
             out[count++] = child;
-        size_t more = find_inlined(libdw, &child, address, out, count);
+        size_t more = find_inlined(&child, address, out, count);
         if (is_code || more > count)
             return more;
     }
     return count;
 }
 
-static const char *call_of(const struct libdw *libdw, Dwarf_Die *inlined, Dwarf_Files *files, int *line)
+static const char *call_of(Dwarf_Die *inlined, Dwarf_Files *files, int *line)
 {
     Dwarf_Attribute attribute;
     Dwarf_Word file, at;
-    if (libdw->dwarf_formudata(libdw->dwarf_attr(inlined, DW_AT_call_file, &attribute), &file) != 0 ||
-        libdw->dwarf_formudata(libdw->dwarf_attr(inlined, DW_AT_call_line, &attribute), &at) != 0)
+    if (dw.dwarf_formudata(dw.dwarf_attr(inlined, DW_AT_call_file, &attribute), &file) != 0 ||
+        dw.dwarf_formudata(dw.dwarf_attr(inlined, DW_AT_call_line, &attribute), &at) != 0)
         return NULL;
     *line = (int)at;
-    return libdw->dwarf_filesrc(files, (size_t)file, NULL, NULL);
+    return dw.dwarf_filesrc(files, (size_t)file, NULL, NULL);
 }
 
 /* The first place in the program that an inlined function at the address is called at; NULL if there is none. `source`: that of
  * the address. What calls nvcc's stub is nvcc's wrapper, whose own line is that of the kernel: the place is where that is
  * called. *is_wrapper: that is not inlined, so it is the function of the frame. */
-static const char *find_call(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, const char *source, int *line,
-                             int *is_wrapper)
+static const char *find_call(Dwfl_Module *module, uint64_t address, const char *source, int *line, int *is_wrapper)
 {
     Dwarf_Addr bias;
-    Dwarf_Die *unit = find_unit(libdw, module, address, &bias), inlined[INLINED_MOST];
+    Dwarf_Die *unit = find_unit(module, address, &bias), inlined[INLINED_MOST];
     Dwarf_Files *files;
     size_t file_count;
     *is_wrapper = 0;
-    if (!unit || libdw->dwarf_getsrcfiles(unit, &files, &file_count) != 0)
+    if (!unit || dw.dwarf_getsrcfiles(unit, &files, &file_count) != 0)
         return NULL;
     int is_stub = is_nvccs_stub(source);
     source = NULL;
-    for (size_t i = find_inlined(libdw, unit, address - bias, inlined, 0); i > 0 && !source; i--) {
-        source = call_of(libdw, &inlined[i - 1], files, line);
+    for (size_t i = find_inlined(unit, address - bias, inlined, 0); i > 0 && !source; i--) {
+        source = call_of(&inlined[i - 1], files, line);
         if (!source)
             continue;
         *is_wrapper = is_stub && !is_of_cuda(source);
@@ -313,33 +294,31 @@ static const char *find_call(const struct libdw *libdw, Dwfl_Module *module, uin
 }
 
 /* The line of an address, its own one. */
-static const char *find_own(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, int *line)
+static const char *find_own(Dwfl_Module *module, uint64_t address, int *line)
 {
-    Dwfl_Line *found = module ? libdw->dwfl_module_getsrc(module, address) : NULL;
+    Dwfl_Line *found = module ? dw.dwfl_module_getsrc(module, address) : NULL;
     if (module && !found)
-        return find_line(libdw, module, address, line);
-    return found ? libdw->dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL) : NULL;
+        return find_line(module, address, line);
+    return found ? dw.dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL) : NULL;
 }
 
 int libdw_is_wrapper(struct libdw_session *session, uint64_t address)
 {
-    const struct libdw *libdw = session->libdw;
-    Dwfl_Module *module = libdw->dwfl_addrmodule(session->dwfl, address);
+    Dwfl_Module *module = dw.dwfl_addrmodule(session->dwfl, address);
     int line, is_wrapper = 0;
-    const char *source = find_own(libdw, module, address, &line);
+    const char *source = find_own(module, address, &line);
     if (source && is_of_cuda(source))
-        find_call(libdw, module, address, source, &line, &is_wrapper);
+        find_call(module, address, source, &line, &is_wrapper);
     return is_wrapper;
 }
 
 void libdw_line(struct libdw_session *session, uint64_t address, int is_wrapped, char *file, size_t size, int *line)
 {
-    const struct libdw *libdw = session->libdw;
-    Dwfl_Module *module = libdw->dwfl_addrmodule(session->dwfl, address);
-    const char *source = find_own(libdw, module, address, line);
+    Dwfl_Module *module = dw.dwfl_addrmodule(session->dwfl, address);
+    const char *source = find_own(module, address, line);
     if (source && (is_wrapped || is_of_cuda(source))) {
         int called_at, is_wrapper;
-        const char *caller = find_call(libdw, module, address, source, &called_at, &is_wrapper);
+        const char *caller = find_call(module, address, source, &called_at, &is_wrapper);
         source = caller ? caller : source;
         *line = caller ? called_at : *line;
     }

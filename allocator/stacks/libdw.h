@@ -2,22 +2,19 @@
  * elfutils' libdw, opened only when a report needs it, because many machines lack it. Finds source lines, and function names
  * that only separate debug info has. It does not unwind: walk.h does that on every machine.
  *
- * Thread safety: libdw_open() from any thread. A session belongs to one thread at a time; open one per report.
+ * Thread safety: libdw_is_there() from any thread. A session belongs to one thread at a time; open one per report.
  */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* libdw's functions. */
-struct libdw;
+/* Whether this machine has a libdw with all functions that are used. */
+int libdw_is_there(void);
 
-/* Returns NULL if this machine has no libdw, or one that lacks a function. Valid for ever. */
-const struct libdw *libdw_open(void);
-
-/* A snapshot of the modules in this process. */
+/* A snapshot of the modules in this process. Only where libdw is there. */
 struct libdw_session;
-struct libdw_session *libdw_begin(const struct libdw *libdw); /* NULL: libdw failed */
+struct libdw_session *libdw_begin(void); /* NULL: libdw failed */
 void libdw_end(struct libdw_session *session);
 
 /* libdw_name() writes the symbol name (mangled) of the function that contains the address; libdw_line() writes the source file

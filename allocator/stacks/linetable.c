@@ -2,11 +2,6 @@
 
 #include "base/reader.h"
 
-static int signed_byte(unsigned char byte)
-{
-    return byte < 128 ? byte : byte - 256;
-}
-
 /* The first line comes straight from the interpreter's memory and may be anything. */
 static int as_line(long long line)
 {
@@ -18,7 +13,7 @@ static int line_of_ranges(const unsigned char *table, size_t size, int first_lin
     enum { NO_LINE = -128 };
     long long line = first_line, end = 0;
     for (size_t i = 0; i + 1 < size; i += 2) {
-        int delta = signed_byte(table[i + 1]);
+        int delta = (int8_t)table[i + 1];
         end += table[i];
         if (delta != NO_LINE)
             line += delta;

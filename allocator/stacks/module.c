@@ -6,9 +6,9 @@
 
 struct search {
     uint64_t address;
-    int (*visit)(const struct dl_phdr_info *module, void *argument);
+    module_visitor *visit;
     void *argument;
-    int is_found, result;
+    int result;
 };
 
 /* Returns the segment that contains the address, if it is readable code. */
@@ -30,16 +30,15 @@ static int look(struct dl_phdr_info *info, size_t size, void *argument)
     struct search *search = argument;
     if (!code_segment(info, search->address))
         return 0;
-    search->is_found = 1;
-    search->result = search->visit(info, search->argument);
+    search->result = search->visit(info, search->address, search->argument);
     return 1;
 }
 
-int module_visit(uint64_t address, int (*visit)(const struct dl_phdr_info *module, void *argument), void *argument)
+int module_visit(uint64_t address, module_visitor *visit, void *argument)
 {
     struct search search = {.address = address, .visit = visit, .argument = argument};
     dl_iterate_phdr(look, &search);
-    return search.is_found ? search.result : 0;
+    return search.result;
 }
 
 const void *module_bytes(const struct dl_phdr_info *info, uint64_t address, uint64_t size)
@@ -72,19 +71,13 @@ void module_tables(const struct dl_phdr_info *info, struct cfi_module *out)
     }
 }
 
-struct request {
-    uint64_t address;
-    struct module *out;
-};
-
-static int describe(const struct dl_phdr_info *info, void *argument)
+static int describe(const struct dl_phdr_info *info, uint64_t address, void *argument)
 {
-    const struct request *request = argument;
-    struct module *out = request->out;
-    const ElfW(Phdr) *code = code_segment(info, request->address);
+    struct module *out = argument;
+    const ElfW(Phdr) *code = code_segment(info, address);
     out->base = info->dlpi_addr;
     out->code_start = info->dlpi_addr + code->p_vaddr;
-    out->offset = request->address - out->code_start + code->p_offset;
+    out->offset = address - out->code_start + code->p_offset;
     out->is_program = !info->dlpi_name[0];
     snprintf(out->path, sizeof out->path, "%s", out->is_program ? program_invocation_name : info->dlpi_name);
     return 1;
@@ -92,8 +85,7 @@ static int describe(const struct dl_phdr_info *info, void *argument)
 
 int module_of(uint64_t address, struct module *out)
 {
-    struct request request = {address, out};
-    return module_visit(address, describe, &request);
+    return module_visit(address, describe, out);
 }
 
 int module_is_cufence(const char *path)

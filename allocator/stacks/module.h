@@ -29,7 +29,8 @@ const void *module_bytes(const struct dl_phdr_info *module, uint64_t address, ui
 
 /* Calls `visit` for the module whose code contains the address; it can't be unloaded meanwhile. Returns what visit returns, 0
  * if there is no such module. */
-int module_visit(uint64_t address, int (*visit)(const struct dl_phdr_info *module, void *argument), void *argument);
+typedef int module_visitor(const struct dl_phdr_info *module, uint64_t address, void *argument);
+int module_visit(uint64_t address, module_visitor *visit, void *argument);
 
 /* Whether it is one of cufence's libraries. */
 int module_is_cufence(const char *path);

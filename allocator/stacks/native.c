@@ -59,11 +59,6 @@ static int starts_with(const char *text, const char *start)
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-static int is_of_cufence(const struct module *module)
-{
-    return module_is_cufence(module->path);
-}
-
 static int is_of_cuda(const struct module *module)
 {
     const char *name = base_name(module->path);
@@ -149,7 +144,7 @@ static size_t describe_all(struct libdw_session *session, const struct native_pl
     struct located at;
     size_t written = 0;
     for (size_t i = 0; i < count && written < max; i++) {
-        if (!locate(&places[i], &at) || is_of_cufence(&at.module))
+        if (!locate(&places[i], &at) || module_is_cufence(at.module.path))
             continue;
         describe(session, &at, &out[written]);
         pcs[written++] = at.is_gone ? 0 : at.pc;
@@ -165,7 +160,7 @@ static size_t count_leading_internal(struct libdw_session *session, const struct
     struct located at;
     char name[NAME_BYTES];
     for (size_t i = 0; i < count; i++) {
-        if (!locate(&places[i], &at) || is_of_cufence(&at.module) || is_of_cuda(&at.module))
+        if (!locate(&places[i], &at) || module_is_cufence(at.module.path) || is_of_cuda(&at.module))
             continue;
         if (at.is_gone)
             return i;
@@ -252,11 +247,10 @@ static int is_start(const struct stack_frame *frame)
     return 0;
 }
 
-size_t native_frames_at(const struct native_place *places, size_t count, const struct libdw *libdw, struct stack_frame *out,
-                        size_t max)
+size_t native_frames_at(const struct native_place *places, size_t count, int has_libdw, struct stack_frame *out, size_t max)
 {
     uint64_t pcs[STACK_READ];
-    struct libdw_session *session = libdw ? libdw_begin(libdw) : NULL;
+    struct libdw_session *session = has_libdw ? libdw_begin() : NULL;
     size_t skipped = count_leading_internal(session, places, count);
     int is_wrapped = 0;
     if (skipped && skipped + 1 < count &&
@@ -278,12 +272,12 @@ size_t native_frames_at(const struct native_place *places, size_t count, const s
     return written;
 }
 
-size_t native_frames(const struct stack *stack, const struct libdw *libdw, struct stack_frame *out, size_t max)
+size_t native_frames(const struct stack *stack, int has_libdw, struct stack_frame *out, size_t max)
 {
     struct native_place places[STACK_READ];
     if (!stack->count || max == 0)
         return 0;
     for (size_t i = 0; i < stack->count; i++)
         places[i] = (struct native_place){.pc = stack->pcs[i]};
-    return native_frames_at(places, stack->count, libdw, out, max);
+    return native_frames_at(places, stack->count, has_libdw, out, max);
 }

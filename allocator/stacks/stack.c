@@ -85,7 +85,7 @@ void stack_capture_native(struct stack *out, const void *frame)
 
 size_t stack_native_frames(const struct stack *stack, struct stack_frame *out, size_t max)
 {
-    return native_frames(stack, libdw_open(), out, max);
+    return native_frames(stack, libdw_is_there(), out, max);
 }
 
 uint64_t stack_native_hash(const struct stack *stack)
@@ -152,7 +152,7 @@ size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t m
 {
     size_t count = interned_read(stack->python, out, max);
     size_t room = count < STACK_SHOWN ? STACK_SHOWN - count : 0;
-    return count + native_frames(stack, libdw_open(), out + count, room < max - count ? room : max - count);
+    return count + native_frames(stack, libdw_is_there(), out + count, room < max - count ? room : max - count);
 }
 
 /* The buffers of a report often share a stack, and naming its frames may take a tenth of a second. */
@@ -170,7 +170,7 @@ static size_t name_native(struct named *out, uint32_t number)
     struct native_place places[INTERNED_DEPTH];
     size_t count = interned_read_native(number, places, INTERNED_DEPTH);
     out->number = number;
-    out->count = count ? native_frames_at(places, count, libdw_open(), out->frames, STACK_READ) : 0;
+    out->count = count ? native_frames_at(places, count, libdw_is_there(), out->frames, STACK_READ) : 0;
     return count;
 }
 

@@ -33,10 +33,11 @@ static int is_same(struct span file, uint64_t offset, const void *loaded, size_t
 }
 
 /* A library that was rebuilt since has different segments or another build id (in a note). */
-static int was_loaded_from(const struct dl_phdr_info *info, void *argument)
+static int was_loaded_from(const struct dl_phdr_info *info, uint64_t address, void *argument)
 {
     const struct span *file = argument;
     Elf64_Ehdr header;
+    (void)address;
     struct reader start = reader_of(*file, 0);
     if (!reader_copy(&start, &header, sizeof header) || header.e_phnum != info->dlpi_phnum ||
         !is_same(*file, header.e_phoff, info->dlpi_phdr, info->dlpi_phnum * sizeof *info->dlpi_phdr))
@@ -55,16 +56,14 @@ static const char *find(const struct image *image, const Elf64_Shdr *table, uint
 {
     Elf64_Shdr strings;
     struct reader symbols = reader_of(image_content(image, table), 0);
-    Elf64_Sym best = {.st_value = 0}, symbol;
-    int is_found = 0;
+    Elf64_Sym best = {.st_size = 0}, symbol;
     while (reader_copy(&symbols, &symbol, sizeof symbol)) {
         if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF || symbol.st_value > address ||
-            address - symbol.st_value >= symbol.st_size || (is_found && symbol.st_value <= best.st_value))
+            address - symbol.st_value >= symbol.st_size || (best.st_size && symbol.st_value <= best.st_value))
             continue;
         best = symbol;
-        is_found = 1;
     }
-    if (!is_found || !image_section(image, table->sh_link, &strings))
+    if (!best.st_size || !image_section(image, table->sh_link, &strings))
         return NULL;
     return span_string(image_content(image, &strings), best.st_name);
 }

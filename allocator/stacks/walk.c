@@ -106,15 +106,15 @@ static int is_call(const unsigned char *end)
     return is;
 }
 
-static int answer(const struct dl_phdr_info *info, void *argument)
+static int answer(const struct dl_phdr_info *info, uint64_t pc, void *argument)
 {
-    struct question *question = argument;
+    struct known *known = argument;
     struct cfi_module tables;
-    const unsigned char *call = module_bytes(info, question->pc - LONGEST_CALL - info->dlpi_addr, LONGEST_CALL);
+    const unsigned char *call = module_bytes(info, pc + 1 - LONGEST_CALL - info->dlpi_addr, LONGEST_CALL);
     module_tables(info, &tables);
-    question->known = known_by(cfi_rule_at(&tables, question->pc - 1));
-    question->known.is_own = module_is_cufence(info->dlpi_name) != 0;
-    question->known.is_behind_call = call && is_call(call + LONGEST_CALL);
+    *known = known_by(cfi_rule_at(&tables, pc));
+    known->is_own = module_is_cufence(info->dlpi_name) != 0;
+    known->is_behind_call = call && is_call(call + LONGEST_CALL);
     return 1;
 }
 
@@ -138,7 +138,7 @@ static void look_up(void *argument)
         __atomic_store_n(&loaded, counts[0], __ATOMIC_RELAXED);
         __atomic_store_n(&unloaded, counts[1], __ATOMIC_RELAXED);
     }
-    module_visit(question->pc - 1, answer, question);
+    module_visit(question->pc - 1, answer, &question->known);
     keep(question->pc, &question->known);
 }
 

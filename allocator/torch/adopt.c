@@ -86,10 +86,9 @@ static const char *class_of(const void *object)
     return ((const char *const *)table[-1])[1];
 }
 
-static int is_code(const struct dl_phdr_info *module, void *unused)
+static int is_code(const struct dl_phdr_info *module, uint64_t address, void *unused)
 {
-    (void)module;
-    (void)unused;
+    (void)module, (void)address, (void)unused;
     return 1;
 }
 
