@@ -27,8 +27,6 @@
     X(dwfl_build_id_find_debuginfo)                                                                                            \
     X(dwfl_addrmodule)                                                                                                         \
     X(dwfl_module_addrinfo)                                                                                                    \
-    X(dwfl_module_getsrc)                                                                                                      \
-    X(dwfl_lineinfo)                                                                                                           \
     X(dwfl_module_nextcu)                                                                                                      \
     X(dwfl_module_addrdie)                                                                                                     \
     X(dwarf_child)                                                                                                             \
@@ -69,7 +67,6 @@ int libdw_is_there(void)
 
 struct libdw_session {
     Dwfl *dwfl;
-    Dwfl_Callbacks callbacks;
     int is_kept;
 };
 
@@ -103,18 +100,16 @@ static void close_session(struct libdw_session *session)
 
 static struct libdw_session *open_session(void)
 {
+    static const Dwfl_Callbacks callbacks = {.find_elf = find_elf, .find_debuginfo = find_debuginfo};
     struct libdw_session *session = calloc(1, sizeof *session);
     if (!session)
         return NULL;
-    session->callbacks.find_elf = find_elf;
-    session->callbacks.find_debuginfo = find_debuginfo;
-    session->dwfl = dw.dwfl_begin(&session->callbacks);
-    if (!session->dwfl || dw.dwfl_linux_proc_report(session->dwfl, getpid()) != 0 ||
-        dw.dwfl_report_end(session->dwfl, NULL, NULL) != 0) {
-        close_session(session);
-        return NULL;
-    }
-    return session;
+    session->dwfl = dw.dwfl_begin(&callbacks);
+    if (session->dwfl && dw.dwfl_linux_proc_report(session->dwfl, getpid()) == 0 &&
+        dw.dwfl_report_end(session->dwfl, NULL, NULL) == 0)
+        return session;
+    close_session(session);
+    return NULL;
 }
 
 /* How often the loader has mapped and unmapped a module, and a sum over the states of the modules' files. */
@@ -198,23 +193,23 @@ void libdw_name(struct libdw_session *session, uint64_t address, char *name, siz
         snprintf(name, size, "%s", found);
 }
 
-/* libdw finds a unit by .debug_aranges, which clang and rustc do not write: looks at each unit's own ranges. */
-static Dwarf_Die *find_unit(Dwfl_Module *module, uint64_t address, Dwarf_Addr *bias)
+/* Returns the unit that has the code at an address, which becomes that in its file. libdw finds a unit by .debug_aranges, which
+ * clang and rustc do not write: looks at each unit's own ranges. */
+static Dwarf_Die *find_unit(const struct libdw_session *session, uint64_t *address)
 {
-    Dwarf_Die *unit = dw.dwfl_module_addrdie(module, address, bias);
-    if (unit)
-        return unit;
-    while ((unit = dw.dwfl_module_nextcu(module, unit, bias)) != NULL)
-        if (dw.dwarf_haspc(unit, address - *bias) == 1)
-            return unit;
-    return NULL;
+    Dwarf_Addr bias = 0;
+    Dwfl_Module *module = dw.dwfl_addrmodule(session->dwfl, *address);
+    Dwarf_Die *unit = module ? dw.dwfl_module_addrdie(module, *address, &bias) : NULL;
+    if (module && !unit)
+        while ((unit = dw.dwfl_module_nextcu(module, unit, &bias)) != NULL && dw.dwarf_haspc(unit, *address - bias) != 1)
+            ;
+    *address -= bias;
+    return unit;
 }
 
-static const char *find_line(Dwfl_Module *module, uint64_t address, int *line)
+static const char *find_line(Dwarf_Die *unit, uint64_t address, int *line)
 {
-    Dwarf_Addr bias;
-    Dwarf_Die *unit = find_unit(module, address, &bias);
-    Dwarf_Line *found = unit ? dw.dwarf_getsrc_die(unit, address - bias) : NULL;
+    Dwarf_Line *found = unit ? dw.dwarf_getsrc_die(unit, address) : NULL;
     const char *source = found ? dw.dwarf_linesrc(found, NULL, NULL) : NULL;
     return source && dw.dwarf_lineno(found, line) == 0 ? source : NULL;
 }
@@ -269,18 +264,17 @@ static const char *call_of(Dwarf_Die *inlined, Dwarf_Files *files, int *line)
 /* The first place in the program that an inlined function at the address is called at; NULL if there is none. `source`: that of
  * the address. What calls nvcc's stub is nvcc's wrapper, whose own line is that of the kernel: the place is where that is
  * called. *is_wrapper: that is not inlined, so it is the function of the frame. */
-static const char *find_call(Dwfl_Module *module, uint64_t address, const char *source, int *line, int *is_wrapper)
+static const char *find_call(Dwarf_Die *unit, uint64_t address, const char *source, int *line, int *is_wrapper)
 {
-    Dwarf_Addr bias;
-    Dwarf_Die *unit = find_unit(module, address, &bias), inlined[INLINED_MOST];
+    Dwarf_Die inlined[INLINED_MOST];
     Dwarf_Files *files;
     size_t file_count;
     *is_wrapper = 0;
-    if (!unit || dw.dwarf_getsrcfiles(unit, &files, &file_count) != 0)
+    if (dw.dwarf_getsrcfiles(unit, &files, &file_count) != 0)
         return NULL;
     int is_stub = is_nvccs_stub(source);
     source = NULL;
-    for (size_t i = find_inlined(unit, address - bias, inlined, 0); i > 0 && !source; i--) {
+    for (size_t i = find_inlined(unit, address, inlined, 0); i > 0 && !source; i--) {
         source = call_of(&inlined[i - 1], files, line);
         if (!source)
             continue;
@@ -293,32 +287,23 @@ static const char *find_call(Dwfl_Module *module, uint64_t address, const char *
     return source;
 }
 
-/* The line of an address, its own one. */
-static const char *find_own(Dwfl_Module *module, uint64_t address, int *line)
-{
-    Dwfl_Line *found = module ? dw.dwfl_module_getsrc(module, address) : NULL;
-    if (module && !found)
-        return find_line(module, address, line);
-    return found ? dw.dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL) : NULL;
-}
-
 int libdw_is_wrapper(struct libdw_session *session, uint64_t address)
 {
-    Dwfl_Module *module = dw.dwfl_addrmodule(session->dwfl, address);
     int line, is_wrapper = 0;
-    const char *source = find_own(module, address, &line);
+    Dwarf_Die *unit = find_unit(session, &address);
+    const char *source = find_line(unit, address, &line);
     if (source && is_of_cuda(source))
-        find_call(module, address, source, &line, &is_wrapper);
+        find_call(unit, address, source, &line, &is_wrapper);
     return is_wrapper;
 }
 
 void libdw_line(struct libdw_session *session, uint64_t address, int is_wrapped, char *file, size_t size, int *line)
 {
-    Dwfl_Module *module = dw.dwfl_addrmodule(session->dwfl, address);
-    const char *source = find_own(module, address, line);
+    Dwarf_Die *unit = find_unit(session, &address);
+    const char *source = find_line(unit, address, line);
     if (source && (is_wrapped || is_of_cuda(source))) {
         int called_at, is_wrapper;
-        const char *caller = find_call(module, address, source, &called_at, &is_wrapper);
+        const char *caller = find_call(unit, address, source, &called_at, &is_wrapper);
         source = caller ? caller : source;
         *line = caller ? called_at : *line;
     }
