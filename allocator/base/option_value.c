@@ -7,33 +7,42 @@
 
 #define KIB UINT64_C(1024)
 
-struct span {
-    const char *start;
-    size_t length;
-};
-
-static int is_text(struct span span, const char *text)
+static struct option_text text_of(const char *text)
 {
-    return strlen(text) == span.length && !memcmp(span.start, text, span.length);
+    return (struct option_text){text, strlen(text)};
 }
 
-static int is_text_any_case(struct span span, const char *text)
+static int is_text(struct option_text value, const char *text)
 {
-    return strlen(text) == span.length && !strncasecmp(span.start, text, span.length);
+    return strlen(text) == value.length && !memcmp(value.start, text, value.length);
+}
+
+static int is_text_any_case(struct option_text value, const char *text)
+{
+    return strlen(text) == value.length && !strncasecmp(value.start, text, value.length);
+}
+
+static int begins_with(struct option_text value, const char *word)
+{
+    return value.length >= strlen(word) && !memcmp(value.start, word, strlen(word));
+}
+
+static struct option_text from(struct option_text value, size_t bytes)
+{
+    return (struct option_text){value.start + bytes, value.length - bytes};
 }
 
 /* Accepts digits only; strtoull would accept signs, blanks and other bases. */
-static int parse_digits(struct span *span, uint64_t *value)
+static int parse_digits(struct option_text *text, uint64_t *value)
 {
     *value = 0;
     size_t digits = 0;
-    for (; digits < span->length && isdigit((unsigned char)span->start[digits]); digits++) {
-        uint64_t digit = (uint64_t)(span->start[digits] - '0');
+    for (; digits < text->length && isdigit((unsigned char)text->start[digits]); digits++) {
+        uint64_t digit = (uint64_t)(text->start[digits] - '0');
         if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, digit, value))
             return 0;
     }
-    span->start += digits;
-    span->length -= digits;
+    *text = from(*text, digits);
     return digits > 0;
 }
 
@@ -45,45 +54,43 @@ static int digit_of(char letter)
 }
 
 /* Accepts "off", "nan" and "0xNN". */
-static int parse_fill(struct span span, uint64_t *value)
+static int parse_fill(struct option_text text, uint64_t *value)
 {
-    int high = span.length == 4 ? digit_of(span.start[2]) : -1, low = span.length == 4 ? digit_of(span.start[3]) : -1;
-    if (is_text(span, "off"))
+    int high = text.length == 4 ? digit_of(text.start[2]) : -1, low = text.length == 4 ? digit_of(text.start[3]) : -1;
+    if (is_text(text, "off"))
         *value = FILL_OFF;
-    else if (is_text(span, "nan"))
+    else if (is_text(text, "nan"))
         *value = 0xff;
-    else if (high >= 0 && low >= 0 && (!memcmp(span.start, "0x", 2) || !memcmp(span.start, "0X", 2)))
+    else if (high >= 0 && low >= 0 && (begins_with(text, "0x") || begins_with(text, "0X")))
         *value = (uint64_t)(high * 16 + low);
     else
         return 0;
     return 1;
 }
 
-static const char suffixes[] = "KMGT";
-
-static int parse_bytes(struct span span, uint64_t *value)
+static int parse_bytes(struct option_text text, uint64_t *value)
 {
-    if (!parse_digits(&span, value))
+    static const char suffixes[] = "KMGT";
+    if (!parse_digits(&text, value))
         return 0;
-    const char *suffix = span.length ? strchr(suffixes, toupper((unsigned char)span.start[0])) : NULL;
+    const char *suffix = text.length ? strchr(suffixes, toupper((unsigned char)text.start[0])) : NULL;
     if (suffix && *suffix) {
-        uint64_t unit = KIB << (10 * (suffix - suffixes));
-        if (__builtin_mul_overflow(*value, unit, value))
+        if (__builtin_mul_overflow(*value, KIB << (10 * (suffix - suffixes)), value))
             return 0;
-        span.start++;
-        span.length--;
-        if (is_text_any_case(span, "iB"))
+        text = from(text, 1);
+        if (is_text_any_case(text, "iB"))
             return 1;
     }
-    return span.length == 0 || is_text_any_case(span, "B");
+    return text.length == 0 || is_text_any_case(text, "B");
 }
 
-int option_choice(const char *allowed, const char *value, size_t value_length)
+/* The position of a value in a list such as "off | strict", -1 if it is not in the list. */
+static int choice_of(const char *allowed, struct option_text value)
 {
     int position = 0;
     for (const char *at = allowed;; position++) {
         size_t length = strcspn(at, " ,");
-        if (length == value_length && !memcmp(at, value, length))
+        if (length == value.length && !memcmp(at, value.start, length))
             return position;
         at += length;
         if (*at != ' ')
@@ -93,7 +100,7 @@ int option_choice(const char *allowed, const char *value, size_t value_length)
 }
 
 /* Checks the escapes when the option is parsed: at a fault it would be too late to complain. */
-static int is_path_pattern(struct span value)
+static int is_path_pattern(struct option_text value)
 {
     for (size_t i = 0; i < value.length; i++) {
         if (value.start[i] != '%')
@@ -104,7 +111,7 @@ static int is_path_pattern(struct span value)
     return 1;
 }
 
-static int is_filter(struct span value)
+static int is_filter(struct option_text value)
 {
     char text[FILTER_BYTES];
     struct filter filter;
@@ -114,7 +121,7 @@ static int is_filter(struct span value)
     return filter_parse(&filter, text);
 }
 
-static int is_allowed_text(enum option_type type, struct span value)
+static int is_allowed_text(enum option_type type, struct option_text value)
 {
     struct rules rules;
     switch (type) {
@@ -127,7 +134,7 @@ static int is_allowed_text(enum option_type type, struct span value)
     }
 }
 
-static int set_text(const struct option_row *row, struct span value, char *field)
+static int set_text(const struct option_row *row, struct option_text value, char *field)
 {
     if (value.length >= row->maximum || !is_allowed_text(row->type, value))
         return 0;
@@ -137,9 +144,9 @@ static int set_text(const struct option_row *row, struct span value, char *field
 
 _Static_assert(sizeof(enum option_uaf) == sizeof(int), "choices are stored as int");
 
-static int set_choice(const struct option_row *row, struct span value, void *field)
+static int set_choice(const struct option_row *row, struct option_text value, void *field)
 {
-    int choice = option_choice(row->allowed, value.start, value.length);
+    int choice = choice_of(row->allowed, value);
     if (choice < 0)
         return 0;
     if (row->type == OPTION_SWITCH)
@@ -148,12 +155,12 @@ static int set_choice(const struct option_row *row, struct span value, void *fie
     return 1;
 }
 
-static int parse_number(struct span value, uint64_t *number)
+static int parse_number(struct option_text value, uint64_t *number)
 {
     return parse_digits(&value, number) && !value.length;
 }
 
-static int set_number(const struct option_row *row, struct span value, void *field)
+static int set_number(const struct option_row *row, struct option_text value, void *field)
 {
     uint64_t number = 0;
     int is_number = row->type == OPTION_NUMBER ? parse_number(value, &number) : parse_bytes(value, &number);
@@ -163,109 +170,105 @@ static int set_number(const struct option_row *row, struct span value, void *fie
     return 1;
 }
 
-int option_set_field(const struct option_row *row, const char *value, size_t length, struct options *options)
+/* The row's field alone. */
+static int set_field(const struct option_row *row, struct option_text value, struct options *options)
 {
-    const struct span span = {value, length};
     void *field = (char *)options + row->offset;
     switch (row->type) {
     case OPTION_CHOICE:
     case OPTION_SWITCH:
-        return set_choice(row, span, field);
+        return set_choice(row, value, field);
     case OPTION_PATH:
     case OPTION_RULES:
     case OPTION_FILTER:
-        return set_text(row, span, field);
+        return set_text(row, value, field);
     case OPTION_FILL:
-        return parse_fill(span, field);
+        return parse_fill(value, field);
     case OPTION_ALIGN:
-        if (is_text(span, "auto"))
+        if (is_text(value, "auto"))
             return memcpy(field, &(uint64_t){OPTION_ALIGN_AUTO}, sizeof(uint64_t)) != NULL;
         break;
     case OPTION_BYTES:
     case OPTION_NUMBER:
         break;
     }
-    return set_number(row, span, field);
+    return set_number(row, value, field);
 }
 
-int option_set_parts(const struct option_row *row, const char *value, size_t length, struct options *options)
+/* The row's field, and that of row->rest. */
+static int set_parts(const struct option_row *row, struct option_text value, struct options *options)
 {
-    const struct option_row *rest = row->rest;
-    const char *joint = rest ? memmem(value, length, row->joint, strlen(row->joint)) : NULL;
-    const char *behind = joint ? joint + strlen(row->joint) : rest ? rest->default_value : NULL;
-    return option_set_field(row, value, joint ? (size_t)(joint - value) : length, options) &&
-           (!rest || option_set(rest, behind, joint ? (size_t)(value + length - behind) : strlen(behind), options));
+    const char *joint = row->rest ? memmem(value.start, value.length, row->joint, strlen(row->joint)) : NULL;
+    struct option_text first = {value.start, joint ? (size_t)(joint - value.start) : value.length};
+    struct option_text rest = row->rest ? text_of(row->rest->default_value) : value;
+    if (joint)
+        rest = from(value, first.length + strlen(row->joint));
+    return set_field(row, first, options) && (!row->rest || option_set(row->rest, rest, options));
 }
 
-int option_set(const struct option_row *row, const char *value, size_t length, struct options *options)
+int option_set(const struct option_row *row, struct option_text value, struct options *options)
 {
-    return (row->set ? row->set : option_set_parts)(row, value, length, options);
+    return (row->set ? row->set : set_parts)(row, value, options);
 }
 
 /* ---- options that set several fields ---- */
 
-static size_t begins_with(const char *value, size_t length, const char *word)
+int set_guard(const struct option_row *row, struct option_text value, struct options *options)
 {
-    size_t of_word = strlen(word);
-    return length >= of_word && !memcmp(value, word, of_word) ? of_word : 0;
-}
-
-int set_guard(const struct option_row *row, const char *value, size_t length, struct options *options)
-{
-    if (!option_set_parts(row, value, length, options))
+    if (!set_parts(row, value, options))
         return 0;
-    if (options->guard_max < options->guard && !memmem(value, length, row->joint, strlen(row->joint)))
+    if (options->guard_max < options->guard && !memmem(value.start, value.length, row->joint, strlen(row->joint)))
         options->guard_max = options->guard;
     return options->guard_max >= options->guard;
 }
 
-int set_skip(const struct option_row *row, const char *value, size_t length, struct options *options)
+int set_skip(const struct option_row *row, struct option_text value, struct options *options)
 {
     static const char smaller[] = "smaller:";
     char rules[sizeof options->skip] = "";
-    const char *bytes = row->rest->default_value;
-    size_t used = 0, of_bytes = strlen(bytes), part;
-    for (size_t at = 0; at < length; at += part + 1) {
-        const char *semicolon = memchr(value + at, ';', length - at);
-        part = semicolon ? (size_t)(semicolon - value) - at : length - at;
-        if (begins_with(value + at, part, smaller)) {
-            bytes = value + at + strlen(smaller);
-            of_bytes = part - strlen(smaller);
+    struct option_text bytes = text_of(row->rest->default_value);
+    size_t used = 0;
+    while (value.length) {
+        const char *semicolon = memchr(value.start, ';', value.length);
+        struct option_text part = {value.start, semicolon ? (size_t)(semicolon - value.start) : value.length};
+        value = from(value, part.length + (semicolon != NULL));
+        if (begins_with(part, smaller)) {
+            bytes = from(part, strlen(smaller));
         } else {
-            if (used + part + 2 > sizeof rules)
+            if (used + part.length + 2 > sizeof rules)
                 return 0;
-            used += (size_t)snprintf(rules + used, sizeof rules - used, "%s%.*s", used ? ";" : "", (int)part, value + at);
+            used +=
+                (size_t)snprintf(rules + used, sizeof rules - used, "%s%.*s", used ? ";" : "", (int)part.length, part.start);
         }
     }
-    return option_set_field(row->rest, bytes, of_bytes, options) && option_set_field(row, rules, used, options);
+    return set_field(row->rest, bytes, options) && set_field(row, (struct option_text){rules, used}, options);
 }
 
-int set_on_fault(const struct option_row *row, const char *value, size_t length, struct options *options)
+int set_on_fault(const struct option_row *row, struct option_text value, struct options *options)
 {
-    return *row->joint == *value && length ? option_set(row->rest, value + 1, length - 1, options)
-                                           : option_set_parts(row, value, length, options);
+    return begins_with(value, row->joint) ? option_set(row->rest, from(value, 1), options) : set_parts(row, value, options);
 }
 
 /* What keep= had before; its message says what serves. */
-static int is_old_keep(const char *value, size_t length)
+static int is_old_keep(struct option_text value)
 {
-    return begins_with(value, length, "dump=") || begins_with(value, length, "replay=");
+    return begins_with(value, "dump=") || begins_with(value, "replay=");
 }
 
-int set_keep(const struct option_row *row, const char *value, size_t length, struct options *options)
+int set_keep(const struct option_row *row, struct option_text value, struct options *options)
 {
-    return !is_old_keep(value, length) && (!length || *value != *row->joint) && option_set_parts(row, value, length, options);
+    return !is_old_keep(value) && !begins_with(value, row->joint) && set_parts(row, value, options);
 }
 
-int set_save_values(const struct option_row *row, const char *value, size_t length, struct options *options)
+int set_save_values(const struct option_row *row, struct option_text value, struct options *options)
 {
-    return option_set_parts(row, value, length, options) && !*options->save_values == !*options->saved;
+    return set_parts(row, value, options) && !*options->save_values == !*options->saved;
 }
 
 const char *option_path_in(const struct option_row *row, const char *value)
 {
     const char *equals = strchr(value, '=');
-    if (row->set == set_keep && is_old_keep(value, strlen(value)))
+    if (row->set == set_keep && is_old_keep(text_of(value)))
         return NULL;
     return row->type == OPTION_PATH ? value : row->type == OPTION_FILTER && equals ? equals + 1 : NULL;
 }

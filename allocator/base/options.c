@@ -99,36 +99,30 @@ static const struct option_row table[] = {
 
 #define ROWS (sizeof table / sizeof table[0])
 
-/* A part of the text being parsed; not NUL-terminated. */
-struct span {
-    const char *start;
-    size_t length;
-};
-
-/* A span for messages: truncated, and without control characters. */
+/* A text for messages: truncated, and without control characters. */
 struct excerpt {
     char text[72];
 };
 
-static struct excerpt excerpt_of(struct span span)
+static struct excerpt excerpt_of(struct option_text text)
 {
     struct excerpt out;
     size_t room = sizeof out.text - 4;
-    int is_long = span.length > room;
-    snprintf(out.text, sizeof out.text, "%.*s%s", (int)(is_long ? room : span.length), span.start, is_long ? "..." : "");
+    int is_long = text.length > room;
+    snprintf(out.text, sizeof out.text, "%.*s%s", (int)(is_long ? room : text.length), text.start, is_long ? "..." : "");
     text_make_plain(out.text);
     return out;
 }
 
-static struct span trim(struct span span)
+static struct option_text trim(struct option_text text)
 {
-    while (span.length && isspace((unsigned char)span.start[0])) {
-        span.start++;
-        span.length--;
+    while (text.length && isspace((unsigned char)text.start[0])) {
+        text.start++;
+        text.length--;
     }
-    while (span.length && isspace((unsigned char)span.start[span.length - 1]))
-        span.length--;
-    return span;
+    while (text.length && isspace((unsigned char)text.start[text.length - 1]))
+        text.length--;
+    return text;
 }
 
 const struct option_row *options_find(const char *name, size_t length, int *is_exact)
@@ -138,7 +132,7 @@ const struct option_row *options_find(const char *name, size_t length, int *is_e
     return nearest < ROWS ? &table[nearest] : NULL;
 }
 
-static cufence_status unknown_key(struct span key, const struct option_row *nearest, const char *source)
+static cufence_status unknown_key(struct option_text key, const struct option_row *nearest, const char *source)
 {
     return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s'%s%s%s `cufence options` lists all", source,
                      excerpt_of(key).text, nearest ? ", did you mean '" : ";", nearest ? nearest->name : "",
@@ -146,14 +140,14 @@ static cufence_status unknown_key(struct span key, const struct option_row *near
 }
 
 /* Returns the word of row->allowed that `value` is probably a misspelling of, "" if none. */
-static struct excerpt choice_nearest(const struct option_row *row, struct span value)
+static struct excerpt choice_nearest(const struct option_row *row, struct option_text value)
 {
     struct excerpt nearest = {""}, word;
     size_t best = SIZE_MAX, length;
     const char *at = row->type == OPTION_CHOICE ? row->allowed : NULL;
     for (; at; at = at[length] == ' ' ? at + length + strlen(" | ") : NULL) {
         length = strcspn(at, " ,");
-        word = excerpt_of((struct span){at, length});
+        word = excerpt_of((struct option_text){at, length});
         size_t far = text_slip(value.start, value.length, word.text);
         nearest = far < best ? word : nearest;
         best = far < best ? far : best;
@@ -161,11 +155,11 @@ static struct excerpt choice_nearest(const struct option_row *row, struct span v
     return nearest;
 }
 
-static cufence_status parse_item(struct span item, const char *source, struct options *options)
+static cufence_status parse_item(struct option_text item, const char *source, struct options *options)
 {
     const char *equals = memchr(item.start, '=', item.length);
     size_t key_length = equals ? (size_t)(equals - item.start) : item.length;
-    struct span key = trim((struct span){item.start, key_length});
+    struct option_text key = trim((struct option_text){item.start, key_length});
     int is_known;
     const struct option_row *row = options_find(key.start, key.length, &is_known);
 
@@ -176,8 +170,8 @@ static cufence_status parse_item(struct span item, const char *source, struct op
     if (!equals)
         return error_set(CUFENCE_ERROR_OPTION, "%s: option %s has no value; write %s=VALUE, with %s", source, row->name,
                          row->name, row->allowed);
-    struct span value = trim((struct span){equals + 1, item.length - key_length - 1});
-    if (option_set(row, value.start, value.length, options))
+    struct option_text value = trim((struct option_text){equals + 1, item.length - key_length - 1});
+    if (option_set(row, value, options))
         return CUFENCE_OK;
     if (row->type == OPTION_PATH && value.length == 1 && *value.start == '-') /* our text might be mixed with the program's */
         return error_set(CUFENCE_ERROR_OPTION,
@@ -195,7 +189,7 @@ cufence_status options_parse(struct options *options, const char *text, const ch
 
     while (*at) {
         size_t length = strcspn(at, ",");
-        struct span item = trim((struct span){at, length});
+        struct option_text item = trim((struct option_text){at, length});
         int is_last = at[length] == '\0';
         if (item.length > 0 || !is_last) {
             cufence_status status = parse_item(item, source, &parsed);
@@ -218,5 +212,5 @@ void options_default(struct options *options)
 {
     memset(options, 0, sizeof *options);
     for (size_t i = 0; i < ROWS; i++)
-        option_set(&table[i], table[i].default_value, strlen(table[i].default_value), options);
+        option_set(&table[i], (struct option_text){table[i].default_value, strlen(table[i].default_value)}, options);
 }

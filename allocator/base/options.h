@@ -80,8 +80,14 @@ enum option_type {
 
 struct option_row;
 
-/* Sets the fields of a merged option. Returns 0 if the row does not allow the value, which has `length` bytes. */
-typedef int option_setter(const struct option_row *row, const char *value, size_t length, struct options *options);
+/* A part of a text. Needs no NUL. */
+struct option_text {
+    const char *start;
+    size_t length;
+};
+
+/* Sets the fields of a merged option. Returns 0 if the row does not allow the value. */
+typedef int option_setter(const struct option_row *row, struct option_text value, struct options *options);
 
 /* One row of the table. */
 struct option_row {

@@ -54,7 +54,7 @@ static void round_trip(const struct options *options)
     for (size_t i = 0; i < count; i++) {
         if (rows[i].set || rows[i].rest)
             continue;
-        require(option_set(&rows[i], rows[i].default_value, strlen(rows[i].default_value), &again));
+        require(option_set(&rows[i], (struct option_text){rows[i].default_value, strlen(rows[i].default_value)}, &again));
         char value[sizeof options->log];
         option_text(options, &rows[i], value, sizeof value);
         used += (size_t)snprintf(text + used, sizeof text - used, "%s=%s,", rows[i].name, value);
