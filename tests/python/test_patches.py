@@ -92,21 +92,13 @@ assert 'mode="reduce-overhead"' in str(caught[0].message)
 """
         )
 
-    def test_graph_trees_of_the_processor(self) -> None:
-        self.run_code(
-            COMPILE
-            + """
-output_code.Graph.device_types = {"cpu"}
-with warnings.catch_warnings():
-    warnings.simplefilter("error")
-    assert compiled(output_code.cudagraph_post_compile) == (False, False)
-"""
-        )
-
     def test_what_works_stays(self) -> None:
         self.run_code(
             COMPILE
             + """
+warnings.simplefilter("error")
+output_code.Graph.device_types = {"cpu"}
+assert compiled(output_code.cudagraph_post_compile) == (False, False)
 import torch
 torch.backend = "native"
 assert compiled(output_code.cudagraph_post_compile) == (True, True)
@@ -203,17 +195,8 @@ assert compiled(output_code.cudagraph_post_compile) == (True, True)
             """
         )
 
-    def test_not_there(self) -> None:
-        self.run_code(
-            """
-            try:
-                import warp
-            except ModuleNotFoundError as error:
-                assert error.name == "warp"
-            """
-        )
-
     def test_errors_of_the_module(self) -> None:
+        code = "import cufence._patches as patches; patches.install()\nimport warp"
+        self.assertRegex(self.run_it(code).stderr.strip(), r"ModuleNotFoundError: No module named 'warp'$")
         standin.write_files(self.folder, {"warp/__init__.py": "raise ImportError('no driver')\n"})
-        done = self.run_it("import cufence._patches as patches; patches.install()\nimport warp")
-        self.assertRegex(done.stderr.strip(), r"ImportError: no driver$")
+        self.assertRegex(self.run_it(code).stderr.strip(), r"ImportError: no driver$")

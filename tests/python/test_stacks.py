@@ -244,34 +244,24 @@ class Stacks(standin.EachPython):
 
     def test_where_a_buffer_was_allocated_and_freed(self) -> None:
         code = """
-import ctypes
+import ctypes, cufence
 from cufence import _library
 library = _library.load()
 _library.check(library.cufence_init(b""), "cufence_init")
-library.cufence_stack.restype = ctypes.c_size_t
-library.cufence_stack.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
-library.cufence_malloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
-library.cufence_free.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-library.cufence_describe.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-def text(stack):
-    size = library.cufence_stack(stack, None, 0)
-    out = ctypes.create_string_buffer(size + 1)
-    assert library.cufence_stack(stack, out, size) == size
-    return out.value.decode()
-def allocate(pointer):
-    assert library.cufence_malloc(ctypes.byref(pointer), 4000, 0, None) == 0
-def free(pointer):
-    assert library.cufence_free(pointer, None) == 0
-def describe(pointer):
-    found = _library.Description()
-    assert library.cufence_describe(pointer, ctypes.byref(found)) == 0
-    return found.buffer
-pointer = ctypes.c_void_p()
-allocate(pointer)
-print(text(describe(pointer).allocated_stack), end="")
-assert describe(pointer).freed_stack == 0 and text(0) == ""
-free(pointer)
-print(text(describe(pointer).freed_stack), end="")
+import tensors
+def show(number):
+    out = ctypes.create_string_buffer(4096)
+    assert library.cufence_stack(number, out, len(out)) == library.cufence_stack(number, None, 0)
+    print(out.value.decode(), end="")
+def allocate():
+    return tensors.alloc(4000)
+def free(address):
+    tensors.free(address)
+address = allocate()
+show(cufence.describe(address)["buffer"]["allocated_stack"])
+assert cufence.describe(address)["buffer"]["freed_stack"] == 0 == library.cufence_stack(0, None, 0)
+free(address)
+show(cufence.describe(address)["buffer"]["freed_stack"])
 """
         done = standin.run_python(code, CUFENCE_OPTIONS="uaf=strict")
         self.assertEqual(done.returncode, 0, done.stderr)
