@@ -57,6 +57,10 @@ TEST(values_are_read_and_written_back)
         {"align=1", "align", "1"},
         {"align=2M", "align", "2M"},
         {"align=0512", "align", "512"},
+        {"explain=off,explain=rerun", "explain", "rerun"},
+        {"say=quiet,say=verbose", "say", "verbose"},
+        {"nan=report+inf", "nan", "report+inf"},
+        {"nan=stop+inf", "nan", "stop+inf"},
         {"side=start", "side", "start"},
         {"side=alternate", "side", "alternate"},
         {"on_fault=abort", "on_fault", "abort"},
@@ -123,14 +127,6 @@ TEST(merged_figures_set_their_parts)
     assert_int_equal(parsed("on_fault=abort,on_fault=/3")->exitcode, 3);
     assert_int_equal(options.on_fault, ON_FAULT_ABORT);
     assert_int_equal(parsed("on_fault=/3,on_fault=error")->exitcode, 86);
-}
-
-TEST(merged_words_set_their_parts)
-{
-    assert_int_equal(parsed("explain=off,explain=rerun")->explain, EXPLAIN_RERUN);
-    assert_int_equal(parsed("say=quiet,say=verbose")->say, SAY_VERBOSE);
-    assert_int_equal(parsed("nan=report+inf")->nan, NAN_REPORT_INF);
-    assert_int_equal(parsed("nan=stop+inf")->nan, NAN_STOP_INF);
 }
 
 TEST(merged_names_set_their_parts)

@@ -44,34 +44,18 @@ static void expect_names(const struct stack *stack, const char *wanted)
         fail_msg("%s instead of %s", names, wanted);
 }
 
-/* code_take(), `function`, go_through(), code_small(), and here. */
-NOINLINE static void finds_callers_beyond(void (*function)(unwind_callee *, void *), const char *name)
+/* code_take(), `function` and what it calls, go_through(), code_small(), and here. */
+NOINLINE static void finds_callers_beyond(void (*function)(unwind_callee *, void *), const char *names)
 {
     struct stack stack;
     struct through through = {function, &stack};
     code_small(go_through, &through);
     sink++;
     char wanted[128];
-    snprintf(wanted, sizeof wanted, "code_take %s go_through code_small finds_callers_beyond ", name);
+    snprintf(wanted, sizeof wanted, "code_take %s go_through code_small finds_callers_beyond ", names);
     expect_names(&stack, wanted);
     assert_string_equal(named[1].module, "unit_unwind");
     assert_string_equal(named[1].file, "");
-}
-
-/* Without frame pointers, with all registers that callees keep, and with frames of odd sizes. */
-TEST(no_shape_of_code_is_an_end)
-{
-    static const struct {
-        void (*function)(unwind_callee *, void *);
-        const char *name;
-    } shapes[] = {{code_small, "code_small"},
-                  {code_with_full_registers, "code_with_full_registers"},
-                  {code_with_alloca, "code_with_alloca"},
-                  {code_with_large_frame, "code_with_large_frame"},
-                  {code_with_huge_frame, "code_with_huge_frame"},
-                  {code_with_realigned_frame, "code_with_realigned_frame"}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        finds_callers_beyond(shapes[i].function, shapes[i].name);
 }
 
 NOINLINE static void early(unwind_callee *callee, void *argument)
@@ -86,27 +70,31 @@ NOINLINE static void late(unwind_callee *callee, void *argument)
     sink++;
 }
 
-TEST(code_behind_an_early_return_is_no_end)
+/* Without frame pointers, with all registers that callees keep, with frames of odd sizes, and behind an early return; code
+ * without call frame information is crossed by frame pointers. */
+TEST(no_shape_of_code_is_an_end)
 {
-    struct stack stack;
-    early(code_take, &stack);
-    sink++;
-    expect_names(&stack, "code_take code_with_two_ends early code_behind_an_early_return_is_no_end ");
-    late(code_take, &stack);
-    sink++;
-    expect_names(&stack, "code_take code_with_two_ends late code_behind_an_early_return_is_no_end ");
+    static const struct {
+        void (*function)(unwind_callee *, void *);
+        const char *names;
+    } shapes[] = {
+        {code_small, "code_small"},
+        {code_with_full_registers, "code_with_full_registers"},
+        {code_with_alloca, "code_with_alloca"},
+        {code_with_large_frame, "code_with_large_frame"},
+        {code_with_huge_frame, "code_with_huge_frame"},
+        {code_with_realigned_frame, "code_with_realigned_frame"},
+        {early, "code_with_two_ends early"},
+        {late, "code_with_two_ends late"},
+#if defined(__x86_64__)
+        {plain_outer, "plain_inner plain_outer"}
+#endif
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        finds_callers_beyond(shapes[i].function, shapes[i].names);
 }
 
 #if defined(__x86_64__)
-TEST(code_without_call_frame_information_is_crossed_by_frame_pointers)
-{
-    struct stack stack;
-    struct through through = {plain_outer, &stack};
-    code_small(go_through, &through);
-    sink++;
-    expect_names(&stack, "code_take plain_inner plain_outer go_through code_small ");
-}
-
 TEST(wild_frame_pointers_in_such_code_end_the_walk)
 {
     struct stack stack;
@@ -201,20 +189,13 @@ NOINLINE static void names_in_library(const char *path, struct stack *stack)
     sink++;
 }
 
-TEST(a_librarys_static_functions_have_names)
+TEST(a_librarys_static_functions_have_names_if_it_has_a_symbol_table)
 {
     struct stack stack;
     names_in_library(UNWIND_LIBRARY, &stack);
     expect_names(&stack, "code_take library_inner library_outer names_in_library ");
     assert_string_equal(named[1].module, "libunwind_library.so");
     assert_string_equal(named[2].module, "libunwind_library.so");
-}
-
-TEST(without_a_symbol_table_module_and_offset_are_left)
-{
-    struct stack stack;
-    names_in_library(UNWIND_LIBRARY, &stack);
-    name_frames(&stack);
     uint64_t offset = named[1].offset;
     names_in_library(UNWIND_STRIPPED, &stack);
     expect_names(&stack, "code_take ? library_outer names_in_library ");
