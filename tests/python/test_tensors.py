@@ -26,13 +26,12 @@ driver = ctypes.CDLL(str(_library.find().with_name("libcufence_sim.so")))
 def call(name, *arguments):
     result = getattr(driver, name)(*arguments)
     assert result == 0, (name, result)
-context, stream, pointer = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+context, stream = ctypes.c_void_p(), ctypes.c_void_p()
 call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
 call("cuCtxSetCurrent", context)
 call("cuStreamCreate", ctypes.byref(stream), 1)
-library.cufence_malloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
-assert library.cufence_malloc(ctypes.byref(pointer), 4000, 0, stream) == 0
-start = pointer.value
+from tensors import alloc
+start = alloc(4000, 0, stream)
 
 def write(at, count, stream=stream):
     call("cuMemsetD8Async", ctypes.c_uint64(at), ctypes.c_ubyte(1), ctypes.c_size_t(count), stream)
@@ -66,19 +65,6 @@ def last():
 class Tensors(standin.RunsCode):
     prelude: ClassVar[str] = PRELUDE
     variables: ClassVar[dict[str, str]] = {"CUFENCE_OPTIONS": "say=quiet"}
-
-    def test_life_of_a_buffer(self) -> None:
-        done = self.run_code(
-            """
-address = alloc(4000)
-assert cufence.describe(address)["buffer"]["size"] == 4000
-freed = free(address)
-assert (freed.address, freed.size, freed.device) == (address, 4000, 0)
-assert cufence.stats()["live_buffers"] == 0
-assert alloc(0) is None
-"""
-        )
-        self.assertEqual(done.stderr, "")
 
     def test_scratch_of_its_cuda_library_is_aligned(self) -> None:
         made = str(self.folder / "libtorch_cuda.so")
@@ -119,7 +105,8 @@ assert alloc((1 << 64) - 1) is None
             """
 address = alloc(100)
 assert cufence.describe(address)["place"] == "unknown"
-assert free(address).size == 100
+freed = free(address)
+assert (freed.address, freed.size, freed.device) == (address, 100, 0)
 assert list(cufence.unguarded().values())[0]["live_buffers"] == 0
 """,
             CUFENCE_OPTIONS="say=quiet,skip=smaller:1K",
@@ -154,32 +141,35 @@ assert now["mappings"] == [1, 2, 0, 1] and now["mapped"] == [4 << 20, 6 << 20, 0
 """
         )
 
+    LIMIT = """
+set_limit, limit = library.cufence_torch_set_limit, library.cufence_torch_limit
+set_limit.argtypes, limit.restype = [ctypes.c_int, ctypes.c_double], ctypes.c_double
+"""
+
     def test_limit(self) -> None:
         self.run_code(
-            """
-library.cufence_torch_set_limit.argtypes = [ctypes.c_int, ctypes.c_double]
-library.cufence_torch_limit.restype = ctypes.c_double
-assert library.cufence_torch_limit(0) == 1
-assert library.cufence_torch_set_limit(0, 1.5) == 1 and "between 0 and 1" in detail()
-assert library.cufence_torch_set_limit(0, 0.25) == 0 and library.cufence_torch_limit(0) == 0.25
+            self.LIMIT
+            + """
+assert limit(0) == 1
+assert set_limit(0, 1.5) == 1 and "between 0 and 1" in detail()
+assert set_limit(0, 0.25) == 0 and limit(0) == 0.25
 first = alloc(32 << 20)
 assert first and alloc(33 << 20) is None
 free(first)
 assert alloc(63 << 20), "what is kept for reuse is given up"
-assert library.cufence_torch_set_limit(0, 1) == 0 and alloc(64 << 20)
-assert library.cufence_torch_set_limit(0, 0) == 0 and library.cufence_torch_limit(0) == 0 and alloc(32 << 20) is None
+assert set_limit(0, 1) == 0 and alloc(64 << 20)
+assert set_limit(0, 0) == 0 and limit(0) == 0 and alloc(32 << 20) is None
 """,
             CUFENCE_SIM="memory=256M",
         )
 
     def test_limit_from_the_first_buffer(self) -> None:
         self.run_code(
-            """
-library.cufence_torch_set_limit.argtypes = [ctypes.c_int, ctypes.c_double]
-library.cufence_torch_limit.restype = ctypes.c_double
-assert library.cufence_torch_set_limit(-1, 0.25) == 0 and library.cufence_torch_limit(0) == 0.25
+            self.LIMIT
+            + """
+assert set_limit(-1, 0.25) == 0 and limit(0) == 0.25
 assert alloc(65 << 20) is None and alloc(33 << 20)
-assert library.cufence_torch_set_limit(0, 1) == 0 and library.cufence_torch_limit(0) == 1 and alloc(65 << 20)
+assert set_limit(0, 1) == 0 and limit(0) == 1 and alloc(65 << 20)
 """,
             CUFENCE_SIM="memory=256M",
         )
@@ -237,18 +227,11 @@ assert (alloc(100 << 20) is not None) == {bool(may_lend)}
                 CUFENCE_SIM="memory=256M",
             )
 
-    def test_unknown_scope(self) -> None:
+    def test_nothing_to_wait_for(self) -> None:
+        """Of an unknown scope, and before cufence has begun."""
         self.run_code("assert library.cufence_torch_before_sync(7, 0) == 0")
-
-    def test_before_initialisation(self) -> None:
         done = standin.run_python("from cufence import _library; print(_library.load().cufence_torch_before_sync(0, 0))")
         self.assertEqual(done.stdout, "0\n", done.stderr)
-
-
-class Figures(standin.RunsCode):
-    """What is guarded, the use of memory, and figures."""
-
-    prelude: ClassVar[str] = PRELUDE
 
     def test_functions_of_python_choose(self) -> None:
         said = self.run_code(
@@ -274,11 +257,7 @@ library.cufence_record_stream(ctypes.c_void_p(optimizer()), None)
         self.assertNotIn("could not", said.stderr)
 
     def test_files_choose(self) -> None:
-        self.run_code(
-            "assert cufence.describe(alloc(16, 0, None))['place'] == 'unknown'",
-            CUFENCE_OPTIONS="skip=file:<string>",
-        )
-
+        self.run_code("assert cufence.describe(alloc(16))['place'] == 'unknown'", CUFENCE_OPTIONS="skip=file:<string>")
 
 
 class Poison(standin.RunsCode):
