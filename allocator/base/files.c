@@ -253,9 +253,11 @@ static FILE *open_regular(const char *path)
 }
 
 /* A compiler that was started in the file's folder keeps the name alone: that is looked for in CUFENCE_SOURCES too. */
-static FILE *open_source(const char *path)
+static FILE *open_source(const char *path, int line)
 {
     char in_folder[4096];
+    if (!path || line <= 0 || line > LAST_LINE)
+        return NULL;
     FILE *file = open_regular(path);
     const char *folder = file || *path == '/' ? NULL : env_get("CUFENCE_SOURCES");
     if (folder && *folder && snprintf(in_folder, sizeof in_folder, "%s/%s", folder, path) < (int)sizeof in_folder)
@@ -274,45 +276,36 @@ static int is_below(FILE *file, const char *folder)
     return size > 1 && !strncmp(path, top, size) && path[size] == '/';
 }
 
-/* Reads the rest of a line, of which `text` gets what fits. Returns 0 at the end of the file. */
-static int read_line(FILE *file, char *text, size_t size)
-{
-    size_t length = 0;
-    int letter;
-    while ((letter = getc_unlocked(file)) != EOF && letter != '\n') {
-        if (length + 1 < size)
-            text[length++] = letter == '\t' ? ' ' : (char)letter;
-    }
-    while (length && (text[length - 1] == ' ' || text[length - 1] == '\r'))
-        length--;
-    text[length] = '\0';
-    return letter != EOF || length;
-}
-
 static size_t read_lines(FILE *file, int line, struct source_line out[SOURCE_LINES])
 {
     const int first = line - SOURCE_LINES / 2, last = line + SOURCE_LINES / 2;
     struct source_line found = {0};
-    char whole[sizeof found.text + 4];
-    size_t count = 0;
-    while (found.number < last && read_line(file, whole, sizeof whole)) {
-        text_format(found.text, sizeof found.text, "%s", whole);
+    char *text = NULL;
+    size_t room = 0, count = 0;
+    while (found.number < last && getline(&text, &room, file) > 0) {
+        text[strcspn(text, "\n")] = '\0';
+        for (char *tab = text; (tab = strchr(tab, '\t')) != NULL;)
+            *tab = ' ';
+        for (size_t length = strlen(text); length && strchr(" \r", text[length - 1]);)
+            text[--length] = '\0';
+        text_format(found.text, sizeof found.text, "%s", text);
         if (++found.number >= first)
             out[count++] = found;
     }
+    free(text);
     fclose(file);
     return found.number < line ? 0 : count; /* too short: another file, or another version of it */
 }
 
 size_t source_read(const char *path, int line, struct source_line out[SOURCE_LINES])
 {
-    FILE *file = path && line > 0 && line <= LAST_LINE ? open_source(path) : NULL;
+    FILE *file = open_source(path, line);
     return file ? read_lines(file, line, out) : 0;
 }
 
 size_t source_read_below(const char *path, int line, struct source_line out[SOURCE_LINES])
 {
-    FILE *file = path && line > 0 && line <= LAST_LINE ? open_source(path) : NULL;
+    FILE *file = open_source(path, line);
     int is_mine = file && (is_below(file, ".") || is_below(file, env_get("CUFENCE_SOURCES")));
     size_t count = is_mine ? read_lines(file, line, out) : 0;
     if (file && !is_mine)

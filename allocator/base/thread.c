@@ -31,14 +31,6 @@ static uint32_t *enlist(void)
     return NULL;
 }
 
-static int is_ours(uint32_t id)
-{
-    size_t i = 0;
-    while (i < sizeof ours / sizeof *ours && __atomic_load_n(&ours[i], __ATOMIC_SEQ_CST) != id)
-        i++;
-    return i < sizeof ours / sizeof *ours;
-}
-
 static void *begin(void *user)
 {
     const struct beginning beginning = *(struct beginning *)user;
@@ -97,9 +89,11 @@ static struct {
 static int are_only_ours_left(void)
 {
     struct stat threads;
-    nlink_t count = 2 + !is_ours((uint32_t)getpid());
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        count += __atomic_load_n(&ours[i], __ATOMIC_SEQ_CST) != 0;
+    nlink_t count = 3;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        uint32_t id = __atomic_load_n(&ours[i], __ATOMIC_SEQ_CST);
+        count += id != 0 && id != (uint32_t)getpid();
+    }
     return stat("/proc/self/task", &threads) == 0 && threads.st_nlink <= count;
 }
 
@@ -188,13 +182,10 @@ void *thread_memory(struct thread_memory *memory)
 {
     static struct lock making = LOCK(RANK_LEAF);
     if (!__atomic_load_n(&memory->is_ready, __ATOMIC_ACQUIRE)) {
-        lock_take(&making);
-        if (!memory->is_ready && pthread_key_create(&memory->key, free) == 0)
-            __atomic_store_n(&memory->is_ready, 1, __ATOMIC_RELEASE);
-        int is_ready = memory->is_ready;
-        lock_release(&making);
-        if (!is_ready)
+        HOLD(&making);
+        if (!memory->is_ready && pthread_key_create(&memory->key, free) != 0)
             return NULL;
+        __atomic_store_n(&memory->is_ready, 1, __ATOMIC_RELEASE);
     }
     void *own = pthread_getspecific(memory->key);
     if (!own && (own = calloc(1, memory->size)) != NULL && pthread_setspecific(memory->key, own) != 0) {

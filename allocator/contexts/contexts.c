@@ -304,9 +304,7 @@ struct green {
 static void add_green(void *argument)
 {
     const struct green *green = argument;
-    CUcontext handle = green->handle;
-    int device = green->device;
-    CUcontext primary = context_primary_of(device);
+    CUcontext handle = green->handle, primary = context_primary_of(green->device);
     struct context *stands_for = primary && primary != handle ? context_of(primary) : NULL;
     if (!stands_for)
         return;
@@ -322,7 +320,7 @@ static void add_green(void *argument)
             entry = other;
     }
     if (!entry)
-        entry = add_entry(device, stands_for);
+        entry = add_entry(green->device, stands_for);
     if (entry) {
         __atomic_store_n(&entry->unique, context_unique_id(handle), __ATOMIC_RELAXED);
         __atomic_store_n(&entry->generation, ++generations, __ATOMIC_RELAXED);

@@ -11,20 +11,33 @@
 
 #define AT_ONCE ((uint64_t)8 << 20)
 
-int keep_put(int fd, uint64_t offset, const uint8_t *bytes, size_t size)
-{
-    return lseek(fd, (off_t)offset, SEEK_SET) == (off_t)offset && files_write(fd, bytes, size);
-}
-
-void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes)
+static void write_device(int fd, uint64_t address, uint64_t bytes)
 {
     uint8_t *part = malloc(AT_ONCE);
     for (uint64_t at = 0, size; part && at < bytes; at += size) {
         size = bytes - at < AT_ONCE ? bytes - at : AT_ONCE;
-        if (driver->cuMemcpyDtoH(part, address + at, size) != CUDA_SUCCESS || !keep_put(fd, offset + at, part, size))
+        if (driver->cuMemcpyDtoH(part, address + at, size) != CUDA_SUCCESS || !files_write(fd, part, size))
             break;
     }
     free(part);
+}
+
+cufence_status keep_hand_over(int socket, enum rerun_message_type type, uint64_t base, uint64_t bytes, int is_host)
+{
+    struct rerun_message message = {.type = type, .address = base, .bytes = bytes};
+    int fd;
+    cufence_status status = rerun_ask(socket, &message, &fd);
+    int is_part = status == CUFENCE_OK && message.type == MESSAGE_FILE && message.data >= base && message.data_bytes <= bytes &&
+                  message.data - base <= bytes - message.data_bytes;
+    if (is_part && lseek(fd, (off_t)message.number, SEEK_SET) == (off_t)message.number) {
+        if (is_host)
+            files_write(fd, (const void *)(uintptr_t)message.data, message.data_bytes);
+        else
+            write_device(fd, message.data, message.data_bytes);
+    }
+    if (fd >= 0)
+        close(fd);
+    return status;
 }
 
 cufence_status keep_open(int fd, const struct rerun_message *message, struct kept *kept)

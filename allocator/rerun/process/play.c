@@ -301,13 +301,6 @@ static cufence_status play(void)
     return status == CUFENCE_OK && input->bundle.has_outputs ? host_tell_results(self.socket) : status;
 }
 
-/* What is read is mapped as it is needed. */
-static cufence_status trace(void)
-{
-    trace_thread(self.socket, &self.input);
-    return CUFENCE_OK;
-}
-
 int rerun_play(void)
 {
     struct sigaction action = {.sa_handler = leave_after_dump};
@@ -316,7 +309,7 @@ int rerun_play(void)
     sigprocmask(SIG_SETMASK, &none, NULL); /* it was started by a thread that blocks all signals */
     self.socket = STDIN_FILENO;
     sigaction(SIGABRT, &action, NULL);
-    cufence_status status = set_up() ?: (self.input.mode == RERUN_TRACED ? trace() : play());
+    cufence_status status = set_up() ?: (self.input.mode == RERUN_TRACED ? trace_thread(self.socket, &self.input) : play());
     struct rerun_message message = {.type = status == CUFENCE_OK ? MESSAGE_DONE : MESSAGE_FAILED,
                                     .number = (uint32_t)self.is_refused};
     snprintf(message.text, sizeof message.text, "%s", status == CUFENCE_OK ? "" : error_detail());

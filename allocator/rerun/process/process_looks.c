@@ -83,7 +83,7 @@ static int read_memory(void *user, uint64_t address, void *bytes, size_t size)
     return 1;
 }
 
-void trace_thread(int socket, const struct rerun_input *input)
+cufence_status trace_thread(int socket, const struct rerun_input *input)
 {
     const struct span cubin = {input->image, input->image_bytes};
     const struct emulate_memory memory = {read_memory, NULL};
@@ -92,4 +92,5 @@ void trace_thread(int socket, const struct rerun_input *input)
     if (cache.bytes &&
         cause_find(cubin, input->bundle.symbol, &input->bundle.launches[0], &input->traced, &memory, &message.cause))
         rerun_send(socket, &message, -1);
+    return CUFENCE_OK;
 }

@@ -35,10 +35,8 @@ static struct {
     size_t refused_count;
     uint64_t searched; /* bytes */
     int has_noted_host, has_noted_pattern, has_noted_far;
-    struct {
-        uint64_t from, to, bytes; /* bytes 0: there is none */
-    } moved;
-    uint8_t *found; /* a page */
+    const struct rerun_input *moved; /* has a buffer that is moved; NULL: there is none */
+    uint8_t *found;                  /* a page */
 } memory;
 
 static void note(const char *text, int *is_noted)
@@ -165,20 +163,6 @@ static cufence_status add(uint64_t address, uint64_t bytes)
     return map(address, bytes, handle);
 }
 
-/* Asks which bytes of a mapping are wanted, and writes them. */
-static cufence_status hand_over(enum rerun_message_type type, uint64_t base, uint64_t bytes)
-{
-    struct rerun_message message = {.type = type, .address = base, .bytes = bytes};
-    int fd;
-    cufence_status status = rerun_ask(memory.socket, &message, &fd);
-    if (status == CUFENCE_OK && message.type == MESSAGE_FILE && message.data >= base && message.data_bytes <= bytes &&
-        message.data - base <= bytes - message.data_bytes)
-        keep_write(fd, message.number, message.data, message.data_bytes);
-    if (fd >= 0)
-        close(fd);
-    return status;
-}
-
 static cufence_status take_original(struct piece *piece, const struct rerun_message *message, int fd)
 {
     CUmemGenericAllocationHandle original;
@@ -217,7 +201,7 @@ static cufence_status import(const struct rerun_message *message, int fd)
     memmove(&memory.pieces[at + 1], &memory.pieces[at], (memory.count - at) * sizeof piece);
     memory.pieces[at] = piece;
     memory.count++;
-    return memory.is_saved ? hand_over(MESSAGE_SAVE, base, bytes) : CUFENCE_OK;
+    return memory.is_saved ? keep_hand_over(memory.socket, MESSAGE_SAVE, base, bytes, 0) : CUFENCE_OK;
 }
 
 /* Asks for the memory at an address, unless it is there. */
@@ -295,10 +279,9 @@ int memory_find(uint64_t address, uint64_t bytes)
 
 static cufence_status refresh_moved(void)
 {
-    CUresult result = CUDA_SUCCESS;
-    if (memory.moved.bytes)
-        result = driver->cuMemcpyDtoD(memory.moved.to, memory.moved.from, memory.moved.bytes);
-    return driver_check(result, "cuMemcpyDtoD");
+    const struct rerun_input *input = memory.moved;
+    return input ? driver_check(driver->cuMemcpyDtoD(input->moved_to, input->moved_from, input->moved_bytes), "cuMemcpyDtoD")
+                 : CUFENCE_OK;
 }
 
 cufence_status memory_refresh(void)
@@ -321,9 +304,7 @@ cufence_status memory_move(const struct rerun_input *input)
     cufence_status status = add(start, bytes);
     if (status != CUFENCE_OK)
         return status;
-    memory.moved.from = input->moved_from;
-    memory.moved.to = input->moved_to;
-    memory.moved.bytes = input->moved_bytes;
+    memory.moved = input;
     return refresh_moved();
 }
 
@@ -331,7 +312,7 @@ cufence_status memory_tell_results(void)
 {
     cufence_status status = CUFENCE_OK;
     for (size_t i = 0; i < memory.count && status == CUFENCE_OK; i++)
-        status = hand_over(MESSAGE_RESULT, memory.pieces[i].base, memory.pieces[i].bytes);
+        status = keep_hand_over(memory.socket, MESSAGE_RESULT, memory.pieces[i].base, memory.pieces[i].bytes, 0);
     return status;
 }
 

@@ -75,12 +75,9 @@ struct kept {
     const uint8_t *content; /* of the file; stays mapped */
 };
 
-/* Writes bytes of the host into a file. Returns 0 on failure. */
-int keep_put(int fd, uint64_t offset, const uint8_t *bytes, size_t size);
-
-/* Writes `bytes` of the device's memory from `address` on into a file, from `offset` on. What could not be written is missing
- * in the file, which tells the other side. */
-void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes);
+/* Asks with a MESSAGE_SAVE or MESSAGE_RESULT which bytes of the device's memory, or of the host's, are wanted, and writes them.
+ * What could not be written is missing in the file, which tells the other side. Errors: SYSTEM. */
+cufence_status keep_hand_over(int socket, enum rerun_message_type type, uint64_t base, uint64_t bytes, int is_host);
 
 /* Takes the content from a MESSAGE_FILE and its descriptor, or from a MESSAGE_ZEROS. Errors: CORRUPT (the file is too short,
  * or the content is not part of the mapping), SYSTEM. */
@@ -119,5 +116,5 @@ cufence_status patterns_remove_far(void);
 void figures_tell(int socket, const struct rerun_input *input);
 
 /* Follows input->traced, a thread of the first launch, and sends a MESSAGE_CAUSE if it is known what its address is made of.
- * The memory must be as the fault left it; what is not mapped yet is asked for. */
-void trace_thread(int socket, const struct rerun_input *input);
+ * The memory must be as the fault left it; what is not mapped yet is asked for. Returns OK. */
+cufence_status trace_thread(int socket, const struct rerun_input *input);

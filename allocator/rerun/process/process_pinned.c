@@ -106,18 +106,8 @@ void host_refresh(void)
 
 cufence_status host_tell_results(int socket)
 {
-    for (size_t i = 0; i < host.count; i++) {
-        const struct piece *piece = &host.pieces[i];
-        struct rerun_message message = {
-            .type = MESSAGE_RESULT, .address = (uint64_t)(uintptr_t)piece->at, .bytes = piece->bytes};
-        int fd;
-        cufence_status status = rerun_ask(socket, &message, &fd);
-        if (status != CUFENCE_OK)
-            return status;
-        if (message.type == MESSAGE_FILE && message.data_bytes == piece->bytes)
-            keep_put(fd, message.number, piece->at, piece->bytes); /* one that is too short is found there */
-        if (fd >= 0)
-            close(fd);
-    }
-    return CUFENCE_OK;
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = 0; i < host.count && status == CUFENCE_OK; i++)
+        status = keep_hand_over(socket, MESSAGE_RESULT, (uint64_t)(uintptr_t)host.pieces[i].at, host.pieces[i].bytes, 1);
+    return status;
 }
