@@ -402,9 +402,8 @@ struct scope scope_visit(struct context *context)
     enum context_hold hold = is_alive ? context_hold(context) : CONTEXT_HAS_ENDED;
     if (is_alive && hold == CONTEXT_HAS_ENDED)
         aside_call(end_aside, &ending);
-    struct scope scope = {.visited = context, .hold = hold, .mode = CU_STREAM_CAPTURE_MODE_RELAXED};
-    if (hold != CONTEXT_HAS_ENDED)
-        scope_begin(&scope, context);
+    struct scope scope = hold == CONTEXT_HAS_ENDED ? (struct scope){.pushed = 0} : scope_enter(context);
+    scope.held = hold == CONTEXT_IS_RETAINED ? context : NULL;
     return scope;
 }
 

@@ -157,9 +157,8 @@ CUresult context_fault(void); /* of the current context, CUDA_SUCCESS if none; a
  * doing. */
 struct scope {
     CUstreamCaptureMode mode;
-    int pushed;                    /* 0: the context no longer exists */
-    const struct context *visited; /* by scope_visit(), else NULL */
-    enum context_hold hold;        /* with scope_visit() */
+    int is_entered, pushed;     /* 0: there is nothing to leave; the context no longer exists */
+    const struct context *held; /* by scope_visit(), let go when it is left; else NULL */
 };
 struct scope scope_enter(const struct context *context);
 /* For a context that is not the caller's own: also holds it, and calls events.ended() for one that has ended. */

@@ -38,9 +38,8 @@ static inline int context_may_have_ended(const struct context *entry)
            (entry->stands_for && __atomic_load_n(&entry->stands_for->ending, __ATOMIC_RELAXED));
 }
 
-/* scopes.c: enters a scope for the context. The driver's unique id of a handle that it knows, 0 if it lacks them; whether the
- * handle, which was the context's, still has the same. */
-void scope_begin(struct scope *scope, const struct context *context);
+/* scopes.c: the driver's unique id of a handle that it knows, 0 if it lacks them; whether the handle, which was the context's,
+ * still has the same. */
 unsigned long long context_unique_id(CUcontext handle);
 int context_has_same_id(const struct context *context, CUcontext handle);
 

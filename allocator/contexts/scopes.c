@@ -8,29 +8,24 @@ void contexts_watch(void)
     __atomic_store_n(&contexts_watched, 1, __ATOMIC_RELEASE);
 }
 
-void scope_begin(struct scope *scope, const struct context *context)
-{
-    scope->pushed = driver->cuCtxPushCurrent(__atomic_load_n(&context->handle, __ATOMIC_RELAXED)) == CUDA_SUCCESS;
-    driver->cuThreadExchangeStreamCaptureMode(&scope->mode);
-}
-
 struct scope scope_enter(const struct context *context)
 {
-    struct scope scope = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
-    scope_begin(&scope, context);
+    struct scope scope = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED, .is_entered = 1};
+    scope.pushed = driver->cuCtxPushCurrent(__atomic_load_n(&context->handle, __ATOMIC_RELAXED)) == CUDA_SUCCESS;
+    driver->cuThreadExchangeStreamCaptureMode(&scope.mode);
     return scope;
 }
 
 void scope_leave(struct scope scope)
 {
     CUcontext popped;
-    if (scope.visited && scope.hold == CONTEXT_HAS_ENDED)
+    if (!scope.is_entered)
         return;
     driver->cuThreadExchangeStreamCaptureMode(&scope.mode);
     if (scope.pushed)
         driver->cuCtxPopCurrent(&popped);
-    if (scope.visited)
-        context_let_go(scope.visited, scope.hold);
+    if (scope.held)
+        context_let_go(scope.held, CONTEXT_IS_RETAINED);
 }
 
 unsigned long long context_unique_id(CUcontext handle)

@@ -75,15 +75,14 @@ int stream_is_open(CUstream handle)
 
 struct scope scope_enter_stream(const struct stream *stream)
 {
-    static const struct context nowhere;
-    const struct scope nothing = {.visited = &nowhere, .hold = CONTEXT_HAS_ENDED}; /* there is nothing to leave */
+    struct scope scope = {.pushed = 0};
     if (!stream || !stream_is_named_here(stream))
-        return nothing;
-    struct scope scope = scope_enter(stream->within);
+        return scope;
+    scope = scope_enter(stream->within);
     if (scope.pushed && stream_is_open(stream->handle))
         return scope;
     scope_leave(scope);
-    return nothing;
+    return (struct scope){.pushed = 0};
 }
 
 size_t stream_refs_add(struct stream_ref **refs, size_t count, size_t most, struct stream *stream)

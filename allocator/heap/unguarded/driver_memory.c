@@ -49,7 +49,7 @@ static int synchronise_all(void)
         if (!books || !visit_begin(books, VISIT_MS))
             return 0;
         struct scope scope = scope_visit(context);
-        if (scope.hold != CONTEXT_HAS_ENDED)
+        if (scope.is_entered)
             is_done =
                 !__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) && scope.pushed && heap_synchronise() == CUDA_SUCCESS;
         scope_leave(scope);
