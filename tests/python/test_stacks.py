@@ -176,33 +176,20 @@ class Stacks(standin.EachPython):
             """
         )
 
-    def test_native_frames_follow(self) -> None:
+    def test_native_frames_follow_unless_python_fills_the_report(self) -> None:
         self.run_code(
             """
-            def caller():
-                out = ctypes.create_string_buffer(1 << 16)
-                hook.hook_all(out, len(out))
-                return out.value.decode().splitlines()
-            lines = caller()
-            assert ":caller:python" in lines[0], lines
-            natives = [line for line in lines if not line.endswith(":python")]
-            assert natives and natives[0].endswith(":libstack_hook.so"), lines
-            """
-        )
-
-    def test_native_frames_do_not_follow_a_report_full_of_python(self) -> None:
-        self.run_code(
-            """
-            def deep(depth):
+            def caller(depth):
                 if depth:
-                    return deep(depth - 1)
+                    return caller(depth - 1)
                 out = ctypes.create_string_buffer(1 << 16)
                 hook.hook_all(out, len(out))
                 return out.value.decode().splitlines()
-            for calls, natives in ((6, True), (7, False)): # and the module's frame
-                lines = deep(calls - 1)
-                assert len([line for line in lines if line.endswith(":python")]) == calls + 1, lines
-                assert any(not line.endswith(":python") for line in lines) == natives, lines
+            for calls, has_natives in ((1, True), (6, True), (7, False)): # and the module's frame
+                lines = caller(calls - 1)
+                natives = [line for line in lines if not line.endswith(":python")]
+                assert len(lines) - len(natives) == calls + 1 and ":caller:python" in lines[0], lines
+                assert (natives and natives[0].endswith(":libstack_hook.so")) if has_natives else not natives, lines
             """
         )
 

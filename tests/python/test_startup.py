@@ -87,22 +87,6 @@ class Hook(standin.InOneFolder):
             self.assertEqual((found["preloaded"], environment[CUDA], found["stderr"]), (False, text, ""))
             self.assertEqual((environment[GENERAL], environment["CUFENCE_RESTARTED"]), (None, None))
 
-    def test_settings(self) -> None:
-        found = self.found(
-            "-c",
-            "import torch",
-            PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:128,backend:cufence,cufence_uaf:strict,roundup_power2_divisions:[256:1,512:2]",
-            CUFENCE_OPTIONS="align=32,uaf=off",
-            LD_PRELOAD="libc.so.6",
-            TF_GPU_ALLOCATOR="mine",
-            XLA_PYTHON_CLIENT_ALLOCATOR="bfc",
-        )["environment"]
-        self.assertEqual(found[CUDA], "backend:cudaMallocAsync,max_split_size_mb:128,roundup_power2_divisions:[256:1,512:2]")
-        self.assertEqual(found["CUFENCE_OPTIONS"], "align=32,uaf=off,uaf=strict")
-        self.assertEqual(found["LD_PRELOAD"].split(":")[1:], ["libc.so.6"])
-        self.assertEqual(found["TF_GPU_ALLOCATOR"], "mine")
-        self.assertEqual((found["XLA_PYTHON_CLIENT_ALLOCATOR"], found["XLA_PYTHON_CLIENT_PREALLOCATE"]), ("bfc", None))
-
     def test_ways_to_start(self) -> None:
         (self.folder / "module.py").write_text("import torch\n")
         console = self.folder / "console"
@@ -196,15 +180,9 @@ class Hook(standin.InOneFolder):
         self.assertEqual(done.stdout.splitlines(), ["cuCtxSynchronize: CUresult 700", "overrun read_byte weights 0"])
 
     def test_wrong_options(self) -> None:
-        """`cufence run` refuses them; unit.environment has the others."""
-        for text, words in (
-            ("backend:cufence,cufence_uav:strict", [f"cufence run: {CUDA}: ", "'uav'", "did you mean 'uaf'?", "cufence options"]),
-            ("cufence_uaf:strict", [f"{CUDA} has options of cufence (uaf=strict), but does not ask for it"]),
-        ):
-            message = self.refused(**{CUDA: text})
-            self.assertEqual(message.count("\n"), 1, message)
-            for word in words:
-                self.assertIn(word, message)
+        """`cufence run` refuses them; unit.run has the others."""
+        message = self.refused(**{CUDA: "backend:cufence,cufence_uav:strict"})
+        self.assertRegex(message, rf"^cufence run: {CUDA}: .*'uav', did you mean 'uaf'\?.*\n$")
 
     def test_loader_refuses(self) -> None:
         library = standin.copy_library(self.folder / "bad" / "lib")

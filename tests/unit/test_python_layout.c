@@ -9,11 +9,9 @@
 TEST(known_versions_only)
 {
     struct python_layout layout;
-    assert_true(python_layout_for(0x030a0df0, NULL, &layout));
-    assert_int_equal(layout.format, LINETABLE_RANGES);
-    assert_true(python_layout_for(0x030b07f0, NULL, &layout));
-    assert_true(python_layout_for(0x030c01f0, NULL, &layout));
-    assert_int_equal(layout.format, LINETABLE_LOCATIONS);
+    assert_true(python_layout_for(0x030a0df0, NULL, &layout) && layout.format == LINETABLE_RANGES);
+    assert_true(python_layout_for(0x030b07f0, NULL, &layout) && layout.format == LINETABLE_LOCATIONS);
+    assert_true(python_layout_for(0x030c01f0, NULL, &layout) && layout.format == LINETABLE_LOCATIONS);
     static const unsigned long unknown[] = {0, 0x030912f0, 0x03060ff0, 0x020712f0, 0x030d00f0, 0x031000f0, 0x040000f0};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
         assert_false(python_layout_for(unknown[i], NULL, &layout));
@@ -125,15 +123,24 @@ static struct python_layout set_up(void)
     return layout;
 }
 
+static size_t frames_of(const struct python_layout *layout, struct interned_frame *out)
+{
+    return python_frames_of(layout, world.thread, &world.code_type, out);
+}
+
 TEST(frames_are_read_up_to_the_limit)
 {
     struct python_layout layout = set_up();
     struct interned_frame out[INTERNED_DEPTH + 1];
     memset(out, 0, sizeof out);
-    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), INTERNED_DEPTH);
+    assert_int_equal(frames_of(&layout, out), INTERNED_DEPTH);
     assert_true(out[3].instruction == (uintptr_t)world.code + 192 + 6);
     assert_true(out[3].code.address == (uintptr_t)world.code);
     assert_int_equal(out[INTERNED_DEPTH].code.address, 0);
+    world.frames[0][0] |= 1; /* a reference to a code object has tag bits from 3.14 on */
+    world.frames[1][0] |= 3;
+    assert_int_equal(frames_of(&layout, out), INTERNED_DEPTH);
+    assert_true(out[0].code.address == (uintptr_t)world.code && out[1].code.address == (uintptr_t)world.code);
 }
 
 TEST(shims_and_what_is_no_code_are_left_out)
@@ -144,48 +151,30 @@ TEST(shims_and_what_is_no_code_are_left_out)
     world.frames[1][0] = (uintptr_t)world.not_code;
     world.frames[2][0] = 0;
     world.frames[4][1] = 0;
-    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 2);
+    assert_int_equal(frames_of(&layout, out), 2);
     assert_true(out[0].instruction == (uintptr_t)world.code + 192 + 6);
 }
 
-/* A reference to a code object has tag bits from 3.14 on. */
-TEST(tagged_references_are_followed)
-{
-    struct python_layout layout = set_up();
-    struct interned_frame out[INTERNED_DEPTH];
-    world.frames[0][0] |= 1;
-    world.frames[1][0] |= 3;
-    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), INTERNED_DEPTH);
-    assert_true(out[0].code.address == (uintptr_t)world.code && out[1].code.address == (uintptr_t)world.code);
-}
-
-TEST(pointers_that_are_none_end_the_walk)
+TEST(pointers_that_are_none_and_rings_end_the_walk)
 {
     struct python_layout layout = set_up();
     struct interned_frame out[INTERNED_DEPTH];
     world.frames[2][1] = (uintptr_t)world.frames[3] + 1;
-    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 3);
-    world.holder[0] = 0;
-    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 0);
-    world.thread[7] = 3;
-    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 0);
-}
-
-/* Nothing to keep in it: the walk ends all the same. */
-TEST(a_ring_of_frames_ends)
-{
-    struct python_layout layout = set_up();
-    struct interned_frame out[INTERNED_DEPTH];
-    world.frames[0][0] = world.frames[1][0] = 0;
+    assert_int_equal(frames_of(&layout, out), 3);
+    world.frames[0][0] = world.frames[1][0] = 0; /* nothing to keep in the ring */
     world.frames[1][1] = (uintptr_t)world.frames[0];
-    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 0);
+    assert_int_equal(frames_of(&layout, out), 0);
+    world.holder[0] = 0;
+    assert_int_equal(frames_of(&layout, out), 0);
+    world.thread[7] = 3;
+    assert_int_equal(frames_of(&layout, out), 0);
 }
 
 static uint64_t hash_of_frames(const struct python_layout *layout)
 {
     struct interned_frame frames[INTERNED_DEPTH];
     struct interned_sum sum = {0};
-    size_t count = python_frames_of(layout, world.thread, &world.code_type, frames);
+    size_t count = frames_of(layout, frames);
     for (size_t i = 0; i < count; i++)
         interned_mix(&sum, &frames[i]);
     return interned_hash(&sum);
@@ -209,7 +198,7 @@ TEST(the_hash_is_that_of_the_frames)
 static uint64_t first_identity(const struct python_layout *layout)
 {
     struct interned_frame frames[INTERNED_DEPTH];
-    assert_int_equal(python_frames_of(layout, world.thread, &world.code_type, frames), INTERNED_DEPTH);
+    assert_int_equal(frames_of(layout, frames), INTERNED_DEPTH);
     return frames[0].code.identity;
 }
 
@@ -366,15 +355,6 @@ static size_t read_numbers(const char *what, const char *version, int *numbers, 
     return count;
 }
 
-static size_t read_table(const char *version, unsigned char *table)
-{
-    int numbers[1000];
-    size_t size = read_numbers("table", version, numbers, 1000);
-    for (size_t i = 0; i < size; i++)
-        table[i] = (unsigned char)numbers[i];
-    return size;
-}
-
 TEST(tables_of_interpreters)
 {
     static const struct {
@@ -386,8 +366,11 @@ TEST(tables_of_interpreters)
                  {"3.13", LINETABLE_LOCATIONS}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         unsigned char table[1000];
-        int lines[1000];
-        size_t size = read_table(cases[i].version, table), count = read_numbers("lines", cases[i].version, lines, 1000);
+        int numbers[1000], lines[1000];
+        size_t size = read_numbers("table", cases[i].version, numbers, 1000);
+        size_t count = read_numbers("lines", cases[i].version, lines, 1000);
+        for (size_t k = 0; k < size; k++)
+            table[k] = (unsigned char)numbers[k];
         for (size_t k = 0; k < count; k++)
             assert_int_equal(linetable_line(cases[i].format, table, size, FIRST_LINE, (int)(2 * k)), lines[k]);
         assert_int_equal(linetable_line(cases[i].format, table, size, 7, -2), 7);
