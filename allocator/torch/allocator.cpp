@@ -26,49 +26,44 @@ class cufence_allocator final : public tensor_memory
 
     void beginAllocateToPool(DeviceIndex device, pool_id id, std::function<bool(cudaStream_t)> filter) override
     {
-        const std::uint64_t pool[2] = {id.first, id.second};
         if (borrowed.count.load())
             borrowed.begin(id, filter);
         auto owned = std::make_unique<std::function<bool(cudaStream_t)>>(std::move(filter));
-        check(cufence_pool_begin(device, pool, pool_contains, owned.get(), pool_forget), "cannot begin a memory pool", HERE);
+        check(cufence_pool_begin(device, pool_words(id).words, pool_contains, owned.get(), pool_forget),
+              "cannot begin a memory pool", HERE);
         (void)owned.release(); /* pool_forget() deletes it */
     }
 
     /* PyTorch calls this and the next in destructors. */
     void endAllocateToPool(DeviceIndex device, pool_id id) override
     {
-        const std::uint64_t pool[2] = {id.first, id.second};
         if (borrowed.count.load())
             borrowed.begin(id, nullptr);
-        warn(cufence_pool_end(device, pool), "cannot end a memory pool");
+        warn(cufence_pool_end(device, pool_words(id).words), "cannot end a memory pool");
     }
 
     void releasePool(DeviceIndex device, pool_id id) override
     {
-        const std::uint64_t pool[2] = {id.first, id.second};
-        warn(cufence_pool_release(device, pool), "cannot release a memory pool");
-        if (borrowed.count.load() && !cufence_torch_pool_users(device, pool))
+        warn(cufence_pool_release(device, pool_words(id).words), "cannot release a memory pool");
+        if (borrowed.count.load() && !cufence_torch_pool_users(device, pool_words(id).words))
             borrowed.give_back(id, true);
     }
 
     int getPoolUseCount(DeviceIndex device, pool_id id) override
     {
-        const std::uint64_t pool[2] = {id.first, id.second};
-        return cufence_torch_pool_users(device, pool);
+        return cufence_torch_pool_users(device, pool_words(id).words);
     }
 
     void createOrIncrefPool(DeviceIndex device, pool_id id, lender from = nullptr) override
     {
-        const std::uint64_t pool[2] = {id.first, id.second};
         if (from)
             borrowed.add(id, std::move(from));
-        check(cufence_torch_pool_retain(device, pool), "cannot make a memory pool", HERE);
+        check(cufence_torch_pool_retain(device, pool_words(id).words), "cannot make a memory pool", HERE);
     }
 
     void setUseOnOOM(DeviceIndex device, pool_id id, bool may_lend) override
     {
-        const std::uint64_t pool[2] = {id.first, id.second};
-        check(cufence_torch_pool_lend(device, pool, may_lend), "cannot lend a memory pool", HERE);
+        check(cufence_torch_pool_lend(device, pool_words(id).words, may_lend), "cannot lend a memory pool", HERE);
     }
 
     void setNoSplit(DeviceIndex, pool_id) override
@@ -99,8 +94,7 @@ class cufence_allocator final : public tensor_memory
         native::CheckpointDelta delta;
         for (const auto &each : mappings_of(device, &state->id, true))
             delta.ptrs_freed.push_back(reinterpret_cast<void *>(each.buffer.address));
-        const std::uint64_t pool[2] = {state->id.first, state->id.second};
-        check(cufence_torch_pool_restore(device, pool, state->live.data(), state->live.size()),
+        check(cufence_torch_pool_restore(device, pool_words(state->id).words, state->live.data(), state->live.size()),
               "cannot restore the state of a memory pool", HERE);
         for (const auto &each : state->live) {
             void *pointer = reinterpret_cast<void *>(each.buffer.address);
@@ -241,12 +235,11 @@ class cufence_allocator final : public tensor_memory
 
     static native::BlockInfo block(std::size_t size, std::size_t requested, bool is_allocated, bool is_active)
     {
-        native::BlockInfo block;
-        block.size = size;
-        block.requested_size = requested;
-        block.allocated = is_allocated;
-        block.active = is_active;
-        return block;
+        return {.size = size,
+                .requested_size = requested,
+                .allocated = is_allocated,
+                .active = is_active,
+                .context_when_allocated = nullptr};
     }
 };
 

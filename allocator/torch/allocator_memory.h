@@ -71,11 +71,18 @@ std::size_t bytes(std::int64_t figure)
     return figure > 0 ? static_cast<std::size_t>(figure) : 0;
 }
 
+/* A pool's id as C functions take it. */
+struct pool_words {
+    std::uint64_t words[2];
+    explicit pool_words(const pool_id &id) : words{id.first, id.second}
+    {
+    }
+};
+
 std::vector<cufence_mapping> mappings_of(DeviceIndex device, const pool_id *id, bool is_live)
 {
-    const std::uint64_t pool[2] = {id ? id->first : 0, id ? id->second : 0};
     cufence_mapping *all = nullptr;
-    std::size_t count = cufence_torch_mappings(device, id ? pool : nullptr, is_live, &all);
+    std::size_t count = cufence_torch_mappings(device, id ? pool_words(*id).words : nullptr, is_live, &all);
     std::vector<cufence_mapping> mappings(all, all + count);
     std::free(all);
     return mappings;
@@ -312,12 +319,7 @@ class tensor_memory : public native::CUDAAllocator
 
     static c10::CachingAllocator::Stat stat(const cufence_torch_figure &figure)
     {
-        c10::CachingAllocator::Stat stat;
-        stat.current = figure.current;
-        stat.peak = figure.peak;
-        stat.allocated = figure.allocated;
-        stat.freed = figure.freed;
-        return stat;
+        return {figure.current, figure.peak, figure.allocated, figure.freed};
     }
 
     void *borrow(std::size_t size, DeviceIndex device, cudaStream_t stream)

@@ -361,7 +361,6 @@ __attribute__((constructor)) static void register_kernels(void)
         {"read_copied", read_copied, pointer_and_count, 2, "model.cu", 160, 4, 0, 0},
         {"write_by_variable", write_by_variable, pointer_and_count, 2, "model.cu", 180, 4, 0, 1},
         {"end_illegally", end_illegally, pointer_and_count, 2, "model.cu", 170, 4, 0, 1},
-        {"_Z9write_endPK6__halfPfi", write_end, two_pointers, 3, "model.cu", 97, 4, 0, 1},
         {"_Z9write_endPKdPfi", write_end, two_pointers, 3, "model.cu", 97, 4, 0, 1},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)

@@ -143,10 +143,12 @@ static inline void expect_said(void (*story)(void), const char *const *patterns)
 }
 
 /* A case that is such a story: TELLS(name, pattern...) {...} */
-#define TELLS(name, ...)                                                                                                       \
+#define TELLS(name, ...) TELLS_AFTER((void)0, name, __VA_ARGS__)
+#define TELLS_AFTER(first, name, ...)                                                                                          \
     static void tell_##name(void);                                                                                             \
     TEST(test_##name)                                                                                                          \
     {                                                                                                                          \
+        first;                                                                                                                 \
         expect_said(tell_##name, PATTERNS(__VA_ARGS__));                                                                       \
     }                                                                                                                          \
     static void tell_##name(void)
@@ -158,6 +160,8 @@ static inline void expect_said(void (*story)(void), const char *const *patterns)
         fault_in(kernel, options);                                                                                             \
     }
 
+/* ... with memory of the host. */
+#define HOST_TELLS(name, ...) TELLS_AFTER(SKIP_WITHOUT_HOST_MEMORY, name, __VA_ARGS__)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SKIP_WITHOUT_HOST_MEMORY skip() /* the other process has its own memory where the host memory was */
 #else

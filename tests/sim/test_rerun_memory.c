@@ -9,7 +9,7 @@
 
 /* ---- memory of the host ---- */
 
-static void tell_pinned(void)
+HOST_TELLS(pinned, PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END)
 {
     start("explain=rerun");
     void *out = allocate(COUNT * 4), *pinned = pin(3 * sizeof(struct hosted));
@@ -17,14 +17,8 @@ static void tell_pinned(void)
     cuCtxSynchronize();
 }
 
-TEST(test_pinned)
-{
-    SKIP_WITHOUT_HOST_MEMORY;
-    expect_said(tell_pinned, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END));
-}
-
 /* Two blocks in one page of malloc's, each registered, and the second leads to the buffer. */
-static void tell_registered(void)
+HOST_TELLS(registered, PAST_THE_END, THREAD_PAST_THE_END)
 {
     start("explain=rerun");
     char *page = aligned_alloc(4096, 8192);
@@ -40,12 +34,6 @@ static void tell_registered(void)
     cuCtxSynchronize();
 }
 
-TEST(test_registered)
-{
-    SKIP_WITHOUT_HOST_MEMORY;
-    expect_said(tell_registered, PATTERNS(PAST_THE_END, THREAD_PAST_THE_END));
-}
-
 static void *count(void *counted)
 {
     for (volatile int *at = counted; cufence_fault_count() == 0;)
@@ -54,7 +42,8 @@ static void *count(void *counted)
 }
 
 /* The host goes on writing to what the kernel has read, so the null pointer that is there now says nothing of the fault. */
-static void tell_changed(void)
+HOST_TELLS(changed, "illegal memory access by a WRITE", "!null-pointer", "!thread \\(",
+           "cannot have pinned host memory as the kernel found it, which the program changes")
 {
     pthread_t thread;
     start("explain=rerun");
@@ -64,13 +53,6 @@ static void tell_changed(void)
     launch_all("take_hosted", (void *[]){&pinned->out, &pinned});
     cuCtxSynchronize();
     CHECK(pthread_join(thread, NULL) == 0);
-}
-
-TEST(test_changed)
-{
-    SKIP_WITHOUT_HOST_MEMORY;
-    expect_said(tell_changed, PATTERNS("illegal memory access by a WRITE", "!null-pointer", "!thread \\(",
-                                       "cannot have pinned host memory as the kernel found it, which the program changes"));
 }
 
 static void launch_managed(const char *options)

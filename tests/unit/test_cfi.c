@@ -370,10 +370,7 @@ TEST_WITH(a_link_in_its_register_has_no_rule, set_aarch64, set_x86_64)
 TEST_WITH(what_another_processor_has_makes_no_sense, set_aarch64, set_x86_64)
 {
     struct tables made = make_tables(PLAIN, link_rules, linked);
-    const struct cfi_bytes tables = {TABLES, made.bytes, made.size};
-    struct cfi_module module = {
-        .abi = &cfi_x86_64, .header = {TABLES, made.bytes, HEADER_BYTES}, .segments = {tables}, .segment_count = 1};
-    assert_int_equal(cfi_rule_at(&module, CODE + 20).base, CFI_NOWHERE);
-    module.abi = &cfi_aarch64;
-    assert_int_equal(cfi_rule_at(&module, CODE + 20).base, CFI_FROM_SP);
+    assert_int_equal(rule_of(made, 20).base, CFI_FROM_SP);
+    abi = &cfi_x86_64;
+    assert_int_equal(rule_of(made, 20).base, CFI_NOWHERE);
 }

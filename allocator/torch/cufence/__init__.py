@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         label,
         last_report,
         last_report_text,
-        report,
         stats,
         trim,
         unguarded,
