@@ -8,35 +8,31 @@
 #include <sys/syscall.h>
 #include <errno.h>
 
-static uint32_t asked(void)
+static int knows_its_number(void)
 {
-    return (uint32_t)syscall(SYS_gettid);
+    uint32_t first = thread_id(); /* asks, if it is the first time */
+    return first == (uint32_t)syscall(SYS_gettid) && thread_id() == first;
 }
 
 static void *is_own(void *unused)
 {
-    uint32_t first = thread_id(); /* asks */
-    return (void *)(uintptr_t)(first == asked() && thread_id() == first && first != (uint32_t)getpid());
+    return (void *)(uintptr_t)(knows_its_number() && thread_id() != (uint32_t)getpid());
 }
 
+/* A forked child has another. */
 TEST(a_thread_knows_its_number)
 {
     pthread_t thread;
     void *is_right = NULL;
-    assert_int_equal(thread_id(), asked());
+    int status = 0;
+    assert_true(knows_its_number());
     assert_int_equal(pthread_create(&thread, NULL, is_own, NULL), 0);
     assert_int_equal(pthread_join(thread, &is_right), 0);
     assert_non_null(is_right);
-    assert_int_equal(thread_id(), asked());
-}
-
-TEST(a_forked_child_has_another)
-{
-    int status = 0;
-    assert_int_equal(thread_id(), asked());
+    assert_true(knows_its_number());
     pid_t child = fork();
     if (child == 0)
-        _exit(thread_id() == asked() ? 0 : 1);
+        _exit(knows_its_number() ? 0 : 1);
     assert_true(child > 0);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
