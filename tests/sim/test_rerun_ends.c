@@ -136,14 +136,12 @@ static void age_names(void)
 
 static int status_of(void (*story)(void))
 {
-    int status = -1;
     pid_t pid = fork();
     if (pid == 0) {
         story();
         exit(0);
     }
-    CHECK(waitpid(pid, &status, 0) == pid);
-    return status;
+    return await_child(pid);
 }
 
 /* Where the pipe needs a name, the next process removes those of dead ones. */
@@ -151,8 +149,7 @@ TELLS(swept, PAST_THE_END, THREAD_PAST_THE_END)
 {
     CHECK(refuse(SYS_close_range) && refuse(SYS_unshare));
     make_folder();
-    int status = status_of(end_killed);
-    CHECK(WIFSIGNALED(status) && count_files(folder) == 1);
+    CHECK(status_of(end_killed) == 128 + SIGKILL && count_files(folder) == 1);
     pid_t living = fork();
     if (living == 0)
         live_on();

@@ -1,5 +1,6 @@
 /* The memory of a second launch that is not cufence's, and where it lies in the new process. */
 #include "second_launch.h"
+#include "support/shell.h"
 
 #include "base/clock.h"
 #include "driver/driver.h"
@@ -72,8 +73,6 @@ TELLS(managed, "could not be launched again: an argument points to managed memor
     launch_managed("explain=rerun");
 }
 
-static char folder[] = "/tmp/cufence-test-XXXXXX";
-
 static void tell_saved(void)
 {
     char options[128];
@@ -84,13 +83,9 @@ static void tell_saved(void)
 /* Of a bundle that cannot be launched again only what explains the fault is left. */
 TEST(test_saved)
 {
-    char command[192];
-    assert_non_null(mkdtemp(folder));
     expect_said(tell_saved,
                 PATTERNS("keep: nothing to replay: an argument points to managed memory", "kept for `cufence explain`"));
-    snprintf(command, sizeof command,
-             "test \"$(cd %s/fault-* && echo *)\" = 'dump.gz facts.json finding.json report.txt' && rm -r %s", folder, folder);
-    assert_int_equal(system(command), 0);
+    SUCCEEDS("test \"$(cd fault-* && echo *)\" = 'dump.gz facts.json finding.json report.txt'");
 }
 
 TELLS(much, "an argument points to more than 64 MiB", "!re-run$")
@@ -265,3 +260,5 @@ TEST(a_process_that_ends_early_is_a_failure)
     assert_string_equal(rerun.result.note, "");
     rerun_end(&rerun);
 }
+
+TEST_GROUP(make_folder, remove_folder)
