@@ -235,11 +235,12 @@ class cufence_allocator final : public tensor_memory
 
     static native::BlockInfo block(std::size_t size, std::size_t requested, bool is_allocated, bool is_active)
     {
-        return {.size = size,
-                .requested_size = requested,
-                .allocated = is_allocated,
-                .active = is_active,
-                .context_when_allocated = nullptr};
+        native::BlockInfo block;
+        block.size = size;
+        block.requested_size = requested;
+        block.allocated = is_allocated;
+        block.active = is_active;
+        return block;
     }
 };
 
