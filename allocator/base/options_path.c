@@ -14,12 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *rank_name(void)
-{
-    const char *rank = env_get("RANK");
-    return rank ? rank : env_get("LOCAL_RANK");
-}
-
 cufence_status options_expand_path(const char *pattern, char *out, size_t size)
 {
     char process[24], host[256] = "", letter[2] = "";
@@ -35,7 +29,7 @@ cufence_status options_expand_path(const char *pattern, char *out, size_t size)
                 piece = process;
                 break;
             case 'r':
-                piece = rank_name() ?: "0";
+                piece = env_get("RANK") ?: env_get("LOCAL_RANK") ?: "0";
                 break;
             case 'h':
                 if (gethostname(host, sizeof host - 1))

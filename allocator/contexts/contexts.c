@@ -30,9 +30,9 @@ static struct context *first(void)
 
 struct context *context_next(const struct context *previous)
 {
-    struct context *context = previous ? previous->next : first();
-    while (context && (!context_is_alive(context) || context->stands_for))
-        context = context->next;
+    struct context *context = context_next_ever(previous);
+    while (context && !context_is_alive(context))
+        context = context_next_ever(context);
     return context;
 }
 

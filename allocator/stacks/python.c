@@ -260,20 +260,12 @@ static void say_unreadable(void *why)
                 version);
 }
 
-static int is_found_now(int *is_new)
-{
-    HOLD(&lock);
-    *is_new = !is_known;
-    if (!is_known) {
-        int found = find_interpreter(&interpreter);
-        __atomic_store_n(&is_known, found, __ATOMIC_RELEASE);
-    }
-    return is_known;
-}
-
 static void look_for_interpreter(void *is_found)
 {
-    int is_new, found = is_found_now(&is_new);
+    lock_take(&lock);
+    int is_new = !is_known, found = is_known ?: find_interpreter(&interpreter);
+    __atomic_store_n(&is_known, found, __ATOMIC_RELEASE);
+    lock_release(&lock);
     if (is_new && found < 0)
         say_unreadable("cufence reads the frames of " PYTHON_VERSIONS ", not those of this Python");
     *(int *)is_found = found == 1;

@@ -10,8 +10,7 @@
 struct proof {
     const struct python_layout *layout;
     const struct python_types *types;
-    int is_wrong;     /* something is not mapped, or not an object of the expected type */
-    int is_forbidden; /* process_vm_readv() is not allowed */
+    int error; /* EFAULT: something is not mapped, or not an object of the expected type; else reads are not allowed */
 };
 
 int python_read(uint64_t address, void *out, size_t size)
@@ -23,13 +22,9 @@ int python_read(uint64_t address, void *out, size_t size)
 static uint64_t load(struct proof *proof, uint64_t object, uint64_t offset, size_t size)
 {
     uint64_t value = 0;
-    if (proof->is_wrong || proof->is_forbidden || python_read(object + offset, &value, size))
-        return value;
-    if (errno == EFAULT)
-        proof->is_wrong = 1;
-    else
-        proof->is_forbidden = 1;
-    return 0;
+    if (!proof->error && !python_read(object + offset, &value, size))
+        proof->error = errno;
+    return value;
 }
 
 static uint64_t load_word(struct proof *proof, uint64_t object, uint64_t offset)
@@ -46,8 +41,8 @@ static uint64_t load_type(struct proof *proof, uint64_t object)
 static uint64_t load_object(struct proof *proof, uint64_t holder, uint64_t offset, const void *type)
 {
     uint64_t object = load_word(proof, holder, offset);
-    if (load_type(proof, object) != (uint64_t)(uintptr_t)type)
-        proof->is_wrong = 1;
+    if (load_type(proof, object) != (uint64_t)(uintptr_t)type && !proof->error)
+        proof->error = EFAULT;
     return object;
 }
 
@@ -89,13 +84,11 @@ enum python_proof python_prove(const struct python_layout *layout, const struct 
     struct proof proof = {.layout = layout, .types = types};
     uint64_t frame = first_frame(&proof, thread_state);
     unsigned programs = 0;
-    for (unsigned i = 0; i < FRAMES && frame && !proof.is_wrong; i++) {
+    for (unsigned i = 0; i < FRAMES && frame && !proof.error; i++) {
         programs += (unsigned)prove_frame(&proof, frame);
         frame = load_word(&proof, frame, layout->frame.frame_previous);
     }
-    if (proof.is_forbidden)
-        return PYTHON_IS_PROVEN;
-    if (proof.is_wrong)
+    if (proof.error == EFAULT)
         return PYTHON_IS_OTHERWISE;
-    return programs ? PYTHON_IS_PROVEN : PYTHON_IS_UNPROVEN;
+    return programs || proof.error ? PYTHON_IS_PROVEN : PYTHON_IS_UNPROVEN;
 }

@@ -5,6 +5,7 @@
 #include "api/lifecycle.h"
 #include "base/aside.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "base/lock.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
@@ -69,16 +70,11 @@ int32_t cufence_torch_fault(void)
     return fault == CUDA_SUCCESS ? CUDA_ERROR_ILLEGAL_ADDRESS : (int32_t)fault; /* or a fault of another context's */
 }
 
-static cufence_status unknown_device(int device)
-{
-    return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "there is no device %d", device);
-}
-
 static struct context *context_for(int device, cufence_status *status)
 {
     *status = lifecycle_check();
     if (*status == CUFENCE_OK && (device < 0 || device >= DEVICES))
-        *status = unknown_device(device);
+        *status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "there is no device %d", device);
     return *status == CUFENCE_OK ? context_of_device(device, status) : NULL;
 }
 
@@ -171,8 +167,7 @@ cufence_status cufence_torch_free(void *pointer, struct cufence_torch_buffer *fr
     if (status != CUFENCE_OK)
         return status;
     if (heap_owns((uint64_t)(uintptr_t)pointer)) {
-        status = heap_claim(pointer, &claim);
-        if (status != CUFENCE_OK)
+        if ((status = heap_claim(pointer, &claim)) != CUFENCE_OK)
             return status;
         heap_claimed(&claim, &range);
         struct stream *meant =
@@ -333,8 +328,7 @@ cufence_status cufence_torch_reset(int device, int is_peak)
 
 cufence_status cufence_torch_pool_retain(int device, const uint64_t id[2])
 {
-    cufence_status status = lifecycle_check();
-    return status == CUFENCE_OK ? pool_request(device, id, POOL_RETAIN, NULL) : status;
+    return lifecycle_check() ?: pool_request(device, id, POOL_RETAIN, NULL);
 }
 
 int cufence_torch_pool_users(int device, const uint64_t id[2])
@@ -347,15 +341,13 @@ int cufence_torch_pool_users(int device, const uint64_t id[2])
 
 cufence_status cufence_torch_pool_lend(int device, const uint64_t id[2], int may_lend)
 {
-    cufence_status status = lifecycle_check();
-    return status == CUFENCE_OK ? pool_request(device, id, may_lend ? POOL_LEND : POOL_KEEP, NULL) : status;
+    return lifecycle_check() ?: pool_request(device, id, may_lend ? POOL_LEND : POOL_KEEP, NULL);
 }
 
 static int by_address(const void *a, const void *b)
 {
     const cufence_mapping *left = a, *right = b;
-    return left->buffer.mapping_start < right->buffer.mapping_start ? -1
-                                                                    : left->buffer.mapping_start > right->buffer.mapping_start;
+    return LIST_ORDER(left->buffer.mapping_start, right->buffer.mapping_start);
 }
 
 size_t cufence_torch_mappings(int device, const uint64_t pool[2], int is_live, cufence_mapping **out)

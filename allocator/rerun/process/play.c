@@ -288,17 +288,14 @@ static cufence_status play(void)
     const struct rerun_input *input = &self.input;
     size_t wrote = input->bundle.launch_count;
     cufence_status status = load_kernel() ?: fill();
-    if (status == CUFENCE_OK)
-        set_variables(1);
-    if (status == CUFENCE_OK)
-        figures_tell(self.socket, input);
-    if (status == CUFENCE_OK && input->mode != RERUN_BARE)
+    if (status != CUFENCE_OK)
+        return status;
+    set_variables(1);
+    figures_tell(self.socket, input);
+    if (input->mode != RERUN_BARE)
         status = look_for_writes(&wrote);
-    if (status == CUFENCE_OK)
-        status = look_for_fault(wrote);
-    if (status == CUFENCE_OK && input->bundle.has_outputs)
-        status = memory_tell_results();
-    return status == CUFENCE_OK && input->bundle.has_outputs ? host_tell_results(self.socket) : status;
+    status = status ?: look_for_fault(wrote);
+    return status || !input->bundle.has_outputs ? status : memory_tell_results() ?: host_tell_results(self.socket);
 }
 
 int rerun_play(void)
