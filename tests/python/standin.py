@@ -160,10 +160,24 @@ class RunsCode(InFolder):
     prelude: ClassVar[str] = ""
     variables: ClassVar[dict[str, str]] = {}
 
-    def run_code(self, code: str, status: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-        done = run_python(self.prelude + textwrap.dedent(code), **{**self.variables, **environment})
+    def run_code(self, code: str, status: int = 0, python: str = sys.executable, **environment: str) -> subprocess.CompletedProcess[str]:
+        done = run_python(self.prelude + textwrap.dedent(code), None, python, **{**self.variables, **environment})
         self.assertEqual(done.returncode, status, done.stderr)
         return done
+
+
+class Patched(RunsCode):
+    """The same where the patches are installed, among stand-ins for other packages. The preload library is one that does nothing."""
+
+    prelude: ClassVar[str] = "import cufence._patches as patches; patches.install()\n"
+    files: ClassVar[dict[str, str]] = {}
+
+    def setUp(self) -> None:
+        super().setUp()
+        write_files(self.folder, self.files)
+        preload = self.folder / "libcufence_preload.so"
+        subprocess.run([c_compiler(), "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", preload], check=True)
+        self.variables = {"LD_PRELOAD": str(preload), "PYTHONPATH": f"{self.folder}:{PACKAGE}"}
 
 
 def write_files(folder: Path, files: dict[str, str]) -> None:
@@ -172,14 +186,6 @@ def write_files(folder: Path, files: dict[str, str]) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-
-
-def empty_preload(folder: Path) -> str:
-    """Makes a library of the preload library's name that does nothing, and returns its path."""
-    library = folder / "libcufence_preload.so"
-    if not library.exists():
-        subprocess.run([c_compiler(), "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", library], check=True)
-    return str(library)
 
 
 def has_compiler() -> bool:
@@ -210,7 +216,9 @@ def compile_shared(text: str, out: Path, *options: str, kind: tuple[str, ...] = 
     subprocess.run(command, input=text, text=True, check=True, capture_output=True)
 
 
-def run_python(code: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_python(
+    code: str, folder: Path | None = None, python: str = sys.executable, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Runs code in a fresh interpreter that sees the package, the simulated device and, with a folder, the stand-in."""
     variables = dict(os.environ)
     for name in ("CUFENCE_OPTIONS", "CUFENCE_SIM"):
@@ -224,7 +232,7 @@ def run_python(code: str, folder: Path | None = None, **environment: str) -> sub
         )
     variables.update(PYTHONPATH=os.pathsep.join(paths), CUFENCE_LIBRARY=str(LIBRARY), CUFENCE_DRIVER="sim")
     variables.update(environment)
-    command = [sys.executable, "-c", textwrap.dedent(code)]
+    command = [python, "-c", textwrap.dedent(code)]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
 
 

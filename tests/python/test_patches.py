@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import textwrap
 import unittest
 
 import standin
@@ -65,19 +63,8 @@ def compiled(function):
 """
 
 
-class Patches(standin.InFolder):
-    def setUp(self) -> None:
-        super().setUp()
-        standin.write_files(self.folder, FILES)
-
-    def run_code(self, code: str, head: str = "import cufence._patches as patches; patches.install()\n") -> str:
-        done = self.run_it(head + textwrap.dedent(code))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
-
-    def run_it(self, code: str) -> subprocess.CompletedProcess[str]:
-        path = f"{self.folder}:{standin.PACKAGE}"
-        return standin.run_python(code, PYTHONPATH=path, LD_PRELOAD=standin.empty_preload(self.folder))
+class Patches(standin.Patched):
+    files = FILES
 
     def test_graph_trees(self) -> None:
         self.run_code(
@@ -196,7 +183,6 @@ assert compiled(output_code.cudagraph_post_compile) == (True, True)
         )
 
     def test_errors_of_the_module(self) -> None:
-        code = "import cufence._patches as patches; patches.install()\nimport warp"
-        self.assertRegex(self.run_it(code).stderr.strip(), r"ModuleNotFoundError: No module named 'warp'$")
+        self.assertRegex(self.run_code("import warp", 1).stderr.strip(), r"ModuleNotFoundError: No module named 'warp'$")
         standin.write_files(self.folder, {"warp/__init__.py": "raise ImportError('no driver')\n"})
-        self.assertRegex(self.run_it(code).stderr.strip(), r"ImportError: no driver$")
+        self.assertRegex(self.run_code("import warp", 1).stderr.strip(), r"ImportError: no driver$")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import textwrap
 
 import standin
 
@@ -64,35 +63,18 @@ assert cuda.get_allocator() is below, "an allocator that is no pool's"
 """
 
 
-class Pools(standin.InFolder):
-    def run_code(self, code: str, preload: bool = True, python: str | None = None, **more: str) -> str:
-        """Runs it with a library of the preload library's name, and with stand-ins for modules."""
-        standin.write_files(self.folder, {f"{name}.py": text for name, text in more.items()})
-        head = "import cufence._patches as patches; patches.install()\n" if preload else ""
-        variables = standin.clean_environment(
-            PYTHONPATH=f"{self.folder}:{standin.PACKAGE}", CUFENCE_LIBRARY=str(standin.LIBRARY)
-        )
-        if preload:
-            variables["LD_PRELOAD"] = standin.empty_preload(self.folder)
-        words = [python or sys.executable, "-c", head + textwrap.dedent(code)]
-        done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=120, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
-
-    def has(self, package: str, python: str = POOLS_PYTHON) -> None:
-        """Skips the test unless that Python has the package, which it can import."""
-        done = subprocess.run([python, "-c", f"import {package}"], capture_output=True, check=False)
-        if done.returncode != 0:
-            self.skipTest(f"{python} has no {package} (CUFENCE_TEST_POOLS_PYTHON and CUFENCE_TORCH_PYTHON name others)")
-
+class Pools(standin.Patched):
     def test_cupy(self) -> None:
-        self.run_code(USE_CUPY, cupy=CUPY)
+        standin.write_files(self.folder, {"cupy.py": CUPY})
+        self.run_code(USE_CUPY)
 
     def test_real_cupy(self) -> None:
-        self.has("cupy")
+        if subprocess.run([POOLS_PYTHON, "-c", "import cupy"], capture_output=True, check=False).returncode != 0:
+            self.skipTest(f"{POOLS_PYTHON} has no cupy (CUFENCE_TEST_POOLS_PYTHON names another)")
         self.run_code(USE_CUPY, python=POOLS_PYTHON)
 
     def test_another_version_is_said(self) -> None:
+        standin.write_files(self.folder, {"cupy.py": ""})
         self.run_code(
             """
             import warnings
@@ -100,6 +82,5 @@ class Pools(standin.InFolder):
                 warnings.simplefilter("always")
                 import cupy
             assert "the pools of this version of cupy" in str(said[0].message), said
-            """,
-            cupy="",
+            """
         )

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import textwrap
 
 import standin
 
@@ -40,8 +39,7 @@ class StaticTritonCompileResult:
 
 HEAD = """
 import types
-import cufence._patches as patches, cufence._library as library
-patches.install()
+import cufence._library as library
 told = []
 library.loaded = lambda: types.SimpleNamespace(cufence_torch_kernel=lambda *what: told.append(what))
 from triton.compiler.compiler import CompiledKernel
@@ -83,13 +81,9 @@ assert triton.compiler.CompiledKernel._init_handles and triton.compiler.compiler
 """
 
 
-class Signatures(standin.RunsCode):
-    prelude = HEAD
-
-    def setUp(self) -> None:
-        super().setUp()
-        standin.write_files(self.folder, FILES)
-        self.variables = {"LD_PRELOAD": standin.empty_preload(self.folder), "PYTHONPATH": f"{self.folder}:{standin.PACKAGE}"}
+class Signatures(standin.Patched):
+    prelude = standin.Patched.prelude + HEAD
+    files = FILES
 
     def test_a_kernel_that_triton_loads(self) -> None:
         self.run_code(
