@@ -361,15 +361,10 @@ class OnTheDevice(standin.InFolder):
             log=self.log,
             then=textwrap.indent(textwrap.dedent(then), "    ").strip(),
         )
-        environment = {
-            **os.environ,
-            simulated.VARIABLE: str(self.kernel),
-            "CUFENCE_LIBRARY": str(standin.LIBRARY),
-            "CUFENCE_DRIVER": str(standin.LIBRARY.with_name("libcufence_sim.so")),
-        }
         script = self.folder / "train.py"
         script.write_text(code)
-        return subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
+        variables = {simulated.VARIABLE: str(self.kernel), "CUFENCE_LIBRARY": str(standin.LIBRARY), "CUFENCE_DRIVER": "sim"}
+        return standin.run(sys.executable, script, env={**os.environ, **variables})
 
     def records(self) -> list[dict[str, object]]:
         lines = [json.loads(line) for line in self.json.read_text().splitlines()]
@@ -434,6 +429,5 @@ class OnTheDevice(standin.InFolder):
 
     def test_the_merged_list_is_that_of_the_findings(self) -> None:
         self.run_program("raise RuntimeError('CUDA error')")
-        done = subprocess.run([standin.COMMAND, "report", str(self.json)], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stderr, "")
+        done = standin.run(standin.COMMAND, "report", self.json)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))

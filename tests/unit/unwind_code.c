@@ -32,29 +32,18 @@ void code_with_full_registers(unwind_callee *callee, void *argument)
     sink = a + b + c + d + e + f + g;
 }
 
-void code_with_alloca(unwind_callee *callee, void *argument)
-{
-    char *bytes = alloca((size_t)(sink & 15) + 100);
-    touch(bytes);
-    callee(argument);
-    touch(bytes);
-}
+#define WITH_BYTES(function, bytes_in_its_frame)                                                                               \
+    void function(unwind_callee *callee, void *argument)                                                                       \
+    {                                                                                                                          \
+        bytes_in_its_frame;                                                                                                    \
+        touch(bytes);                                                                                                          \
+        callee(argument);                                                                                                      \
+        touch(bytes);                                                                                                          \
+    }
 
-void code_with_large_frame(unwind_callee *callee, void *argument)
-{
-    char bytes[600];
-    touch(bytes);
-    callee(argument);
-    touch(bytes);
-}
-
-void code_with_huge_frame(unwind_callee *callee, void *argument)
-{
-    char bytes[4096];
-    touch(bytes);
-    callee(argument);
-    touch(bytes);
-}
+WITH_BYTES(code_with_alloca, char *bytes = alloca((size_t)(sink & 15) + 100))
+WITH_BYTES(code_with_large_frame, char bytes[600])
+WITH_BYTES(code_with_huge_frame, char bytes[4096])
 
 void code_with_realigned_frame(unwind_callee *callee, void *argument)
 {
@@ -93,16 +82,6 @@ __attribute__((noinline)) void cudaLaunchKernel(void *stack)
     sink++;
 }
 
-/* nvcc makes two functions for a kernel: a stub that launches it, and a wrapper that calls that and may be inlined. Names as nm
- * lists them in what nvcc 13.0 compiles. */
-__attribute__((noinline)) void
-launch_helper(void *stack) __asm__("_ZL25__cudaLaunchKernel_helperP9CUkern_st4dim3S1_PPvmP11CUstream_st");
-void launch_helper(void *stack)
-{
-    cudaLaunchKernel(stack);
-    sink++;
-}
-
 #define MADE_BY_NVCC(function, name, callee)                                                                                   \
     void function(void *stack) __asm__(name);                                                                                  \
     __attribute__((noinline)) void function(void *stack)                                                                       \
@@ -111,6 +90,9 @@ void launch_helper(void *stack)
         sink++;                                                                                                                \
     }
 
+/* nvcc makes two functions for a kernel: a stub that launches it, and a wrapper that calls that and may be inlined. Names as nm
+ * lists them in what nvcc 13.0 compiles. */
+MADE_BY_NVCC(launch_helper, "_ZL25__cudaLaunchKernel_helperP9CUkern_st4dim3S1_PPvmP11CUstream_st", cudaLaunchKernel)
 MADE_BY_NVCC(stub_of_plain, "_Z26__device_stub__Z6plain_PfiPfi", launch_helper)
 MADE_BY_NVCC(stub_of_static, "_ZL27__device_stub__Z7static_PfiPfi", launch_helper)
 MADE_BY_NVCC(stub_of_extern_c, "_Z28__device_stub__Z8extern_cPfiPfi", launch_helper)
