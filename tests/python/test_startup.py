@@ -172,12 +172,15 @@ class Hook(standin.InOneFolder):
             "    print(error)\n"
             "assert cufence.wait_reports(60) and cufence.fault_count() == 1\n"
             "report = cufence.last_report()\n"
-            "print(report['kind'], report['kernel']['name'], report['buffer']['label'], report['buffer']['distance']['bytes'])\n"
+            "kernel, buffer = report['kernel'], report['buffer']\n"
+            "print(report['kind'], kernel['name'], kernel['file'], kernel['line'], buffer['label'], buffer['distance'])\n"
         )
         more = {"CUFENCE_DRIVER": "sim", "SIMULATED_KERNEL": str(kernel), "LD_LIBRARY_PATH": str(self.folder)}
         done = self.run_it("program.py", more={**more, GENERAL: "backend:cufence,cufence_on_fault:error/0"})
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stdout.splitlines(), ["cuCtxSynchronize: CUresult 700", "overrun read_byte weights 0"])
+        self.assertEqual(done.stdout.splitlines(), [
+            "cuCtxSynchronize: CUresult 700", "overrun read_byte model.cu 17 weights {'bytes': 0, 'from': 'past the end'}"
+        ])
 
     def test_wrong_options(self) -> None:
         """`cufence run` refuses them; unit.run has the others."""
