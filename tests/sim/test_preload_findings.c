@@ -188,6 +188,16 @@ TEST_WITH(poisoned_bytes, NULL, finish)
     expect_silence();
 }
 
+/* What was under way on another stream, or was written by the host, is named, and nothing is derived. */
+TEST_WITH(poisoned_bytes_and_other_streams, NULL, finish)
+{
+    run_guarded(&by_dlsym, "poison_beside launch", "", FAULTED, "context: CUDA_SUCCESS\n");
+    expect_err("WRITE to poisoned memory: 4 bytes changed, from byte 12", "given to   store<<<(1,1,1), (1,1,1)>>>",
+               "candidate\n", "1 of the launches came at another time");
+    run_guarded(&by_dlsym, "poison_beside copy", "", FAULTED, "context: CUDA_SUCCESS\n");
+    expect_err("WRITE to poisoned memory: 4 bytes changed, from byte 12", "cuMemcpyHtoD was given some of these bytes");
+}
+
 TEST_WITH(json, NULL, finish)
 {
     unlink("beside.json");

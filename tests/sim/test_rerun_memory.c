@@ -70,7 +70,7 @@ TEST(test_changed)
 {
     SKIP_WITHOUT_HOST_MEMORY;
     expect_said(tell_changed, PATTERNS("illegal memory access by a WRITE", "!null-pointer", "!thread \\(",
-                                       "cannot have pinned host memory as the kernel found it, which the program changes"));
+                                       "cannot have pinned host memory as the kernel found it, so"));
 }
 
 static void launch_managed(const char *options)

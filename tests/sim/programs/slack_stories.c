@@ -118,3 +118,32 @@ STORY(poison)
         return 6;
     return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }
+
+static void rest(void *unused)
+{
+    (void)unused;
+    usleep(50000);
+}
+
+/* poison_beside launch|copy: a row is written while it is poisoned, by a launch that was made before, on another stream; or by
+ * the host. A launch that is in order with the poison did nothing. */
+STORY(poison_beside)
+{
+    CUdeviceptr rows;
+    start();
+    CUstream own = new_stream(), other = new_stream();
+    MUST(cu.cuMemAlloc(&rows, ROW));
+    MUST(cu.cuLaunchHostFunc(other, rest, NULL));
+    if (strcmp(arguments[2], "launch") == 0)
+        MUST(store(rows + 12, 0x3f800000, other));
+    MUST(store(rows + 16, 7, own));
+    if (cufence_poison((void *)(uintptr_t)rows, ROW, own) != 0)
+        return 3;
+    MUST(cu.cuStreamSynchronize(own));
+    MUST(cu.cuStreamSynchronize(other));
+    if (strcmp(arguments[2], "copy") == 0)
+        MUST(cu.cuMemcpyHtoD(rows + 12, &(int){7}, 4));
+    if (cufence_unpoison((void *)(uintptr_t)rows, ROW, own) != 0)
+        return 4;
+    return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+}
