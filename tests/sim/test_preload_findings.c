@@ -198,6 +198,13 @@ TEST_WITH(poisoned_bytes_and_other_streams, NULL, finish)
     expect_err("WRITE to poisoned memory: 4 bytes changed, from byte 12", "cuMemcpyHtoD was given some of these bytes");
 }
 
+TEST_WITH(a_late_launch_is_a_candidate, NULL, finish)
+{
+    run_guarded(&by_dlsym, "beside_late", "slack=on,uaf=off", FAULTED, "context: CUDA_SUCCESS\n");
+    expect_err("slack WRITE: 4 bytes changed", "before the start of buffer #2", "store<<<(1,1,1), (1,1,1)>>>", "candidate\n",
+               "1 of the launches came at another time");
+}
+
 TEST_WITH(json, NULL, finish)
 {
     unlink("beside.json");

@@ -119,31 +119,48 @@ STORY(poison)
     return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }
 
-static void rest(void *unused)
-{
-    (void)unused;
-    usleep(50000);
-}
-
 /* poison_beside launch|copy: a row is written while it is poisoned, by a launch that was made before, on another stream; or by
  * the host. A launch that is in order with the poison did nothing. */
 STORY(poison_beside)
 {
+    static uint32_t flag;
     CUdeviceptr rows;
     start();
     CUstream own = new_stream(), other = new_stream();
     MUST(cu.cuMemAlloc(&rows, ROW));
-    MUST(cu.cuLaunchHostFunc(other, rest, NULL));
+    spin(&flag, other);
     if (strcmp(arguments[2], "launch") == 0)
         MUST(store(rows + 12, 0x3f800000, other));
     MUST(store(rows + 16, 7, own));
     if (cufence_poison((void *)(uintptr_t)rows, ROW, own) != 0)
         return 3;
     MUST(cu.cuStreamSynchronize(own));
+    let_go(&flag);
     MUST(cu.cuStreamSynchronize(other));
     if (strcmp(arguments[2], "copy") == 0)
         MUST(cu.cuMemcpyHtoD(rows + 12, &(int){7}, 4));
     if (cufence_unpoison((void *)(uintptr_t)rows, ROW, own) != 0)
         return 4;
+    return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+}
+
+/* beside_late: the launch that stores in front of the buffer was given the one before it in the memory, on a stream that nobody
+ * waits for. */
+STORY(beside_late)
+{
+    static uint32_t flag;
+    start();
+    CUstream own = new_stream(), other = new_stream();
+    CUdeviceptr first = allocate(1, 1000, own);
+    spin(&flag, other);
+    MUST(store(first - 4, 0x3f800000, other));
+    MUST(cu.cuMemFreeAsync(first, own));
+    usleep(30000); /* the clock of launches ticks */
+    CUdeviceptr next = allocate(1, 900, own);
+    MUST(store(next, 7, own));
+    MUST(cu.cuStreamSynchronize(own));
+    let_go(&flag);
+    MUST(cu.cuStreamSynchronize(other));
+    MUST(cu.cuMemFreeAsync(next, own));
     return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }
