@@ -407,26 +407,23 @@ PUBLIC cufence_status cufence_pool_release(int device, const uint64_t id[2])
 
 /* ---- poison ---- */
 
-static cufence_status find_bytes(const void *start, size_t bytes, struct heap_range *range)
+static cufence_status poison(const void *start, size_t bytes, CUstream stream, __typeof__(&poison_begin) begin_or_end)
 {
+    struct heap_range range;
     cufence_status status = lifecycle_check();
     uint64_t address = (uint64_t)(uintptr_t)start;
-    if (status == CUFENCE_OK && (!bytes || !heap_range_of(address, range) || bytes > range->address + range->size - address))
+    if (status == CUFENCE_OK && (!bytes || !heap_range_of(address, &range) || bytes > range.address + range.size - address))
         status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
                            "%zu bytes from %p on are not in one live buffer that cufence guards", bytes, start);
-    return status;
+    return status ?: begin_or_end(&range, address, bytes, stream, slack_last_launch());
 }
 
 PUBLIC cufence_status cufence_poison(const void *start, size_t bytes, cufence_stream stream)
 {
-    struct heap_range range;
-    return find_bytes(start, bytes, &range)
-               ?: poison_begin(&range, (uint64_t)(uintptr_t)start, bytes, stream, slack_last_launch());
+    return poison(start, bytes, stream, poison_begin);
 }
 
 PUBLIC cufence_status cufence_unpoison(const void *start, size_t bytes, cufence_stream stream)
 {
-    struct heap_range range;
-    return find_bytes(start, bytes, &range)
-               ?: poison_end(&range, (uint64_t)(uintptr_t)start, bytes, stream, slack_last_launch());
+    return poison(start, bytes, stream, poison_end);
 }

@@ -4,6 +4,7 @@
 #include "base/reader.h"
 #include "launch/launch.h"
 #include "fault/tell.h"
+#include "vmm/arena.h"
 
 #include <stdlib.h>
 
@@ -19,17 +20,11 @@ struct search {
     struct stack_frame frames[SLACK_LAUNCHES][STACK_READ], poisoned[STACK_READ];
 };
 
-/* Whether an argument, or a word of one that is a struct, points into the memory of the buffer. */
-static int is_given(struct search *search, const struct launch_entry *entry, const cufence_buffer *buffer)
-{
-    size_t bytes = launch_read_arguments(entry, search->arguments, sizeof search->arguments);
-    return has_word(search->arguments, bytes, buffer->mapping_start, buffer->mapping_end);
-}
-
-static void add(struct slack_write *write, struct search *search, size_t i)
+static void add(struct slack_write *write, struct search *search, size_t i, int is_apart)
 {
     size_t at = write->launch_count;
     write->launch_total++;
+    write->apart += is_apart != 0;
     if (at == SLACK_LAUNCHES)
         return;
     size_t frames = stack_frames(&search->stacks[i], search->frames[at], STACK_READ);
@@ -46,31 +41,41 @@ uint64_t slack_last_launch(void)
     return mark.slot && launch_read_marked(&mark, &entry, &stack) ? entry.sequence : 0;
 }
 
-/* Of launches of the threads that poisoned the bytes and unpoisoned them, which are told apart exactly. */
-static int is_between(const struct launch_entry *entry, const struct poison_fact *poison)
+/* Whether the launch may have run while the bytes were watched; *is_apart: though it was made at another time, which the
+ * threads that poisoned and unpoisoned them know exactly. Behind the free of a buffer a launch may have been given the memory
+ * too, by mistake, but it is more likely that it was given the next buffer in it. */
+static int may_have_run(const struct launch_entry *entry, const struct slack_found *found, uint64_t until, int device,
+                        int *is_apart)
 {
-    if (entry->tid == poison->tid && poison->after && entry->sequence <= poison->after)
+    const struct poison_fact none = {0}, *poison = entry->device == device ? &found->poison : &none;
+    int is_before = entry->time_ns + TICK_NS < found->since_ns ||
+                    (poison->after && entry->tid == poison->tid && entry->sequence <= poison->after);
+    int is_behind =
+        entry->time_ns > until || (poison->until && entry->tid == poison->until_tid && entry->sequence > poison->until);
+    *is_apart = is_before || is_behind;
+    if (entry->device != device && (entry->graph || !arena_is_shared(device, entry->device)))
         return 0;
-    return !poison->until || entry->tid != poison->until_tid || entry->sequence <= poison->until;
+    return (!is_before || (found->since_on != SINCE_ALL && entry->stream != found->since_on)) &&
+           (!is_behind || (poison->until && entry->stream != poison->until_stream));
 }
 
-/* Finds the launches since the bytes were good. Those after the free of the last buffer may have been given the memory too, by
- * mistake, but it is more likely that they came later and were given the next buffer in it. */
+/* Finds the launches that were given the memory, in any of its generations. */
 static void find_launches(struct slack_write *write, struct search *search, uint64_t until)
 {
-    const struct launch_query query = {.device = write->buffer->device, .has_graphs = 1};
-    size_t count = launch_read(&query, search->entries, search->stacks, MOST_READ);
+    const int device = write->buffer->device;
+    size_t count =
+        launch_read(&(const struct launch_query){.device = -1, .has_graphs = 1}, search->entries, search->stacks, MOST_READ);
     for (size_t i = 0; i < count; i++) {
         const struct launch_entry *entry = &search->entries[i];
-        if (entry->time_ns + TICK_NS < write->found.since_ns || entry->time_ns > until ||
-            (write->found.poison.bytes && !is_between(entry, &write->found.poison)))
+        int is_apart;
+        if (!may_have_run(entry, &write->found, until, device, &is_apart))
             continue;
-        if (entry->graph)
-            write->graphs++;
-        else if (is_given(search, entry, write->buffer))
-            add(write, search, i);
+        write->graphs += entry->graph && !is_apart;
+        size_t bytes = entry->graph ? 0 : launch_read_arguments(entry, search->arguments, sizeof search->arguments);
+        if (has_word(search->arguments, bytes, write->buffer->mapping_start, write->buffer->mapping_end)) /* in structs, too */
+            add(write, search, i, is_apart);
     }
-    write->is_incomplete = count && (count == MOST_READ || !launch_all_kept(query.device)) &&
+    write->is_incomplete = count && (count == MOST_READ || !launch_all_kept(device)) &&
                            search->entries[count - 1].time_ns + TICK_NS >= write->found.since_ns;
 }
 
@@ -87,15 +92,12 @@ void slack_report(const struct heap_slack *slack)
     if (where.buffer.mapping_start == buffer.mapping_start)
         buffer.guard_start = where.buffer.guard_start;
     struct poison_fact *poison = &write.found.poison;
-    if (search && poison->bytes) {
+    if (search) {
         poison->frames = search->poisoned;
-        poison->frame_count = stack_interned_frames(poison->stack, search->poisoned, STACK_READ);
+        poison->frame_count = poison->bytes ? stack_interned_frames(poison->stack, search->poisoned, STACK_READ) : 0;
+        uint64_t until = poison->bytes ? poison->until_ns : buffer.freed_ns;
+        find_launches(&write, search, until ? until + TICK_NS : UINT64_MAX);
     }
-    if (search)
-        find_launches(&write, search,
-                      poison->bytes     ? poison->until_ns + TICK_NS
-                      : buffer.freed_ns ? buffer.freed_ns + TICK_NS
-                                        : UINT64_MAX);
     tell_slack(&write, poison->bytes ? NULL : lifecycle_code);
     free(search);
 }

@@ -409,19 +409,14 @@ struct rerun_source *rerun_source_begin(const struct options *options, struct fa
     return source;
 }
 
-/* Says what the first launch may have had and the second one not. */
-static void tell_lacks(struct rerun_source *source)
+const char *rerun_source_lacks(struct span image, int has_pinned, int has_others)
 {
     Elf64_Sym ignored;
-    const struct rerun_input *input = &source->rerun.input;
-    const char *lacks = "";
-    if (cubin_find_named((struct span){input->image, input->image_bytes}, "malloc", NULL, &ignored))
-        lacks = "the device heap (the module calls malloc())";
-    else if (copies_have_changed(&source->copies))
-        lacks = "pinned host memory as the kernel found it, which the program changes";
-    else if (source->has_others)
-        lacks = "the other launches that ran at the fault";
-    snprintf(source->rerun.result.lacks, sizeof source->rerun.result.lacks, "%s", lacks);
+    if (cubin_find_named(image, "malloc", NULL, &ignored))
+        return "the device heap (the module calls malloc())";
+    if (has_pinned)
+        return "pinned host memory as the kernel found it";
+    return has_others ? "the other launches that ran at the time" : "";
 }
 
 struct rerun_result *rerun_source_finish(struct rerun_source *source)
@@ -436,7 +431,9 @@ struct rerun_result *rerun_source_finish(struct rerun_source *source)
         rerun_void(&source->rerun, source->withheld);
     if (result->outcome != RERUN_FAILED) {
         result->launch = source->recorded[source->rerun.number];
-        tell_lacks(source);
+        const struct span image = {source->rerun.input.image, source->rerun.input.image_bytes};
+        snprintf(result->lacks, sizeof result->lacks, "%s",
+                 rerun_source_lacks(image, copies_have_changed(&source->copies), source->has_others));
     }
     return result;
 }

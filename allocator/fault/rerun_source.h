@@ -39,6 +39,10 @@ struct rerun_source *rerun_source_begin(const struct options *options, struct fa
  */
 struct rerun_result *rerun_source_finish(struct rerun_source *source);
 
+/* What the first launch may have had and a second one cannot have; "" for nothing. has_pinned: it read pinned host memory that
+ * is another one now. has_others: other launches were under way. */
+const char *rerun_source_lacks(struct span image, int has_pinned, int has_others);
+
 /* After rerun_source_finish(): finds what the diagnosed address is made of (result.cause). */
 void rerun_source_trace(struct rerun_source *source, const struct diagnosis *diagnosis);
 

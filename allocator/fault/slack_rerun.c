@@ -6,6 +6,7 @@
 #include "contexts/contexts.h"
 #include "driver/driver.h"
 #include "launch/launch.h"
+#include "launch/pinned_memory.h"
 #include "rerun/rerun.h"
 #include "rerun_source.h"
 #include "vmm/arena.h"
@@ -32,6 +33,7 @@ struct slack_rerun {
     struct rerun_launch launches[SLACK_LAUNCHES];
     size_t numbers[SLACK_LAUNCHES]; /* in write->launches */
     size_t count;
+    int has_pinned, has_others; /* of these launches: pointers to pinned memory; others on other streams had the buffer, too */
     uint8_t *arguments[SLACK_LAUNCHES];
     struct span image;
 };
@@ -103,24 +105,38 @@ static void add(struct slack_rerun *again, size_t number)
         free(bytes);
         return;
     }
+    for (size_t at = 0; at + sizeof(uint64_t) <= entry->argument_bytes; at += sizeof(uint64_t)) {
+        struct pinned pinned;
+        again->has_pinned |= pinned_find(load_u64(bytes + at), &pinned);
+    }
+    for (size_t i = 0; i < again->write->launch_count; i++)
+        again->has_others |= again->write->launches[i].entry->stream != entry->stream;
     again->launches[again->count] = rerun_launch_of(entry, bytes);
     again->arguments[again->count] = bytes;
     again->numbers[again->count++] = number;
 }
 
-/* Whether an access of so many bytes in the other process reaches the slack that was written to; *at: where, in this one. */
-static int is_in_slack(const struct slack_rerun *again, uint64_t address, uint64_t bytes, uint64_t *at)
+/* Whether an access of so many bytes in the other process reaches what was changed; *at: where, in this one. */
+static int is_changed(const struct slack_rerun *again, uint64_t address, uint64_t bytes, uint64_t *at)
 {
-    const cufence_buffer *buffer = again->write->buffer;
-    *at = address - again->to + buffer->address;
-    return again->write->found.is_before ? *at >= buffer->mapping_start && *at < buffer->address
-                                         : *at + bytes > buffer->address + buffer->size && *at < buffer->mapping_end;
+    const struct slack_found *found = &again->write->found;
+    *at = address - again->to + again->write->buffer->address;
+    return *at + bytes > found->address && *at < found->address + found->span;
 }
 
 static int fail(struct slack_write *write, const char *why)
 {
     snprintf(write->untold, sizeof write->untold, "%s", why);
     return 0;
+}
+
+/* Whether a second launch has the state that the first one had. */
+static int is_alike(const struct slack_rerun *again, int has_others)
+{
+    const char *lacks = rerun_source_lacks(again->image, again->has_pinned, has_others);
+    if (*lacks)
+        snprintf(again->write->untold, sizeof again->write->untold, RERUN_LACKS, lacks);
+    return !*lacks;
 }
 
 /* Takes the first thread that writes there. Returns 0 if the dump has none. */
@@ -136,7 +152,7 @@ static int take(struct slack_rerun *again)
         for (size_t k = 0; stop->is_warp_alive && stop->access != ACCESS_READ && k < stop->lane_count; k++) {
             uint64_t at;
             if (stop->lanes[k].certainty == CERTAIN_NOT ||
-                !is_in_slack(again, stop->lanes[k].address, stop->access_bytes ?: 1, &at))
+                !is_changed(again, stop->lanes[k].address, stop->access_bytes ?: 1, &at))
                 continue;
             if (!found->stop || at < found->address)
                 *found = (struct slack_again){stop, &stop->lanes[k], at, found->threads, found->warps, 0};
@@ -178,6 +194,8 @@ static int try_kernel(struct slack_rerun *again, const struct options *options, 
     again->room = room_on(write->buffer->device);
     if (!again->count)
         return fail(write, "none of its arguments points to the buffer");
+    if (!is_alike(again, 0)) /* whatever it did would show nothing */
+        return 0;
     if (again->room < write->buffer->size)
         return fail(write, "the device has little memory left");
     again->room -= write->buffer->size; /* it is there twice */
@@ -197,7 +215,10 @@ static int try_kernel(struct slack_rerun *again, const struct options *options, 
     rerun->user = again;
     if (rerun_begin(rerun) == CUFENCE_OK)
         rerun_finish(rerun);
-    return take(again);
+    int is_found = take(again);
+    if (!is_found)
+        is_alike(again, again->has_others);
+    return is_found;
 }
 
 /* Puts the launch in front of the others. */
@@ -207,7 +228,7 @@ static void choose(struct slack_write *write, size_t number)
     memmove(&write->launches[1], &write->launches[0], number * sizeof chosen);
     write->launches[0] = chosen;
     write->again.later = number;
-    write->graphs = 0;
+    write->graphs = write->apart = 0;
     write->is_incomplete = 0;
 }
 

@@ -188,7 +188,7 @@ static void note_rerun(struct finding *finding, const struct diagnosis *diagnosi
     int is_other = elsewhere || rerun->outcome == RERUN_NO_FAULT;
     int is_open = diagnosis->verdict.kind != FAULT_OTHER && !fault_is_address_sure(diagnosis);
     if (rerun->lacks[0] && !diagnosis->again && (is_other || is_open))
-        note_add(finding, "the second launch cannot have %s, so its facts are not used", rerun->lacks);
+        note_add(finding, RERUN_LACKS, rerun->lacks);
     else if (elsewhere)
         note_elsewhere(finding, elsewhere);
     else if (is_other)

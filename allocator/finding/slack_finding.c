@@ -15,16 +15,16 @@ static enum certainty launch_certainty(const struct slack_write *write)
         return CERTAIN_RERUN;
     if (!write->launch_total)
         return CERTAIN_NOT;
-    return write->launch_total == 1 && !write->graphs && !write->is_incomplete ? CERTAIN_DERIVED : CERTAIN_CANDIDATE;
+    int is_all = !write->apart && !write->graphs && !write->found.poison.copies && !write->is_incomplete;
+    return write->launch_total == 1 && is_all ? CERTAIN_DERIVED : CERTAIN_CANDIDATE;
 }
 
 static uint64_t distance_of(const struct slack_write *write)
 {
-    const cufence_buffer *buffer = write->buffer;
-    uint64_t address = write->found.address;
-    if (write->found.poison.bytes)
-        return address - buffer->address;
-    return write->found.is_before ? buffer->address - address : address - (buffer->address + buffer->size);
+    uint64_t address = write->found.address, start = write->buffer->address;
+    if (write->found.is_before && !write->found.poison.bytes)
+        return start - address;
+    return address - start - (write->found.poison.bytes ? 0 : write->buffer->size);
 }
 
 static void take_notes(struct finding *finding, const struct slack_write *write)
@@ -42,6 +42,11 @@ static void take_notes(struct finding *finding, const struct slack_write *write)
                  write->graphs, plural(write->graphs), write->graphs == 1 ? "its" : "their");
     if (write->is_incomplete)
         note_add(finding, "older launches are no longer on record; remember=65536/16384 keeps more of them");
+    if (write->apart)
+        note_add(finding, "%zu of the launches came at another time, on a stream that may not have waited", write->apart);
+    if (write->found.poison.copies)
+        note_add(finding, "%s%s was given some of these bytes to write while they were poisoned, and may have done it",
+                 write->found.poison.copy, write->found.poison.copies > 1 ? ", and further calls," : "");
     if (write->untold[0] && !write->again.stop)
         note_add(finding, "launched again with the buffer's edge at a guard, it is not known which did it: %s", write->untold);
 }

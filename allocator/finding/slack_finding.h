@@ -9,6 +9,7 @@
 #define FINDING_SLACK "slack write"
 #define FINDING_POISON "write to poisoned memory"
 #define SLACK_LAUNCHES 8
+#define SINCE_ALL UINT64_MAX
 
 /* What a launch did when it was launched again with the buffer's edge at a guard: RERUN. */
 struct slack_again {
@@ -24,7 +25,10 @@ struct poison_fact {
     uint64_t start, bytes;          /* 0 bytes: none */
     uint64_t buffer, address, size; /* which one: its id, and where */
     uint64_t ns, stream, tid;
-    uint64_t until_ns;     /* when it was checked */
+    uint64_t until_stream; /* of the check, if `until` is known */
+    const char *copy;  /* a call of the host that was given some of the bytes to write meanwhile; NULL: there was none, ... */
+    uint64_t copies;   /* ... and how many there were */
+    uint64_t until_ns; /* when it was checked */
     uint64_t after, until; /* launch_entry.sequence: that thread's last launch before, and the last one of until_tid before the
                               bytes were unpoisoned; 0: not known */
     uint64_t until_tid;
@@ -43,6 +47,8 @@ struct slack_found {
     uint8_t bytes[64];         /* what was found there, as many as fit */
     size_t byte_count;
     uint64_t since_ns;          /* when the bytes were good */
+    uint64_t since_on;          /* by a launch on this stream: work of others that was launched before may have come behind it;
+                                   SINCE_ALL: by one behind all work */
     uint64_t buffers, first_id; /* number of buffers that had the memory since then, and the first of them */
 };
 
@@ -52,8 +58,9 @@ struct slack_write {
     struct fault_launch launches[SLACK_LAUNCHES]; /* that were given one of these buffers since then, newest first, but for
                                                      the one that is known to have done it: that is the first */
     size_t launch_count, launch_total;            /* in launches[]; in all */
-    size_t graphs;                                /* graphs that were launched since then: what they were given is unknown */
-    int is_incomplete;                            /* launches since then are no longer on record */
+    size_t apart;      /* of launch_total: those on other streams that were launched at another time */
+    size_t graphs;     /* graphs that were launched since then: what they were given is unknown */
+    int is_incomplete; /* launches since then are no longer on record */
     uint64_t now_ns;
     struct buffer_frames buffer_frames;
     struct slack_again again; /* of launches[0] */

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "heap/slack/poison.h"
 #include "launch/inspect_table.h"
 
 #include <stdio.h>
@@ -64,6 +65,8 @@ static int within(const struct host_call *call, CUdeviceptr address, size_t size
     }
     if (is_write && !is_of_node && INSPECTOR_WANTS(host_writes))
         inspector_now()->host_writes(address);
+    if (is_write && !is_of_node)
+        poison_is_copied(address, address + size, call->name);
     int is_live = heap_range_of(address, &range);
     if (is_live && size <= range.size - (address - range.address)) {
         if (__builtin_expect(preload_devices > 1, 0) && !is_of_node)

@@ -42,8 +42,9 @@ static void start_aside(void *unused)
         preload_pid = getpid();
         order_host_is_on = preload_options->streams == STREAMS_HOST;
         order_tell_race = races_tell;
-        if ((preload_options->streams || preload_options->nan) && !order_open(preload_options->streams != STREAMS_OFF))
-            output_say("cufence: the host has no memory to follow streams, for streams= and nan=\n");
+        int is_shown = preload_options->nan || preload_options->values[0] || preload_options->save_values[0];
+        if ((preload_options->streams || is_shown) && !order_open(preload_options->streams != STREAMS_OFF))
+            output_say("cufence: the host has no memory to follow streams, for streams=, nan=, values= and save_values=\n");
         pthread_atfork(NULL, NULL, after_fork);
         __atomic_store_n(&preload_is_active, 1, __ATOMIC_RELEASE);
     } else {

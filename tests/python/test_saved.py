@@ -48,10 +48,10 @@ class Saved(standin.InFolder):
         self.assertIn("{'descr': '<u2', 'fortran_order': False, 'shape': (2000,), }", self.shape("000007-look/0.before.npy"))
         readme = (self.folder / "saved/000001-scale/README.txt").read_text()
         self.assertIn("Launch #1 of scale(float const*, float*, unsigned int, float): its buffers", readme)
-        self.assertRegex(readme, r"0\.before\.npy \(the launch did not change it\): argument 0, buffer #\d+, float32\[1000\]\n")
+        self.assertRegex(readme, r"0\.before\.npy \(the same after the launch\): argument 0, buffer #\d+, float32\[1000\]\n")
         self.assertRegex(readme, r"1\.before\.npy and \.after\.npy: argument 1, buffer #\d+, float32\[1000\]\n")
         readme = (self.folder / "saved/000007-look/README.txt").read_text()
-        self.assertRegex(readme, r"0\.before\.npy \(the launch did not change it\): argument 0, buffer #\d+, bfloat16\[2000\], as uint16")
+        self.assertRegex(readme, r"0\.before\.npy \(the same after the launch\): argument 0, buffer #\d+, bfloat16\[2000\], as uint16")
         self.assertIn('.view("int16")).view(torch.bfloat16)', readme)
 
     def test_bytes_of_an_unknown_type(self) -> None:

@@ -336,10 +336,14 @@ TEST_WITH(a_driver_in_another_namespace_is_left_alone, NULL, finish)
 /* As where it is installed twice: the command's is not the one that the program is linked with. */
 TEST_WITH(a_library_of_the_programs_own_is_taken, NULL, finish)
 {
-    assert_int_equal(system("cp -L $(dirname " PRELOAD ")/libcufence.so own_copy.so"), 0);
-    expect_run(&by_dlsym, "own_copy ./own_copy.so", PRELOAD, NULL, NULL, 0, "");
+    char copy[64], words[96], command[512]; /* of this process: a copy that is written anew under another one ends that */
+    snprintf(copy, sizeof copy, "./own_copy-%d.so", (int)getpid());
+    snprintf(words, sizeof words, "own_copy %s", copy);
+    snprintf(command, sizeof command, "cp -L $(dirname " PRELOAD ")/libcufence.so %s", copy);
+    assert_int_equal(system(command), 0);
+    expect_run(&by_dlsym, words, PRELOAD, NULL, NULL, 0, "");
     expect_err("no faults; 1 allocation guarded");
-    unlink("own_copy.so");
+    unlink(copy);
 }
 
 TEST_WITH(a_process_without_cuda_stays_as_it_is, NULL, finish)

@@ -188,6 +188,17 @@ TEST_WITH(poisoned_bytes, NULL, finish)
     expect_silence();
 }
 
+/* What was under way on another stream, or was written by the host, is named, and nothing is derived. */
+TEST_WITH(others_may_have_written, NULL, finish)
+{
+    run_guarded(&by_dlsym, "late poison", "", FAULTED, "context: CUDA_SUCCESS\n");
+    expect_err("4 bytes changed, from byte 12", "given to   store<<<", "candidate\n", "1 of the launches came at another time");
+    run_guarded(&by_dlsym, "late copy", "", FAULTED, "context: CUDA_SUCCESS\n");
+    expect_err("4 bytes changed, from byte 12", "cuMemcpyHtoD was given some of these bytes");
+    run_guarded(&by_dlsym, "late slack", "slack=on,uaf=off", FAULTED, "context: CUDA_SUCCESS\n");
+    expect_err("before the start of buffer #2", "candidate\n", "1 of the launches came at another time");
+}
+
 TEST_WITH(json, NULL, finish)
 {
     unlink("beside.json");

@@ -42,8 +42,10 @@ static void save_last(void)
     start(saving(more_options));
     void *other = allocate(64), *out = allocate(COUNT * 4);
     CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)out, 7, COUNT * 4));
-    launch("write_last", out, COUNT);
-    record_launch("write_last", (void *[]){&other, &(int){8}}, 0); /* is tried first */
+    void *arguments[] = {&out, &(int){COUNT}};
+    record_launch("write_last", arguments, 0);
+    CUfunction function = record_launch("write_last", (void *[]){&other, &(int){8}}, 0); /* the newest is tried first */
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
     cuCtxSynchronize();
 }
 

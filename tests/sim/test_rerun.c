@@ -170,8 +170,8 @@ FAULT_TELLS(heap, "malloc", "explain=rerun", "illegal memory access by a WRITE",
             "cannot have the device heap \\(the module calls malloc\\(\\)\\), so its facts are not used")
 
 /* What it had found before the time was over counts. */
-FAULT_TELLS(cut, "hang_again", "explain=rerun,wait_ms=1000/4000", PAST_THE_END, WRITTEN_PAST_THE_END,
-            "of the second launch: it took longer than wait_ms=1000/4000", "!thread \\(")
+FAULT_TELLS(cut, "hang_again", "explain=rerun,wait_ms=1000/6000", PAST_THE_END, WRITTEN_PAST_THE_END,
+            "of the second launch: it took longer than wait_ms=1000/6000", "!thread \\(")
 
 /* The second launch wrote many pieces into one guard, but did not fault. */
 FAULT_TELLS(pieces, "write_pieces", "explain=rerun", "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",

@@ -44,7 +44,7 @@ static void *count(void *counted)
 
 /* The host goes on writing to what the kernel has read, so the null pointer that is there now says nothing of the fault. */
 HOST_TELLS(changed, "illegal memory access by a WRITE", "!null-pointer", "!thread \\(",
-           "cannot have pinned host memory as the kernel found it, which the program changes")
+           "cannot have pinned host memory as the kernel found it, so")
 {
     pthread_t thread;
     start("explain=rerun");

@@ -163,6 +163,32 @@ TEST(what_ran_at_the_same_time_is_named)
     unsetenv("WAITS");
 }
 
+/* So are values and saved bytes: they may be another stream's. */
+TEST(values_say_what_may_have_written_meanwhile)
+{
+    expect("--values '*'", "nan_beside", 0, "beside  normalise on stream 0x", "beside  slow_scale on stream 0x");
+    assert_int_equal(count_in(text, "beside  "), 2); /* not of what nobody has changed */
+    SUCCEEDS("rm -rf beside");
+    expect("--save-values '*=beside'", "nan_beside", 0, "");
+    read_file("beside/*slow_scale/README.txt");
+    HAS("1.before.npy and .after.npy (candidate: normalise on stream 0x", "0.before.npy (the same after the launch)");
+    SUCCEEDS("grep -l '\"beside\":\"normalise on stream 0x' beside/*slow_scale/values.json");
+    setenv("WAITS", "1", 1);
+    expect("--values '*'", "nan_beside", 0, "!beside  ");
+    unsetenv("WAITS");
+}
+
+/* What a launch that faulted left behind is no output. */
+TEST(a_fault_has_no_outputs)
+{
+    SUCCEEDS("rm -rf faulted");
+    expect("--save-values '*=faulted'", "fault", 3, "");
+    read_file("faulted/000001-scale/README.txt");
+    HAS("0.before.npy (no .after.npy: a kernel has faulted)", "1.before.npy (no .after.npy", "!the same after");
+    SUCCEEDS(
+        "cd faulted/000001-scale; grep -q '\"end\":\"lost\"' values.json && ! grep -q outputs launch.json && ! ls *after*");
+}
+
 TEST(stop_ends_the_program_there)
 {
     expect("--nan stop", "nan", 3, "cuLaunchKernel: error 710", "2 launches seen");

@@ -306,7 +306,14 @@ TEST(slack)
     write.is_incomplete = 1;
     strcpy(write.untold, "no thread wrote there");
     CHECK(slack, "slack_by_one_or_an_older_one", &write);
+    write.is_incomplete = 0;
+    write.apart = 1;
+    strcpy(write.untold,
+           "the second launch cannot have the device heap (the module calls malloc()), so its facts are not used");
+    CHECK(slack, "slack_by_one_of_another_time", &write);
     write.untold[0] = '\0';
+    write.is_incomplete = 1;
+    write.apart = 0;
     write.launch_count = 2;
     write.launch_total = 12;
     write.graphs = 2;
@@ -376,6 +383,10 @@ TEST(poison)
     write.launches[0] = (struct fault_launch){.entry = &entry};
     write.launch_count = write.launch_total = 1;
     CHECK(slack, "poison_found_at_unpoison", &write);
+    write.found.poison.copy = "cuMemcpyHtoD";
+    write.found.poison.copies = 2;
+    CHECK(slack, "poison_that_is_copied_to", &write);
+    write.found.poison.copies = 0;
     finding_of_slack(&finding, &write, &origin);
     check_page(CUFENCE_FIXTURES "/../../docs/poison.md", finding_text(&finding));
     finding_free(&finding);

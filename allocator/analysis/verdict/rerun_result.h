@@ -30,6 +30,8 @@ struct rerun_write {
     size_t value_bytes; /* in values[] */
 };
 
+#define RERUN_LACKS "the second launch cannot have %s, so its facts are not used"
+
 struct rerun_result {
     enum rerun_outcome outcome;
     char reason[256];

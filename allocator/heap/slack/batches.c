@@ -19,6 +19,7 @@ static void describe(const struct batch_buffer *buffer, const struct pattern_fou
                                       .changed = found->count,
                                       .byte_count = span < PATTERN_FOUND ? span : PATTERN_FOUND,
                                       .since_ns = buffer->since_ns,
+                                      .since_on = buffer->since_on,
                                       .buffers = buffer->buffers,
                                       .first_id = buffer->first_id};
     memcpy(out->found.bytes, found->bytes, out->found.byte_count);
@@ -349,7 +350,8 @@ static unsigned hold_back(struct watch *watch, struct freelist *list)
 static void fill_batch(struct watch *watch, struct batch *batch, struct freelist *list)
 {
     lock_expect(RANK_SLACK);
-    uint64_t now = now_ns();
+    const struct stream *stream = list == &list->books->shared ? NULL : __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    uint64_t now = now_ns(), on = stream ? (uintptr_t)stream->handle : SINCE_ALL; /* shared: cuMemFree waits for all work */
     for (unsigned jobs = hold_back(watch, list); jobs; jobs--) {
         struct slack *slack = list->slack_queue->first;
         batch_add(watch, batch, slack);
@@ -357,7 +359,7 @@ static void fill_batch(struct watch *watch, struct batch *batch, struct freelist
         slack->turn = batch->flight.turn + 1;
         __atomic_store_n(&slack->batch, batch, __ATOMIC_RELAXED);
         slack_dequeue(slack);
-        slack_watched(slack, now);
+        slack_watched(slack, now, on);
     }
 }
 

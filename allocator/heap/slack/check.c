@@ -42,7 +42,7 @@ static void add(struct watch *watch, struct batch *batch, struct slack *slack, u
         add_write(batch, slack);
     slack->batch = batch;
     slack->turn = batch->flight.turn + 1;
-    slack_watched(slack, now);
+    slack_watched(slack, now, SINCE_ALL);
     batch->count++;
 }
 

@@ -130,6 +130,18 @@ uint64_t poison_bytes(uint64_t start, uint64_t end)
     return bytes;
 }
 
+void poison_is_copied(uint64_t start, uint64_t end, const char *call)
+{
+    struct poison_piece part;
+    if (__builtin_expect(!__atomic_load_n(&count, __ATOMIC_RELAXED), 1))
+        return;
+    HOLD(&lock);
+    for (size_t at; (at = find(start, end, &part)) < count; start = part.end) {
+        pieces[at].fact.copy = call;
+        pieces[at].fact.copies++;
+    }
+}
+
 /* ---- launches ---- */
 
 /* That of a context, whose kernel is loaded. NULL: it cannot be had. */
@@ -156,7 +168,7 @@ static size_t describe(const struct batch *batch, struct heap_slack *out, size_t
                                    .mapping_start = fact->address,
                                    .mapping_end = fact->address + fact->size,
                                    .device = batch->piece.context->device};
-    *all = (struct slack_found){.since_ns = fact->ns, .buffers = 1, .poison = *fact};
+    *all = (struct slack_found){.since_ns = fact->ns, .since_on = fact->stream, .buffers = 1, .poison = *fact};
     for (unsigned i = 0; i < batch->count; i++) {
         const struct pattern_found *found = &batch->jobs[i].found[0];
         if (batch->states[i] != PATTERN_BAD)
@@ -286,6 +298,7 @@ static int check_last(struct poison_piece *part, struct stream *stream, uint64_t
 {
     part->fact.until = last;
     part->fact.until_tid = thread_id();
+    part->fact.until_stream = (uintptr_t)stream->handle;
     return submit(part, stream, PATTERN_CHECK);
 }
 

@@ -19,6 +19,7 @@ cufence_status poison_end(const struct heap_range *range, uint64_t start, uint64
 
 /* Before a buffer is freed: its poisoned bytes are checked, and poisoned no more. */
 void poison_freed(uint64_t address, uint64_t size, struct stream *stream, enum heap_users users);
-uint64_t poison_bytes(uint64_t start, uint64_t end); /* how many of these are poisoned */
-extern uint64_t poison_unchecked;                    /* atomic; bytes that were unpoisoned without a check */
+uint64_t poison_bytes(uint64_t start, uint64_t end);                   /* how many of these are poisoned */
+void poison_is_copied(uint64_t start, uint64_t end, const char *call); /* this call of the host is given them to write */
+extern uint64_t poison_unchecked;                                      /* atomic; bytes that were unpoisoned without a check */
 void poison_context_gone(const struct context *context);

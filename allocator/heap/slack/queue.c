@@ -22,12 +22,13 @@ void slack_discard(struct slack *slack)
     __atomic_store_n(&slack->layout.size, 0, __ATOMIC_RELAXED);
 }
 
-void slack_watched(struct slack *slack, uint64_t now)
+void slack_watched(struct slack *slack, uint64_t now, uint64_t on)
 {
     lock_expect(RANK_SLACK);
     slack->is_written = 1;
     slack->buffers = 0;
     slack->since_ns = now;
+    slack->since_on = on;
 }
 
 struct batch_buffer slack_described(const struct slack *slack)
@@ -36,6 +37,7 @@ struct batch_buffer slack_described(const struct slack *slack)
     return (struct batch_buffer){.facts = slack->facts,
                                  .slot = slot_described(&slack->block->slot),
                                  .since_ns = slack->since_ns,
+                                 .since_on = slack->since_on,
                                  .buffers = slack->buffers,
                                  .first_id = slack->first_id};
 }

@@ -168,7 +168,7 @@ static void adopt(struct books *books, struct block *cell, struct slack_layout l
     if (slack) {
         slack->layout.address = layout.address;
         __atomic_store_n(&slack->layout.size, layout.size, __ATOMIC_RELAXED);
-        slack_watched(slack, now_ns());
+        slack_watched(slack, now_ns(), SINCE_ALL);
     }
 }
 
@@ -286,7 +286,7 @@ static void check_idle(struct watch *watch, struct slack **slacks, unsigned coun
     for (unsigned i = 0; i < count; i++) {
         slacks[i]->batch = batch;
         slacks[i]->turn = batch->flight.turn;
-        slack_watched(slacks[i], now_ns());
+        slack_watched(slacks[i], now_ns(), SINCE_ALL);
     }
 }
 

@@ -39,13 +39,13 @@ struct slack {
     int is_written; /* the pattern's launch was submitted. 0 for a live block, and it waits in no queue: that was full */
     struct slack_queue *queue; /* atomic; where it waits, or NULL */
     struct slack *ahead, *behind;
-    unsigned does;              /* there; PATTERN_CHECK, PATTERN_WRITE or both */
-    struct batch *batch;        /* atomic; the last launch for it, ... */
-    uint64_t turn;              /* ... unless the batch is in another flight now */
-    uint64_t since_ns;          /* when it was last checked or written */
-    uint64_t buffers, first_id; /* that had the memory since then: how many were freed, and the first of them */
-    struct facts facts;         /* of the last one of them */
-    struct slack *prev, *next;  /* of the context */
+    unsigned does;               /* there; PATTERN_CHECK, PATTERN_WRITE or both */
+    struct batch *batch;         /* atomic; the last launch for it, ... */
+    uint64_t turn;               /* ... unless the batch is in another flight now */
+    uint64_t since_ns, since_on; /* when it was last checked or written, and by what, as in struct slack_found */
+    uint64_t buffers, first_id;  /* that had the memory since then: how many were freed, and the first of them */
+    struct facts facts;          /* of the last one of them */
+    struct slack *prev, *next;   /* of the context */
 };
 
 /* What waits to be launched on the stream of a free list. */
@@ -58,7 +58,7 @@ struct slack_queue {
 struct batch_buffer {
     struct facts facts;
     struct slot slot; /* a copy */
-    uint64_t since_ns, buffers, first_id;
+    uint64_t since_ns, since_on, buffers, first_id;
 };
 
 /* Poisoned bytes, which are one buffer's. */
@@ -149,9 +149,9 @@ struct slack_queue *slack_queue_of(struct freelist *list); /* NULL: out of host 
 int slack_enqueue(struct slack_queue *queue, struct slack *slack, unsigned does);
 /* Until the block is put into a list again: whoever holds it frees it or hands it out, and does not unmap it. */
 void slack_keep(struct slack *slack);
-void slack_dequeue(struct slack *slack);               /* out of its queue; what was not written is forgotten */
-void slack_discard(struct slack *slack);               /* there is no pattern any more */
-void slack_watched(struct slack *slack, uint64_t now); /* it is being checked or written: counts from there */
+void slack_dequeue(struct slack *slack);                            /* out of its queue; what was not written is forgotten */
+void slack_discard(struct slack *slack);                            /* there is no pattern any more */
+void slack_watched(struct slack *slack, uint64_t now, uint64_t on); /* it is being checked or written: counts from there */
 struct batch_buffer slack_described(const struct slack *slack);
 
 static inline int slack_is_kept(const struct slack *slack)

@@ -113,11 +113,6 @@ static void after(struct visit_part *part)
     const struct visit *visit = part->visit;
     plan_submit(&rules, part, PLAN_AFTER);
     note_writes(visit);
-    if (!order_is_wanted())
-        return;
-    ((struct plan *)(void *)part->memory)->launch = order_launch_position();
-    for (size_t i = 0; visit->graph && i < visit->reached_count; i++)
-        order_graph_given(&visit->reached[i].range, visit->handle);
 }
 
 /* ---- what was found ---- */
@@ -135,7 +130,6 @@ struct results {
     const struct visit *visit;
     struct looked looked[MOST_POINTERS];
     size_t count;
-    struct order_position launch;
 };
 
 /* Whether words of unknown type are like numbers of float32: small integers are not, nor most bytes. -1 has the bits of a NaN,
@@ -169,7 +163,6 @@ static void read_all(struct results *out, const uint8_t *results)
 {
     const struct plan *plan = (const struct plan *)(const void *)results;
     struct measured ignored;
-    out->launch = plan->launch;
     for (size_t i = 0; i < out->visit->reached_count && i < MOST_POINTERS; i++) {
         const struct plan_item *item = plan_find(results, i);
         struct looked *looked = &out->looked[out->count];
@@ -223,20 +216,6 @@ struct report_parts {
     struct order_details other;
 };
 
-/* What may have written to the elements at the same time. */
-static void find_other(const struct results *results, const struct looked *made, struct report_parts *parts,
-                       struct nan_fact *fact)
-{
-    const struct reached *reached = &results->visit->reached[made->item->reached];
-    struct order_race race;
-    if (!order_is_wanted() ||
-        !order_beside(&results->launch, reached->range.id, reached->pointer, reached->pointer + made->item->bytes, &race))
-        return;
-    race.stream = results->visit->handle;
-    order_describe(&race, 1, &parts->other);
-    fact->other = &parts->other.use;
-}
-
 /* Whether NaN may come from elements there that held the fill of fresh memory: 0 for no. It is likelier the higher. Those of an
  * output may only be about to be written. */
 static int is_from(const struct looked *looked)
@@ -284,7 +263,8 @@ static void tell(const struct results *results, const struct looked *made, int i
         fact.fresh = &parts->fresh;
         fact.fresh_count = fresh->before.fresh;
     }
-    find_other(results, made, parts, &fact);
+    if (beside_find(visit, &reached->range, reached->pointer, reached->pointer + made->item->bytes, &parts->other))
+        fact.other = &parts->other.use;
     names_launched(visit, &fact.by, parts->frames, parts->plain, sizeof parts->plain);
     for (size_t i = 0; i < results->count && i < NAN_INPUTS; i++)
         parts->inputs[fact.input_count++] = input_of(visit, &results->looked[i], parts->labels[i]);

@@ -14,7 +14,8 @@ struct writing {
     const struct visit *visit;
     struct bundle_writer *writer;
     struct launch_entry entry; /* the launch */
-    cufence_buffer *near;      /* the same buffers as the bundle's, for the report of a replay */
+    int has_outputs;
+    cufence_buffer *near; /* the same buffers as the bundle's, for the report of a replay */
 };
 
 /* ---- buffers ---- */
@@ -55,7 +56,7 @@ static void take_direct(struct writing *writing, const cufence_buffer *from, con
 static void put_bytes(struct writing *writing, struct bundle_buffer *buffer, const uint8_t *before, const uint8_t *after)
 {
     writer_put_bytes(writing->writer, buffer, 0, before);
-    if (memcmp(before, after, buffer->size) != 0)
+    if (writing->has_outputs && memcmp(before, after, buffer->size) != 0)
         writer_put_bytes(writing->writer, buffer, 1, after);
 }
 
@@ -135,7 +136,6 @@ static struct bundle bundle_of(const struct visit *visit, const struct rerun_lau
                             .arena_end = arena_end(),
                             .launches = launch,
                             .launch_count = 1,
-                            .has_outputs = 1,
                             .layout = function->has_layout ? function->arguments : NULL,
                             .argument_count = function->has_layout ? function->argument_count : 0};
     bundle.compute = driver_describe(visit->device, bundle.device_name, sizeof bundle.device_name);
@@ -188,15 +188,19 @@ void bundling_write(const struct bundling *bundling, const struct visit *visit, 
                               .visit = visit,
                               .writer = writer,
                               .entry = entry_of(visit),
+                              .has_outputs = 1,
                               .near = calloc(BUNDLE_BUFFERS, sizeof *writing.near)};
     if (!writing.near)
         return;
+    for (size_t i = 0; i < count; i++)
+        writing.has_outputs &= !saved[i].is_lost && !saved[i].beside[0]; /* in a replay nobody writes meanwhile */
     take_buffers(&writing, saved, count, memory);
     take_pinned(&writing, memory);
     put_image(&writing);
     put_facts(&writing);
     const struct rerun_launch launch = rerun_launch_of(&writing.entry, visit->arguments);
     struct bundle bundle = bundle_of(visit, &launch);
+    bundle.has_outputs = writing.has_outputs;
     writer_finish_launch(writer, &bundle);
     free(writing.near);
 }

@@ -69,8 +69,9 @@ void bundling_lacks_room(const struct launch_function *function);
 
 /* A buffer of the launch whose bytes have been written as arrays. */
 struct saved_buffer {
-    size_t reached; /* index in visit->reached; the name of its files begins with it */
-    int has_changed;
+    size_t reached;           /* index in visit->reached; the name of its files begins with it */
+    int has_changed, is_lost; /* is_lost: what it holds after the launch may be what a fault has left */
+    char beside[192];         /* as in struct shown_pointer */
 };
 
 /* The names of those files. */

@@ -3,6 +3,7 @@
 #include "base/output.h"
 #include "base/text.h"
 #include "bundles.h"
+#include "fault/monitor.h"
 #include "inspect/values/tell_values.h"
 #include "inspect/values/types.h"
 
@@ -68,17 +69,12 @@ static size_t size(const struct visit *visit)
     return size_of_buffers(visit) + bundles_size(visit);
 }
 
-static void give_room(uint64_t bytes)
-{
-    __atomic_sub_fetch(&saves.taken, bytes, __ATOMIC_RELAXED);
-}
-
 /* Takes room of all that may be saved. Returns 0 if there is not enough. */
 static int take_room(uint64_t bytes)
 {
     if (__atomic_add_fetch(&saves.taken, bytes, __ATOMIC_RELAXED) <= saves.most)
         return 1;
-    give_room(bytes);
+    __atomic_sub_fetch(&saves.taken, bytes, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -128,11 +124,12 @@ static void name_folder(const struct visit *visit, char name[80])
 }
 
 /* A line of JSON, as values= writes it, without figures. */
-static void put_launch(const struct visit *visit, struct bundle_writer *writer)
+static void put_launch(const struct visit *visit, struct bundle_writer *writer, const struct saved_buffer *saved, size_t count)
 {
     struct stack_frame frames[STACK_READ];
     struct shown_pointer *pointers = calloc(visit->reached_count + 1, sizeof *pointers);
     const struct shown_launch launch = {.visit = visit,
+                                        .how = saved->is_lost ? VISIT_LOST : VISIT_DONE,
                                         .names = types_names(visit->function),
                                         .frames = frames,
                                         .frame_count = stack_frames(&visit->stack, frames, STACK_READ),
@@ -140,6 +137,9 @@ static void put_launch(const struct visit *visit, struct bundle_writer *writer)
                                         .pointer_count = visit->reached_count};
     for (size_t i = 0; pointers && i < visit->reached_count; i++) {
         pointers[i].reached = &visit->reached[i];
+        for (size_t k = 0; k < count; k++)
+            if (visit->reached[saved[k].reached].range.id == visit->reached[i].range.id)
+                memcpy(pointers[i].beside, saved[k].beside, sizeof saved[k].beside);
         arguments_describe(&visit->reached[i].range, &pointers[i].buffer);
     }
     writer_put_text(writer, "values.json", pointers ? values_json(&launch) : NULL);
@@ -169,11 +169,18 @@ static enum value_type saved_type(const struct visit *visit, size_t index)
 }
 
 /* Says what the files of a buffer hold. */
-static void describe(FILE *file, const struct visit *visit, size_t index, enum value_type type, int has_changed)
+static void describe(FILE *file, const struct visit *visit, const struct saved_buffer *saved, enum value_type type)
 {
+    const size_t index = saved->reached;
     const struct reached *reached = &visit->reached[index];
     const char *name = declared_name(reached->handle, reached->function, reached->argument);
-    fprintf(file, "%zu.before.npy%s: ", index, has_changed ? " and .after.npy" : " (the launch did not change it)");
+    fprintf(file, "%zu.before.npy%s", index,
+            saved->is_lost       ? " (no .after.npy: a kernel has faulted)"
+            : saved->has_changed ? " and .after.npy"
+                                 : " (the same after the launch)");
+    if (saved->beside[0])
+        fprintf(file, " (candidate: %s may have written, too)", saved->beside);
+    fprintf(file, ": ");
     if (reached->argument >= 0)
         fprintf(file, "argument %d%s%s, ", reached->argument, name ? " " : "", name ? name : "");
     fprintf(file, "buffer #%" PRIu64 ", ", reached->range.id);
@@ -191,14 +198,22 @@ static void describe(FILE *file, const struct visit *visit, size_t index, enum v
                 8 * value_width(type), 8 * value_width(type), value_names[type]);
 }
 
+/* A context survives its first fault where a dump is written: what comes behind the kernel that faulted is done, and its copies
+ * are no outputs. Which launch it was is not known yet. */
+static int may_have_faulted(const struct visit *visit)
+{
+    return __atomic_load_n(&visit->context->fault, __ATOMIC_ACQUIRE) != CUDA_SUCCESS ||
+           monitor_wait(0) == CUFENCE_ERROR_TIMEOUT;
+}
+
 /* Puts the files of one buffer. Returns 1 if the launch has changed it. */
 static int put_buffer(struct bundle_writer *writer, const uint8_t *results, const struct walk *walk, uint64_t bytes,
-                      enum value_type type)
+                      enum value_type type, int is_lost)
 {
     char name[40];
     snprintf(name, sizeof name, SAVED_BEFORE, walk->index);
     writer_put_array(writer, name, type, results + walk->at, bytes);
-    if (!memcmp(results + walk->at, results + walk->after, bytes))
+    if (is_lost || !memcmp(results + walk->at, results + walk->after, bytes))
         return 0;
     snprintf(name, sizeof name, SAVED_AFTER, walk->index);
     writer_put_array(writer, name, type, results + walk->after, bytes);
@@ -212,6 +227,7 @@ static size_t put_buffers(const struct visit *visit, struct bundle_writer *write
     const struct kernel_names *names = types_names(visit->function);
     struct walk walk = {0};
     size_t count = 0, different = 0, size;
+    int is_lost = may_have_faulted(visit);
     char *text = NULL;
     FILE *readme = open_memstream(&text, &size);
     if (!readme)
@@ -220,9 +236,12 @@ static size_t put_buffers(const struct visit *visit, struct bundle_writer *write
             visit->number, names ? names->demangled : "a kernel");
     while (next_buffer(visit, &walk)) {
         enum value_type type = saved_type(visit, walk.index);
-        int has_changed = put_buffer(writer, results, &walk, visit->reached[walk.index].range.size, type);
-        describe(readme, visit, walk.index, type, has_changed);
-        saved[count++] = (struct saved_buffer){walk.index, has_changed};
+        const struct heap_range *range = &visit->reached[walk.index].range;
+        int has_changed = put_buffer(writer, results, &walk, range->size, type, is_lost);
+        saved[count] = (struct saved_buffer){.reached = walk.index, .has_changed = has_changed, .is_lost = is_lost};
+        if (has_changed)
+            beside_named(visit, range, range->address, range->address + range->size, saved[count].beside);
+        describe(readme, visit, &saved[count++], type);
     }
     writer_put_text(writer, "README.txt", fclose(readme) == 0 ? text : NULL);
     for (size_t i = 0; i < visit->reached_count; i++)
@@ -244,11 +263,12 @@ static void save(const struct visit *visit, const uint8_t *results)
         uint64_t own = writer.bytes;
         if (bundling)
             bundling_write(bundling, visit, &writer, saved, count, results);
-        put_launch(visit, &writer); /* last: a folder that has it is whole */
+        put_launch(visit, &writer, saved, count); /* last: a folder that has it is whole */
         saves.bytes += writer.bytes;
         saves.bundled += bundling && !writer.has_failed;
         saves.saved += !writer.has_failed;
-        give_room(writer.bytes - own < room ? room - (writer.bytes - own) : 0); /* most was for what might have been found */
+        uint64_t used = writer.bytes - own; /* most was for what might have been found */
+        __atomic_sub_fetch(&saves.taken, used < room ? room - used : 0, __ATOMIC_RELAXED);
         saves.has_failed = writer.has_failed;
     } else {
         saves.has_failed = 1;

@@ -69,8 +69,7 @@ struct plan_item {
 };
 
 struct plan {
-    uint64_t written;             /* nan's: bit i: the memory that pointer i leads to was written before the launch */
-    struct order_position launch; /* nan's */
+    uint64_t written; /* nan's: bit i: the memory that pointer i leads to was written before the launch */
     uint32_t count;
     struct plan_item items[];
 };

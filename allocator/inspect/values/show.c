@@ -37,27 +37,24 @@ static void after(struct visit_part *part)
 
 /* ---- showing ---- */
 
-static void take_figures(struct shown_pointer *pointer, const uint8_t *results, size_t index)
-{
-    const struct plan_item *item = plan_find(results, index);
-    if (!item)
-        return;
-    pointer->type = (struct known_type){item->type, item->from};
-    measure_read(results + item->before, item->bytes, item->type, &pointer->before);
-    measure_read(results + item->after, item->bytes, item->type, &pointer->after);
-    pointer->is_measured = 1;
-}
-
 static void fill(struct shown_pointer *pointers, const struct visit *visit, const uint8_t *results, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        size_t first = visit_first_pointer(visit, i); /* it has been measured once */
-        if (first < i)
-            pointers[i] = pointers[first];
-        else if (results)
-            take_figures(&pointers[i], results, i);
-        pointers[i].reached = &visit->reached[i];
-        arguments_describe(&visit->reached[i].range, &pointers[i].buffer);
+        const struct reached *reached = &visit->reached[i];
+        const size_t first = visit_first_pointer(visit, i); /* it has been measured once */
+        const struct plan_item *item = results && first == i ? plan_find(results, i) : NULL;
+        struct shown_pointer *pointer = &pointers[i];
+        *pointer = pointers[first];
+        if (item) {
+            pointer->type = (struct known_type){item->type, item->from};
+            measure_read(results + item->before, item->bytes, item->type, &pointer->before);
+            measure_read(results + item->after, item->bytes, item->type, &pointer->after);
+            pointer->is_measured = 1;
+        }
+        if (item && pointer->before.hash != pointer->after.hash)
+            beside_named(visit, &reached->range, reached->pointer, reached->pointer + reached->bytes, pointer->beside);
+        pointer->reached = reached;
+        arguments_describe(&reached->range, &pointer->buffer);
     }
 }
 

@@ -98,6 +98,8 @@ static void measured_lines(struct report *report, const struct shown_pointer *po
     if (is_changed)
         figures_line(report, "before", &pointer->before);
     figures_line(report, is_changed ? "after" : "same", &pointer->after);
+    if (pointer->beside[0])
+        report_line(report, "", NULL, CERTAIN_CANDIDATE, "   beside  %s may have written, too", pointer->beside);
 }
 
 static void pointer_lines(struct report *report, const struct shown_pointer *pointer)
@@ -271,6 +273,7 @@ TABLE(pointer_table, struct pointer_json, POINTER(INT, reached.argument, "argume
       POINTER(CHARS, shown.buffer.label, "label", WHEN(struct pointer_json, shown.buffer.id)),
       POINTER(WORD, shown.type.type, "type", .words = value_names, WHEN(struct pointer_json, shown.is_measured)),
       POINTER(WORD, shown.type.from, "type_from", .words = from_words, WHEN(struct pointer_json, shown.is_measured)),
+      POINTER(CHARS, shown.beside, "beside"),
       POINTER(BOOL, is_changed, "changed", WHEN(struct pointer_json, shown.is_measured)),
       POINTER(PART, before, "before", .table = &figures_table, WHEN(struct pointer_json, shown.is_measured)),
       POINTER(PART, after, "after", .table = &figures_table, WHEN(struct pointer_json, shown.is_measured)));

@@ -13,6 +13,7 @@ struct shown_pointer {
     int is_measured; /* before and after are valid; the launch has changed the bytes if their hashes differ */
     struct measured before, after;
     cufence_buffer buffer; /* id 0: it is gone */
+    char beside[192];      /* what may have written there meanwhile, "" for nothing */
 };
 
 struct shown_launch {

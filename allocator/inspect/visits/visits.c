@@ -390,6 +390,7 @@ void visits_launch_begins(const struct launch_event *event)
 
 static void submit_after(struct job *job)
 {
+    beside_note(&job->visit);
     for (unsigned i = visit_user_count(); i-- > 0;) {
         if (job->users >> i & 1)
             visit_users[i]->after(&job->parts[i]);

@@ -19,6 +19,7 @@
 #pragma once
 
 #include "arguments.h"
+#include "order/order.h"
 
 #include "base/filter.h"
 #include "launch/inspect_table.h"
@@ -52,25 +53,20 @@ struct visit {
     size_t argument_bytes;         /* 0: unknown, or none */
     const struct reached *reached; /* of a graph: by the arguments of all its kernels */
     size_t reached_count;
-    CUresult result; /* of the launch; from after() on */
+    CUresult result; /* of the launch; from after() on, like where it is among the work of other streams */
+    struct order_position position;
 };
 
 /* The first pointer of visit->reached that is the same as that one, or that leads into the same buffer. */
-static inline size_t visit_first_pointer(const struct visit *visit, size_t index)
-{
-    size_t i = 0;
-    while (visit->reached[i].pointer != visit->reached[index].pointer)
-        i++;
-    return i;
-}
-
-static inline size_t visit_first_of_buffer(const struct visit *visit, size_t index)
-{
-    size_t i = 0;
-    while (visit->reached[i].range.id != visit->reached[index].range.id)
-        i++;
-    return i;
-}
+#define VISIT_FIRST(visit, index, member)                                                                                      \
+    ({                                                                                                                         \
+        size_t visit_at = 0;                                                                                                   \
+        while ((visit)->reached[visit_at].member != (visit)->reached[index].member)                                            \
+            visit_at++;                                                                                                        \
+        visit_at;                                                                                                              \
+    })
+#define visit_first_pointer(visit, index) VISIT_FIRST(visit, index, pointer)
+#define visit_first_of_buffer(visit, index) VISIT_FIRST(visit, index, range.id)
 
 /* A user's part in a visit, while work is submitted: on the launching thread, whose context is the stream's. */
 struct visit_part {
@@ -146,6 +142,15 @@ void visits_context_gone(struct context *context);
  * visit begins any more. Called once, at exit. */
 int visits_await(unsigned ms); /* as the inspector's await() */
 void visits_close(unsigned ms);
+
+/* ---- beside.c: what else wrote while a launch ran, as far as order/ follows it ---- */
+
+void beside_note(struct visit *visit); /* by the thread that has submitted the launch */
+
+/* In finished(): whether a launch or copy on another stream, which nothing orders, may have written to these bytes of a buffer
+ * meanwhile. beside_named(): its name and stream, "" for none. */
+int beside_find(const struct visit *visit, const struct heap_range *buffer, uint64_t from, uint64_t to, struct order_details *);
+void beside_named(const struct visit *visit, const struct heap_range *buffer, uint64_t from, uint64_t to, char out[192]);
 
 /* ---- graph_kernels.c: which kernels a CUDA graph launches, and which memory it was given when it was captured. Graphs that
  * are built node by node, or whose nodes are changed later, are not known, or known as they were. Any thread. ---- */

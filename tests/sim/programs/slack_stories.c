@@ -118,3 +118,35 @@ STORY(poison)
         return 6;
     return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }
+
+/* late poison|copy|slack: a row is written while it is poisoned, by a launch that was made before, on another stream, or by the
+ * host; or in front of a buffer, by a launch that was given the one before it in the memory. */
+STORY(late)
+{
+    static uint32_t flag;
+    start();
+    int is_slack = count > 2 && strcmp(arguments[2], "slack") == 0, is_copy = count > 2 && strcmp(arguments[2], "copy") == 0;
+    CUstream own = new_stream(), other = new_stream();
+    CUdeviceptr row = allocate(is_slack, ROW, own);
+    spin(&flag, other);
+    if (!is_copy)
+        MUST(store(is_slack ? row - 4 : row + 12, 0x3f800000, other));
+    if (is_slack) {
+        MUST(cu.cuMemFreeAsync(row, own));
+        usleep(30000); /* the clock of launches ticks */
+        row = allocate(1, ROW - 100, own);
+    }
+    MUST(store(row + 16, 7, own));
+    if (!is_slack && cufence_poison((void *)(uintptr_t)row, ROW, own) != 0)
+        return 3;
+    MUST(cu.cuStreamSynchronize(own));
+    let_go(&flag);
+    MUST(cu.cuStreamSynchronize(other));
+    if (is_copy)
+        MUST(cu.cuMemcpyHtoD(row + 12, &(int){7}, 4));
+    if (is_slack)
+        MUST(cu.cuMemFreeAsync(row, own));
+    else if (cufence_unpoison((void *)(uintptr_t)row, ROW, own) != 0)
+        return 4;
+    return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+}
