@@ -161,11 +161,6 @@ void measure_count(const uint8_t *from, uint64_t bytes, struct counted *out)
 
 /* ---- the plan of a launch ---- */
 
-static size_t rounded(size_t bytes)
-{
-    return (bytes + 7) / 8 * 8;
-}
-
 /* Memory that grows from its start; without any, only counted. */
 struct room {
     uint8_t *memory;
@@ -177,7 +172,7 @@ static uint32_t take(struct room *room, size_t bytes)
     size_t at = room->used;
     if (at + bytes > UINT32_MAX || (room->memory && at + bytes > room->size))
         return 0;
-    room->used += rounded(bytes);
+    room->used += (bytes + 7) / 8 * 8;
     return (uint32_t)at;
 }
 

@@ -107,19 +107,13 @@ static uint8_t *take_locked(struct visit_context *within, size_t bytes)
     return memory;
 }
 
-/* Waits until pinned memory is given back, or the time is over. Returns 0 then. */
-static int wait_locked(const struct timespec *until)
-{
-    return lock_wait(&jobs.lock, &jobs.freed, until) == 0;
-}
-
 int jobs_take_memory(struct visit_context *within, struct job *job, size_t bytes)
 {
     const struct timespec until = clock_after(CLOCK_REALTIME, VISIT_WAIT_MS * NS_PER_MS);
     lock_take(&jobs.lock);
     uint8_t *memory = jobs.count < MOST_JOBS ? take_locked(within, bytes) : NULL;
     while (!memory && jobs.first && !jobs.has_waited_in_vain && results_fits(&within->results, bytes)) {
-        jobs.has_waited_in_vain = !wait_locked(&until);
+        jobs.has_waited_in_vain = lock_wait(&jobs.lock, &jobs.freed, &until) != 0;
         memory = jobs.has_waited_in_vain ? NULL : take_locked(within, bytes);
     }
     lock_release(&jobs.lock);
@@ -185,18 +179,13 @@ static int is_hopeless(const struct job *job, uint64_t age_ms)
     return age_ms > FAULT_MS && __atomic_load_n(&job->visit.context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS;
 }
 
-static uint64_t age_of(const struct job *job, uint64_t now_ms)
-{
-    return now_ms - job->visit.time_ns / 1000000;
-}
-
 /* Takes the next job that is done out of the queue. */
 static struct job *next_locked(void)
 {
     lock_expect(RANK_VALUES);
     uint64_t now = monotonic_ms();
     for (struct job *job = jobs.first; job; job = job->next) {
-        uint64_t age = age_of(job, now);
+        uint64_t age = now - job->visit.time_ns / 1000000;
         look_locked(job);
         if (!job->is_done && is_hopeless(job, age))
             give_up_locked(job);
