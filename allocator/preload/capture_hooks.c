@@ -87,7 +87,7 @@ CUresult capture_begun(CUresult result, struct stream *stream)
             stream_touch_begin(ending);                                                                                        \
         CUresult result = real.symbol all;                                                                                     \
         if (ending) {                                                                                                          \
-            heap_capture_may_end(ending);                                                                                      \
+            (result == CUDA_SUCCESS ? heap_capture_ends : heap_capture_may_end)(ending);                                       \
             stream_touch_end(ending);                                                                                          \
         }                                                                                                                      \
         return result;                                                                                                         \
