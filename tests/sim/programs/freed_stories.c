@@ -1,23 +1,10 @@
 /* Stories about launches that are given freed pointers: `freed CASE`. Kernels of the first cases use them, those of the others
  * do not, or are right to. */
-#include "program.h"
+#include "buffers.h"
 
 #include <unistd.h>
 
-#define BYTES 4096u
-#define WORDS (BYTES / 4)
-#define TIMES 60
-
 static CUstream first, second;
-static CUdeviceptr kept; /* never freed */
-
-static CUdeviceptr allocate(size_t bytes, CUstream stream)
-{
-    CUdeviceptr buffer;
-    MUST(cu.cuMemAllocAsync(&buffer, bytes, stream));
-    MUST(cu.cuMemsetD32Async(buffer, 0, bytes / 4, stream));
-    return buffer;
-}
 
 static CUdeviceptr freed(CUstream stream)
 {
@@ -97,13 +84,6 @@ CASE(freed, busy)
         MUST(cu.cuMemFreeAsync(buffer, first));
         MUST(add_one(buffer, WORDS, first));
     }
-}
-
-static CUgraphExec executable_of(CUgraph graph)
-{
-    CUgraphExec executable;
-    MUST(cu.cuGraphInstantiateWithFlags(&executable, graph, 0));
-    return executable;
 }
 
 /* A graph of one kernel. */

@@ -1,30 +1,9 @@
 /* Addresses of buffers that graphs and textures keep. */
-#include "program.h"
-
+#include "buffers.h"
 #include "textures.h"
-
-#define BYTES 4096u
-#define WORDS (BYTES / 4)
-#define TIMES 60
 
 static CUcontext here;
 static CUstream first;
-static CUdeviceptr kept; /* never freed */
-
-static CUdeviceptr allocate(size_t bytes, CUstream stream)
-{
-    CUdeviceptr buffer;
-    MUST(cu.cuMemAllocAsync(&buffer, bytes, stream));
-    MUST(cu.cuMemsetD32Async(buffer, 0, bytes / 4, stream));
-    return buffer;
-}
-
-static CUgraphExec executable_of(CUgraph graph)
-{
-    CUgraphExec executable;
-    MUST(cu.cuGraphInstantiateWithFlags(&executable, graph, 0));
-    return executable;
-}
 
 /* ---- wrong: copies and sets of graphs, and textures. The launch is refused ---- */
 
