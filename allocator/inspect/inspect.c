@@ -1,6 +1,9 @@
 #include "inspect.h"
 
 #include "analysis/lines/cubin.h"
+#include "analysis/sass/sass.h"
+#include "base/aside.h"
+#include "base/lock.h"
 #include "contexts/contexts.h"
 #include "driver/driver.h"
 #include "launch/inspect_table.h"
@@ -11,11 +14,47 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- whether the code of kernels reads through textures ---- */
+
+static struct asked {
+    CUfunction handle;
+    const char *symbol;
+    int device, fetches;
+} asked[64]; /* under the lock */
+static struct lock lock = LOCK(RANK_LEAF);
+
+/* It is not known to, if the code can't be had, or calls functions of other sections. */
+static void ask_code(void *argument)
+{
+    struct asked *now = argument;
+    struct cubin_kernel kernel;
+    const struct span cubin = inspect_code(now->symbol, now->device);
+    now->fetches = cubin.bytes && cubin_find_kernel(cubin, now->symbol, &kernel) && sass_fetches(kernel.code);
+    free((void *)(uintptr_t)cubin.bytes);
+}
+
+static int fetches(CUfunction handle, const char *symbol, int device)
+{
+    struct asked *known = &asked[((uintptr_t)handle >> 4 ^ (uintptr_t)handle >> 10) % 64];
+    lock_take(&lock);
+    struct asked now = *known;
+    lock_release(&lock);
+    if (now.handle == handle && now.device == device)
+        return now.fetches;
+    now = (struct asked){handle, symbol, device, 0};
+    aside_call(ask_code, &now);
+    HOLD(&lock);
+    *known = now;
+    return now.fetches;
+}
+
 static void unloads(const void *module)
 {
     if (code_is_kept)
         code_unloaded(module);
     declared_gone(module);
+    HOLD(&lock);
+    memset(asked, 0, sizeof asked);
 }
 
 void inspect_register(void)
@@ -30,6 +69,7 @@ void inspect_register(void)
                                      .close = visits_close};
     table.loaded = code_is_kept ? code_loaded : NULL;
     table.loaded_file = code_is_kept ? code_loaded_file : NULL;
+    table.fetches = code_is_kept ? fetches : NULL;
     table.launch_begins = visits_have_users() ? visits_launch_begins : NULL;
     table.launch_ended = visits_have_users() ? visits_launch_ended : NULL;
     table.host_writes = nan_wants_host_writes();

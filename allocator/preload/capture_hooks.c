@@ -87,7 +87,7 @@ CUresult capture_begun(CUresult result, struct stream *stream)
             stream_touch_begin(ending);                                                                                        \
         CUresult result = real.symbol all;                                                                                     \
         if (ending) {                                                                                                          \
-            heap_capture_may_end(ending);                                                                                      \
+            (result == CUDA_SUCCESS ? heap_capture_ends : heap_capture_may_end)(ending);                                       \
             stream_touch_end(ending);                                                                                          \
         }                                                                                                                      \
         return result;                                                                                                         \
@@ -138,7 +138,7 @@ void graph_instantiated(CUgraphExec executable, CUgraph graph)
 CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *),
                             CUgraphExec executable, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why)
 {
-    keepers_forget((uint64_t)(uintptr_t)executable, NULL); /* to ask for all nodes again would cost what the update saves */
+    keepers_forget(executable, NULL, 0); /* to ask for all nodes again would cost what the update saves */
     if (!is_active() || !heap_graph_allocates(graph))
         return function(executable, graph, node, why);
     if (node)
@@ -151,7 +151,7 @@ CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNo
 CUresult executable_updated_v2(CUresult (*function)(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *),
                                CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *why)
 {
-    keepers_forget((uint64_t)(uintptr_t)executable, NULL); /* to ask for all nodes again would cost what the update saves */
+    keepers_forget(executable, NULL, 0); /* to ask for all nodes again would cost what the update saves */
     if (!is_active() || !heap_graph_allocates(graph))
         return function(executable, graph, why);
     if (why)
@@ -162,7 +162,7 @@ CUresult executable_updated_v2(CUresult (*function)(CUgraphExec, CUgraph, CUgrap
 void executable_ends(CUgraphExec executable)
 {
     heap_executable_gone(executable);
-    keepers_forget((uint64_t)(uintptr_t)executable, NULL);
+    keepers_forget(executable, NULL, 1);
     if (inspector_now())
         inspector_now()->executable_gone(executable);
     if (order_is_wanted())

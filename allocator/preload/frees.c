@@ -72,10 +72,10 @@ static CUresult wait_for_users(struct context *context)
 }
 
 /* Of memory that a graph allocates, the driver knows the state by its own node (heap_claim.node). */
-static CUresult free_of_graph(const struct heap_claim *claim, CUresult result, struct stream *stream)
+static CUresult free_of_graph(const struct heap_claim *claim, CUresult result, struct stream *stream, enum heap_users users)
 {
     if (result == CUDA_SUCCESS)
-        give_back(claim, stream, stream ? HEAP_STREAM : HEAP_NONE);
+        give_back(claim, stream, users);
     else
         heap_unclaim(claim);
     return result;
@@ -101,7 +101,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
     if (order_is_wanted())
         races_before_free(HOST_CALL("cuMemFree"), &claim, NULL);
     if (claim.node)
-        return free_of_graph(&claim, real.cuMemFree_v2(claim.node), NULL);
+        return free_of_graph(&claim, real.cuMemFree_v2(claim.node), NULL, HEAP_NONE);
     if (pool_handle(claim.owner)) {
         give_back(&claim, NULL, HEAP_NONE);
         heap_shed(claim.context, pools_keep(claim.context->device));
@@ -116,10 +116,10 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
 
 /* What is freed is a graph's, or the stream captures, and takes frees of such memory only. */
 static __attribute__((noinline)) CUresult free_of_capture(const struct heap_claim *claim, struct stream *stream,
-                                                          CUstream handle)
+                                                          enum heap_users users, CUstream handle)
 {
     if (claim->node)
-        return free_of_graph(claim, driver->cuMemFreeAsync(claim->node, handle), stream);
+        return free_of_graph(claim, driver->cuMemFreeAsync(claim->node, handle), stream, users);
     heap_unclaim(claim);
     return CUDA_ERROR_INVALID_VALUE;
 }
@@ -130,8 +130,9 @@ static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CU
 {
     struct heap_claim claim;
     struct stream *stream = stream_resolve(handle);
+    const enum heap_users users = stream ? HEAP_STREAM : HEAP_UNKNOWN;
     int is_captured = 0;
-    if (__builtin_expect(!stream, 0))
+    if (__builtin_expect(!stream, 0) && !stream_is_open(handle)) /* else the host has no memory to note it, but is to free */
         return stream_is_default(handle) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
     if (__builtin_expect(heap_may_capture(), 0)) {
         is_captured = capture_is_on(handle);
@@ -142,11 +143,11 @@ static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CU
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(call, pointer, status, &claim.where);
-    if (order_is_wanted())
+    if (order_is_wanted() && stream)
         races_before_free(call, &claim, stream);
     if (__builtin_expect(claim.node || is_captured, 0))
-        return free_of_capture(&claim, stream, handle);
-    give_back(&claim, stream, HEAP_STREAM);
+        return free_of_capture(&claim, stream, users, handle);
+    give_back(&claim, stream, users);
     return CUDA_SUCCESS;
 }
 

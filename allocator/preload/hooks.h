@@ -320,7 +320,7 @@
     HOOK_RENEWED(HOOK, cuGraphNodeSetParams, 12020, 13040, CHANGES_NODE, parameters,                                           \
                  (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                        \
     HOOK(cuGraphExecNodeSetParams, "cuGraphExecNodeSetParams", 12020, 0, CHANGES_NODE,                                         \
-         (keepers_forget((uintptr_t)executable, node), parameters),                                                            \
+         (keepers_forget(executable, node, 0), parameters),                                                                    \
          (CUgraphExec executable, CUgraphNode node, CUgraphNodeParams *parameters), (executable, node, parameters))            \
     HOOK(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode", 10000, 0, CHECKS, bounds_node_copies(copy, context),                    \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, const CUDA_MEMCPY3D *copy,                 \

@@ -145,7 +145,8 @@
     HOOK(cuGraphAddMemsetNode, "cuGraphAddMemsetNode", 10000, 0, CHECKS, bounds_node_sets(set),                                \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, const CUDA_MEMSET_NODE_PARAMS *set,        \
           CUcontext context), (node, graph, nodes, count, set, context))                                                       \
-    HOOK(cuGraphNodeSetEnabled, "cuGraphNodeSetEnabled", 11060, 0, BEFORE, keepers_forget((uintptr_t)executable, node),        \
+    HOOK(cuGraphNodeSetEnabled, "cuGraphNodeSetEnabled", 11060, 0, AFTER,                                                      \
+         is_active() ? keepers_enable(executable, node, is_on != 0) : (void)0,                                                 \
          (CUgraphExec executable, CUgraphNode node, unsigned is_on), (executable, node, is_on))                                \
     HOOK(cuGraphMemsetNodeSetParams, "cuGraphMemsetNodeSetParams", 10000, 0, CHECKS, bounds_node_sets(set),                    \
          (CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set), (node, set))                                                  \

@@ -22,6 +22,7 @@
 #include "base/reader.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "launch/inspect_table.h"
 
 #define GIVEN_KEPT 1024
 
@@ -49,6 +50,7 @@ static struct keeper {
     size_t count;
     struct access {
         CUgraphNode node;
+        int is_off; /* the node is disabled, and this is no access */
         struct given given;
     } * accesses;
 } * keepers;
@@ -68,6 +70,7 @@ static struct keeper *find_locked(uint64_t handle, const struct context *context
     return keeper;
 }
 
+/* now: NULL: the node is disabled. */
 static void add_locked(uint64_t handle, const struct context *context, CUgraphNode node, const struct given *now)
 {
     struct keeper *keeper = find_locked(handle, context);
@@ -79,7 +82,7 @@ static void add_locked(uint64_t handle, const struct context *context, CUgraphNo
             __atomic_add_fetch(&textures_are_known, context != NULL, __ATOMIC_RELAXED);
     }
     if (keeper && list_make_room(&keeper->accesses, keeper->count, sizeof *keeper->accesses))
-        keeper->accesses[keeper->count++] = (struct access){node, *now};
+        keeper->accesses[keeper->count++] = now ? (struct access){node, 0, *now} : (struct access){.node = node, .is_off = 1};
     __atomic_store_n(&have_keepers, keepers != NULL, __ATOMIC_RELEASE);
 }
 
@@ -96,19 +99,21 @@ static struct given given_by(const struct host_call *call, uint64_t address, uin
                           .is_write = is_write};
 }
 
-static void forget(uint64_t handle, const struct context *context, CUgraphNode node)
+/* node: NULL: all. A disabled one remains so until the handle ends. */
+static void forget(uint64_t handle, const struct context *context, CUgraphNode node, int ends)
 {
     size_t kept = 0;
     HOLD(&lock);
     struct keeper *keeper = find_locked(handle, context);
     if (!keeper)
         return;
-    for (size_t i = 0; node && i < keeper->count; i++) {
-        if (keeper->accesses[i].node != node)
-            keeper->accesses[kept++] = keeper->accesses[i];
+    for (size_t i = 0; !ends && i < keeper->count; i++) {
+        const struct access *access = &keeper->accesses[i];
+        if (access->is_off || (node && access->node != node))
+            keeper->accesses[kept++] = *access;
     }
     keeper->count = kept;
-    if (node)
+    if (kept)
         return;
     __atomic_sub_fetch(&textures_are_known, context != NULL, __ATOMIC_RELAXED);
     seen = UINT64_MAX;
@@ -118,10 +123,32 @@ static void forget(uint64_t handle, const struct context *context, CUgraphNode n
     __atomic_store_n(&have_keepers, keepers != NULL, __ATOMIC_RELEASE);
 }
 
-void keepers_forget(uint64_t executable, CUgraphNode node)
+void keepers_forget(CUgraphExec executable, CUgraphNode node, int ends)
 {
     if (__atomic_load_n(&have_keepers, __ATOMIC_ACQUIRE))
-        forget(executable, NULL, node);
+        forget((uint64_t)(uintptr_t)executable, NULL, node, ends);
+}
+
+/* Returns the number of accesses if the node is enabled. */
+static size_t find_disabled(const struct keeper *keeper, CUgraphNode node)
+{
+    size_t i = 0;
+    while (i < keeper->count && !(keeper->accesses[i].is_off && keeper->accesses[i].node == node))
+        i++;
+    return i;
+}
+
+void keepers_enable(CUgraphExec executable, CUgraphNode node, int is_on)
+{
+    HOLD(&lock);
+    struct keeper *keeper = find_locked((uint64_t)(uintptr_t)executable, NULL);
+    size_t disabled = keeper ? find_disabled(keeper, node) : 0;
+    if (keeper && disabled < keeper->count)
+        keeper->accesses[disabled] = keeper->accesses[--keeper->count];
+    if (keeper)
+        keeper->frees = UINT64_MAX;
+    if (!is_on)
+        add_locked((uint64_t)(uintptr_t)executable, NULL, node, NULL);
 }
 
 static int is_gone(const struct given *kept)
@@ -138,7 +165,7 @@ static int find_gone(uint64_t handle, const struct context *context, struct give
         return 0;
     for (size_t i = 0; i < keeper->count; i++) {
         *out = keeper->accesses[i].given;
-        if (is_gone(out))
+        if (is_gone(out) && find_disabled(keeper, keeper->accesses[i].node) == keeper->count)
             return 1;
     }
     keeper->frees = frees;
@@ -211,7 +238,7 @@ void keepers_follow(CUgraphExec executable, CUgraph graph)
     struct host_kind kind = {.is_of_node = 1, .is_told = 1, .executable = executable};
     const struct host_call call = {.kind = &kind};
     size_t count = 0;
-    keepers_forget((uint64_t)(uintptr_t)executable, NULL); /* its handle may have been another's */
+    keepers_forget(executable, NULL, 1); /* its handle may have been another's */
     if (!__atomic_load_n(&given_count, __ATOMIC_ACQUIRE) || !driver->cuGraphMemcpyNodeGetParams ||
         !driver->cuGraphMemsetNodeGetParams)
         return;
@@ -229,7 +256,7 @@ void keepers_follow(CUgraphExec executable, CUgraph graph)
 
 int keepers_change(const struct host_call *call, CUgraphExec executable, CUgraphNode node)
 {
-    keepers_forget((uint64_t)(uintptr_t)executable, node);
+    keepers_forget(executable, node, 0);
     call->kind->executable = executable;
     call->kind->node = node;
     return 1;
@@ -268,7 +295,7 @@ static void follow(CUtexObject handle, CUdeviceptr memory, const void *frame)
 {
     struct heap_range range;
     const struct context *context = context_current();
-    forget(handle, context, NULL); /* it may have been another's, which ended with its context */
+    forget(handle, context, NULL, 1); /* it may have been another's, which ended with its context */
     if (!context || !heap_range_of(memory, &range) || !heap_given_for_later(memory))
         return;
     const struct given now =
@@ -281,12 +308,15 @@ static void follow(CUtexObject handle, CUdeviceptr memory, const void *frame)
 void keepers_forget_texture(CUtexObject texture)
 {
     if (__atomic_load_n(&textures_are_known, __ATOMIC_RELAXED))
-        forget(texture, context_current(), NULL);
+        forget(texture, context_current(), NULL, 1);
 }
 
-/* Handles are small numbers, which other arguments have, too. */
-static int is_texture(const struct launch_function *function, uint32_t argument)
+/* Handles are small numbers, which other arguments have, too. The kernel's code tells, if it can be had:
+ * not during a capture. */
+static int is_texture(CUfunction handle, const struct launch_function *function, uint32_t argument, int device)
 {
+    if (!INSPECTOR_WANTS(fetches) || !inspector_now()->fetches(handle, function->name, device))
+        return 0;
     char *demangled = text_demangled(function->name);
     int is = signature_is(demangled, function->argument_count, argument, "unsigned long long");
     free(demangled);
@@ -316,7 +346,8 @@ int keepers_allow_launch(const struct launch_call *call, const char *name_of_cal
     const struct context *context = function ? context_current() : NULL;
     for (uint32_t i = 0; function && launch_span(call, function, i, &span); i++) {
         CUtexObject texture = !span.is_all && span.size == sizeof texture ? load_u64(span.bytes) : 0;
-        if (texture && context && find_gone(texture, context, &gone) && is_texture(function, i) && !capture_is_on(call->stream))
+        if (texture && context && find_gone(texture, context, &gone) && !heap_captures() &&
+            is_texture(call->function, function, i, context->device))
             return refuse(call, name_of_call, texture, i, &gone);
     }
     return 1;

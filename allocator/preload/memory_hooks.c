@@ -69,20 +69,9 @@ static struct heap_request request_of(const struct purpose *purpose, size_t size
                                  .align = purpose->needs.alignment};
 }
 
-/* Memory that a capture allocates: beside it the driver allocates a byte, by a node of the graph. That the graph is cloned,
+/* While a capture may be in progress. Returns 0 if the allocation is not allowed, or is left to the driver: purpose->why.
+ * Beside memory that a capture allocates, the driver allocates a byte, by a node of the graph. That the graph is cloned,
  * updated or launched twice, and that its memory is freed by which call and when, is thus for the driver to judge. */
-static CUresult begin_node(struct purpose *purpose)
-{
-    return purpose->node ? CUDA_SUCCESS : driver->cuMemAllocAsync(&purpose->node, 1, purpose->capturing);
-}
-
-static void drop_node(struct purpose *purpose)
-{
-    driver->cuMemFreeAsync(purpose->node, purpose->capturing);
-    purpose->node = 0;
-}
-
-/* While a capture may be in progress. Returns 0 if the allocation is not allowed, or is left to the driver: purpose->why. */
 static __attribute__((noinline)) int begin_beside_captures(struct purpose *purpose, struct heap_request *wanted,
                                                            CUresult *result)
 {
@@ -90,7 +79,9 @@ static __attribute__((noinline)) int begin_beside_captures(struct purpose *purpo
         purpose->why = PASSED_GRAPH;
         return 0;
     }
-    *result = purpose->capturing ? begin_node(purpose) : capture_forbids();
+    *result = !purpose->capturing ? capture_forbids()
+              : purpose->node     ? CUDA_SUCCESS
+                                  : driver->cuMemAllocAsync(&purpose->node, 1, purpose->capturing);
     wanted->node = purpose->node;
     return *result == CUDA_SUCCESS;
 }
@@ -113,7 +104,8 @@ static int allocate(CUdeviceptr *out, size_t size, struct purpose *purpose, cons
     if (status != CUFENCE_OK) {
         pool_cancel(purpose->owner, size);
         if (purpose->node)
-            drop_node(purpose);
+            driver->cuMemFreeAsync(purpose->node, purpose->capturing);
+        purpose->node = 0;
         enum passed_reason why = purpose->is_last_try ? PASSED_NOT : passed_after(status);
         if (why == PASSED_NOT) {
             *result = result_of(status, purpose->context);

@@ -248,16 +248,17 @@ int node_is_within(const struct host_call *call, const CUgraphNodeParams *node);
 /*
  * keepers.c: buffers whose address a node of a graph or a texture keeps, and that may be freed before a launch uses it. give():
  * the call gives one to a node; take(): the driver tells that a node does this; follow(): the executable was made of the graph;
- * change(): the checks of this call say what its node does from now on; forget(): that is no longer known of one node or (NULL)
- * all, or of a texture. allow_graph(), allow_launch() (call it if textures_are_known, atomic): return 0 and report it if the
- * launch would access such a buffer.
+ * change(): the checks of this call say what its node does from now on; enable(): whether it does; forget(): that is no longer
+ * known of one node or (NULL) all, or of a texture (ends: not even who is disabled). allow_graph(), allow_launch() (call it if
+ * textures_are_known, atomic): return 0 and report it if the launch would access such a buffer.
  */
 extern int textures_are_known;
 void keepers_give(const struct host_call *call, const struct heap_range *range, uint64_t address, size_t size, int is_write);
 void keepers_take(const struct host_kind *kind, uint64_t address, size_t size, int is_write);
 void keepers_follow(CUgraphExec executable, CUgraph graph);
 int keepers_change(const struct host_call *call, CUgraphExec executable, CUgraphNode node);
-void keepers_forget(uint64_t executable, CUgraphNode node);
+void keepers_forget(CUgraphExec executable, CUgraphNode node, int ends);
+void keepers_enable(CUgraphExec executable, CUgraphNode node, int is_on);
 void keepers_forget_texture(CUtexObject texture);
 int keepers_allow_graph(const struct host_call *call, CUgraphExec graph);
 int keepers_allow_launch(const struct launch_call *call, const char *name_of_call);

@@ -19,42 +19,32 @@ static struct caller {
 static unsigned named;
 static struct lock lock = LOCK(RANK_LEAF); /* of the two before it; a leaf */
 
+static const struct caller nameless; /* there is no room any more */
+
 /* Returns NULL if it has not been named yet. */
-static const struct caller *find(uint64_t hash, int *has_room)
+static const struct caller *find(uint64_t hash)
 {
     HOLD(&lock);
-    *has_room = named < CALLERS_NAMED;
     for (unsigned i = 0; i < named; i++)
         if (callers[i]->hash == hash)
             return callers[i];
-    return NULL;
-}
-
-/* Returns NULL if there is no room any more. */
-static const struct caller *keep(struct caller *fresh)
-{
-    lock_take(&lock);
-    int has_room = named < CALLERS_NAMED;
-    if (has_room)
-        callers[named++] = fresh;
-    lock_release(&lock);
-    if (has_room)
-        return fresh;
-    free(fresh);
-    return NULL;
+    return named < CALLERS_NAMED ? NULL : &nameless;
 }
 
 static const struct caller *caller_of(const struct stack *stack)
 {
-    int has_room;
     uint64_t hash = stack_native_hash(stack) ^ (uint64_t)stack->python << 48;
-    const struct caller *known = find(hash, &has_room);
-    struct caller *fresh = !known && has_room ? malloc(sizeof *fresh) : NULL;
+    const struct caller *known = find(hash);
+    struct caller *fresh = known ? NULL : malloc(sizeof *fresh);
     if (!fresh)
         return known;
     fresh->hash = hash;
     fresh->frame_count = stack_frames(stack, fresh->frames, STACK_READ);
-    return keep(fresh);
+    HOLD(&lock);
+    if (named < CALLERS_NAMED)
+        return callers[named++] = fresh;
+    free(fresh);
+    return NULL;
 }
 
 struct reported {

@@ -92,7 +92,7 @@
             return CUDA_ERROR_INVALID_VALUE;                                                                                   \
         CUresult result = RELIEVED(real.symbol arguments);                                                                     \
         if (result != CUDA_SUCCESS && call->kind->executable) /* the node is what it was */                                    \
-            keepers_forget((uint64_t)(uintptr_t)call->kind->executable, call->kind->node);                                     \
+            keepers_forget(call->kind->executable, call->kind->node, 0);                                                       \
         return result;                                                                                                         \
     }
 

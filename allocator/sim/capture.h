@@ -81,6 +81,7 @@ struct recording {
     size_t count;
     size_t memory_nodes;        /* of them, allocations and frees */
     atomic_int is_instantiated; /* a graph with memory nodes has one executable at a time */
+    uint64_t disabled;          /* of the first 64 operations, those that do not run: a bit each */
     CUuserObject *objects;      /* one entry per reference */
     size_t object_count;
 };

@@ -71,6 +71,7 @@ static struct recording *recording_create(void)
 struct recording *recording_copy(const struct recording *recording)
 {
     struct recording *copy = recording_create();
+    copy->disabled = recording->disabled;
     for (size_t i = 0; i < recording->count; i++)
         recording_append(copy, recording->operations[i]);
     for (size_t i = 0; i < recording->object_count; i++) {
@@ -350,22 +351,6 @@ DRIVER(cuGraphAddNode, 12030,
     return add_node(node, graph, operation);
 }
 
-DRIVER(cuGraphMemAllocNodeGetParams, 11040, (CUgraphNode, hNode, CUDA_MEM_ALLOC_NODE_PARAMS *, params_out))
-{
-    const struct operation *operation = (const struct operation *)hNode;
-    CALL_REFUSE(operation == NULL || params_out == NULL || operation->kind != OPERATION_ALLOCATE, INVALID_VALUE);
-    *params_out = (CUDA_MEM_ALLOC_NODE_PARAMS){.dptr = operation->block->start, .bytesize = operation->block->requested};
-    return CUDA_SUCCESS;
-}
-
-DRIVER(cuGraphMemFreeNodeGetParams, 11040, (CUgraphNode, hNode, CUdeviceptr *, dptr_out))
-{
-    const struct operation *operation = (const struct operation *)hNode;
-    CALL_REFUSE(operation == NULL || dptr_out == NULL || operation->kind != OPERATION_RELEASE, INVALID_VALUE);
-    *dptr_out = operation->block->start;
-    return CUDA_SUCCESS;
-}
-
 DRIVER(cuGraphNodeGetType, 10000, (CUgraphNode, hNode, CUgraphNodeType *, type))
 {
     static const CUgraphNodeType types[] = {
@@ -380,38 +365,45 @@ DRIVER(cuGraphNodeGetType, 10000, (CUgraphNode, hNode, CUgraphNodeType *, type))
     return CUDA_SUCCESS;
 }
 
-DRIVER(cuGraphMemcpyNodeGetParams, 10000, (CUgraphNode, hNode, CUDA_MEMCPY3D *, params))
-{
-    const struct operation *node = (const struct operation *)hNode;
-    CALL_REFUSE(node == NULL || params == NULL || node->kind != OPERATION_COPY, INVALID_VALUE);
-    const struct transfer_end *from = &node->copy.transfer.from, *to = &node->copy.transfer.to;
+/* Tells what a node of one kind does. */
+#define NODE_PARAMS(name, since, wanted, type, told)                                                                           \
+    DRIVER(name, since, (CUgraphNode, hNode, type *, params))                                                                  \
+    {                                                                                                                          \
+        const struct operation *node = (const struct operation *)hNode;                                                        \
+        CALL_REFUSE(node == NULL || params == NULL || node->kind != (wanted), INVALID_VALUE);                                  \
+        *params = told;                                                                                                        \
+        return CUDA_SUCCESS;                                                                                                   \
+    }
+#define BLOCK node->block
+#define TRANSFER node->copy.transfer
 #define SIDE(side, end)                                                                                                        \
-    .side##MemoryType = (end)->type, .side##Device = (end)->address, .side##Host = (void *)(uintptr_t)(end)->address,          \
-    .side##Pitch = (end)->pitch, .side##Height = (end)->pitch != 0 ? (end)->slice / (end)->pitch : 0
-    *params = (CUDA_MEMCPY3D){SIDE(src, from), SIDE(dst, to), .WidthInBytes = node->copy.transfer.bytes,
-                              .Height = node->copy.transfer.rows, .Depth = node->copy.transfer.slices};
-    return CUDA_SUCCESS;
-}
+    .side##MemoryType = end.type, .side##Device = end.address, .side##Host = (void *)(uintptr_t)end.address,                   \
+    .side##Pitch = end.pitch, .side##Height = end.pitch != 0 ? end.slice / end.pitch : 0
+NODE_PARAMS(cuGraphMemFreeNodeGetParams, 11040, OPERATION_RELEASE, CUdeviceptr, BLOCK->start)
+NODE_PARAMS(cuGraphMemAllocNodeGetParams, 11040, OPERATION_ALLOCATE, CUDA_MEM_ALLOC_NODE_PARAMS,
+            ((CUDA_MEM_ALLOC_NODE_PARAMS){.dptr = BLOCK->start, .bytesize = BLOCK->requested}))
+NODE_PARAMS(cuGraphMemcpyNodeGetParams, 10000, OPERATION_COPY, CUDA_MEMCPY3D,
+            ((CUDA_MEMCPY3D){SIDE(src, TRANSFER.from), SIDE(dst, TRANSFER.to), .WidthInBytes = TRANSFER.bytes,
+                             .Height = TRANSFER.rows, .Depth = TRANSFER.slices}))
+NODE_PARAMS(cuGraphMemsetNodeGetParams, 10000, OPERATION_SET, CUDA_MEMSET_NODE_PARAMS,
+            ((CUDA_MEMSET_NODE_PARAMS){TRANSFER.to.address, TRANSFER.to.pitch, TRANSFER.value, TRANSFER.width,
+                                       TRANSFER.bytes / TRANSFER.width, TRANSFER.rows}))
 
-DRIVER(cuGraphMemsetNodeGetParams, 10000, (CUgraphNode, hNode, CUDA_MEMSET_NODE_PARAMS *, params))
+static size_t find_node(const struct recording *recording, CUgraphNode node)
 {
-    const struct operation *node = (const struct operation *)hNode;
-    CALL_REFUSE(node == NULL || params == NULL || node->kind != OPERATION_SET, INVALID_VALUE);
-    const struct transfer *set = &node->copy.transfer;
-    const size_t count = set->bytes / set->width;
-    *params = (CUDA_MEMSET_NODE_PARAMS){set->to.address, set->to.pitch, set->value, set->width, count, set->rows};
-    return CUDA_SUCCESS;
+    size_t at = 0;
+    while (at < recording->count && recording->operations[at]->node != node && recording->operations[at] != (void *)node)
+        at++;
+    return at;
 }
 
 /* Puts an operation in the place of a node. Launches in progress continue with the previous contents of the executable. */
 static CUresult exchange(CUgraphExec executable, CUgraphNode node, struct operation *operation, enum operation_kind kind)
 {
     OPERATION(owned, operation);
-    size_t at = 0;
     struct recording *previous = executable->recording;
-    while (at < previous->count && previous->operations[at]->node != node && previous->operations[at] != (void *)node)
-        at++;
-    CALL_REFUSE(at == previous->count || (kind != OPERATION_NOTHING && previous->operations[at]->kind != kind), INVALID_VALUE);
+    size_t at = find_node(previous, node);
+    CALL_REFUSE(at == previous->count || previous->operations[at]->kind != kind, INVALID_VALUE);
     struct recording *copy = executable->recording = recording_copy(previous);
     owned->node = node;
     operation_release(copy->operations[at]);
@@ -433,6 +425,17 @@ SET_NODE(cuGraphExecKernelNodeSetParams, 12000, OPERATION_KERNEL, (const CUDA_KE
          create_kernel(&operation, params))
 SET_NODE(cuGraphExecMemcpyNodeSetParams, 10020, OPERATION_COPY, (const CUDA_MEMCPY3D *, params, CUcontext, context),
          create_copy(&operation, params, context))
-/* It can't be enabled again. */
-SET_NODE(cuGraphNodeSetEnabled, 11060, OPERATION_NOTHING, (unsigned int, is_enabled),
-         is_enabled ? CUDA_ERROR_NOT_SUPPORTED : ((operation = operation_create(OPERATION_NOTHING)), CUDA_SUCCESS))
+SET_NODE(cuGraphExecMemsetNodeSetParams, 10020, OPERATION_SET, (const CUDA_MEMSET_NODE_PARAMS *, params, CUcontext, context),
+         create_set(&operation, params, context))
+
+DRIVER(cuGraphNodeSetEnabled, 11060, (CUgraphExec, executable, CUgraphNode, node, unsigned int, is_enabled))
+{
+    CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, executable), INVALID_VALUE);
+    struct recording *previous = executable->recording;
+    size_t at = find_node(previous, node);
+    CALL_REFUSE(at == previous->count || at >= 64, INVALID_VALUE);
+    executable->recording = recording_copy(previous);
+    executable->recording->disabled = (previous->disabled & ~(UINT64_C(1) << at)) | (uint64_t)!is_enabled << at;
+    recording_release(previous);
+    return CUDA_SUCCESS;
+}

@@ -209,20 +209,15 @@ TEST(two_hunts_into_one_file_are_two_lists)
     assert_true(is_left("list.json.*"));
 }
 
-static void expect_known(void)
-{
-    assert_int_equal(found(), 0);
-    assert_int_equal(json_integer_value(json_object_get(last.list, "known")), 1);
-    expect(0, "cufence hunt: 1 known finding is (known=) left out\n");
-}
-
 TEST(findings_of_an_earlier_hunt_can_be_left_out)
 {
     hunt(HUNT "--modes end -- \"$PROGRAM\" overrun");
     expect(86, "1 finding in 1 run\n");
     assert_int_equal(system("cp \"$FOLDER/list.json\" \"$FOLDER-before.json\""), 0);
     hunt(HUNT "--modes end --known \"$FOLDER-before.json\" -- \"$PROGRAM\" overrun");
-    expect_known();
+    assert_int_equal(found(), 0);
+    assert_int_equal(json_integer_value(json_object_get(last.list, "known")), 1);
+    expect(0, "cufence hunt: 1 known finding is (known=) left out\n");
     assert_int_equal(system("rm \"$FOLDER-before.json\""), 0);
 }
 

@@ -335,14 +335,11 @@ int step_allocate(struct world *world)
 
 /* ---- freeing ---- */
 
-static void freed(struct world *world, struct buffer *buffer, CUresult result, const char *armed)
+/* A free never fails, whatever else does: the program would not try it again. */
+static void freed(struct world *world, struct buffer *buffer, CUresult result)
 {
-    if (result != CUDA_SUCCESS) {
-        say(world, "the free of #%u: %d", buffer->id, (int)result);
-        if (!armed && !world->lacks)
-            fail(world, "the free of buffer #%u has failed: %d", buffer->id, (int)result);
-        world->leaked++;
-    }
+    if (result != CUDA_SUCCESS)
+        fail(world, "the free of buffer #%u has failed: %d", buffer->id, (int)result);
     buffer->is_live = 0;
     world->stale[pick(world, STALE)] = buffer->address + (chance(world, 50) ? 0 : buffer->bytes / 8 * 4);
 }
@@ -380,7 +377,7 @@ static int free_waiting(struct world *world, int number)
     const char *armed = arm(world);
     CUresult result = cu.cuMemFree(buffer->address);
     disarm(armed);
-    freed(world, buffer, result, armed);
+    freed(world, buffer, result);
     return 1;
 }
 
@@ -415,7 +412,7 @@ int buffer_free_on(struct world *world, int number, int queue)
         result = cu.cuMemFreeAsync(buffer->address, world->queues[queue].handle);
     disarm(armed);
     buffer->uses.at[queue] = queue_mark(world, queue);
-    freed(world, buffer, result, armed);
+    freed(world, buffer, result);
     return 1;
 }
 

@@ -4,6 +4,8 @@
  */
 #include "support/test.h"
 
+#include "support/fixture.h"
+#include "analysis/lines/cubin.h"
 #include "analysis/sass/sass.h"
 
 TEST(test_decode)
@@ -59,6 +61,24 @@ TEST(test_not_an_access)
             assert_true(!name || (kind == ACCESS_UNKNOWN && (!strcmp(name, "LDS") || !strcmp(name, "STS"))));
         }
     }
+}
+
+/* tests/fixtures/cubins/textures.cu */
+TEST(test_what_reads_through_a_texture)
+{
+    static const struct {
+        const char *kernel;
+        int fetches;
+    } kernels[] = {{"_Z7look_upyPj", 1}, {"_Z4callyP6float4", 1}, {"_Z8gradientyPf", 1}, {"_Z8filteredyPf", 1},
+                   {"_Z5widthyPi", 0},   {"_Z7surfaceyPi", 0},    {"_Z5countyPj", 0}};
+    struct span file = fixture_read("cubins/textures.cubin");
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
+        struct cubin_kernel kernel;
+        assert_true(cubin_find_kernel(file, kernels[i].kernel, &kernel));
+        assert_int_equal(sass_fetches(kernel.code), kernels[i].fetches);
+    }
+    assert_false(sass_fetches((struct span){file.bytes, 15}));
+    fixture_free(file);
 }
 
 TEST(test_class)

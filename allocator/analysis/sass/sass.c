@@ -1,4 +1,3 @@
-#include "base/reader.h"
 #include "sass_rows.h"
 
 #include <stdio.h>
@@ -306,6 +305,15 @@ const char *sass_class(struct sass_instruction instruction, enum access_kind *ki
         return classes[i].name;
     }
     return NULL;
+}
+
+int sass_fetches(struct span code)
+{
+    enum access_kind kind;
+    const char *name = NULL;
+    for (uint64_t at = 0; !(name && *name == 'T') && code.size - at >= SASS_INSTRUCTION_BYTES; at += SASS_INSTRUCTION_BYTES)
+        name = sass_class(sass_load(code.bytes + at), &kind); /* TEX, TLD, TLD4, TXD */
+    return name && *name == 'T';
 }
 
 /* Of ptxas 13.0 for sm_90, 100 and 120, against nvdisasm 13.5: the same for all three. */

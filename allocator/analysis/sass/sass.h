@@ -9,6 +9,7 @@
 #pragma once
 
 #include "analysis/dump/evidence.h"
+#include "base/reader.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -66,6 +67,9 @@ int sass_bulk(struct sass_instruction instruction, struct sass_bulk *bulk);
  * of an instruction that raises exceptions that are not about an address in global memory: accesses to local and shared memory,
  * traps, and instructions with a lane mask. NULL for any other instruction. */
 const char *sass_class(struct sass_instruction instruction, enum access_kind *kind);
+
+/* Whether an instruction of the code reads through a texture. (A query of one reads no memory of it.) */
+int sass_fetches(struct span code);
 
 /* Computes one lane's address. Returns 1 if all required registers are given (`registers` u32[], `uniforms` u32[]). */
 int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count, const uint32_t *uniforms,

@@ -1,25 +1,10 @@
 /* Stories about launches that are given freed pointers: `freed CASE`. Kernels of the first cases use them, those of the others
  * do not, or are right to. */
-#include "program.h"
-#include "textures.h"
+#include "buffers.h"
 
 #include <unistd.h>
 
-#define BYTES 4096u
-#define WORDS (BYTES / 4)
-#define TIMES 60
-
-static CUcontext here;
 static CUstream first, second;
-static CUdeviceptr kept; /* never freed */
-
-static CUdeviceptr allocate(size_t bytes, CUstream stream)
-{
-    CUdeviceptr buffer;
-    MUST(cu.cuMemAllocAsync(&buffer, bytes, stream));
-    MUST(cu.cuMemsetD32Async(buffer, 0, bytes / 4, stream));
-    return buffer;
-}
 
 static CUdeviceptr freed(CUstream stream)
 {
@@ -101,13 +86,6 @@ CASE(freed, busy)
     }
 }
 
-static CUgraphExec executable_of(CUgraph graph)
-{
-    CUgraphExec executable;
-    MUST(cu.cuGraphInstantiateWithFlags(&executable, graph, 0));
-    return executable;
-}
-
 /* A graph of one kernel. */
 static CUgraphExec graph_of(CUdeviceptr buffer)
 {
@@ -130,106 +108,6 @@ CASE(freed, graph)
     CUdeviceptr next = allocate(BYTES, first);
     MUST(cu.cuGraphLaunch(executable, first));
     cu.cuMemFreeAsync(next, first);
-}
-
-/* ---- wrong: copies and sets of graphs, and textures. The launch is refused ---- */
-
-static CUgraph captured_copy(CUdeviceptr from, CUdeviceptr to)
-{
-    CUgraph graph;
-    MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    MUST(cu.cuMemcpyDtoDAsync(to, from, BYTES, first));
-    MUST(cu.cuStreamEndCapture(first, &graph));
-    return graph;
-}
-
-static CUDA_MEMCPY3D copy_of(CUdeviceptr from, CUdeviceptr to)
-{
-    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .srcDevice = from,
-                           .srcPitch = BYTES / 4,
-                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .dstDevice = to,
-                           .dstPitch = BYTES / 4,
-                           .WidthInBytes = BYTES / 4,
-                           .Height = 4,
-                           .Depth = 1};
-}
-
-static void change_copy(CUgraphExec executable, CUgraphNode node, CUdeviceptr from, CUdeviceptr to)
-{
-    const CUDA_MEMCPY3D copy = copy_of(from, to);
-    MUST(cu.cuGraphExecMemcpyNodeSetParams(executable, node, &copy, here));
-}
-
-/* One that the program makes itself, of rows. */
-static CUgraphExec made_of_copy(CUgraphNode *node, CUdeviceptr from, CUdeviceptr to)
-{
-    CUgraph graph;
-    const CUDA_MEMCPY3D copy = copy_of(from, to);
-    MUST(cu.cuGraphCreate(&graph, 0));
-    MUST(cu.cuGraphAddMemcpyNode(node, graph, NULL, 0, &copy, here));
-    return executable_of(graph);
-}
-
-/* The second launch comes behind the free; the memory would serve the buffer that is allocated in between. */
-static void launch_around_free(CUgraphExec executable, CUdeviceptr buffer)
-{
-    MUST(cu.cuGraphLaunch(executable, first));
-    MUST(cu.cuMemFreeAsync(buffer, first));
-    allocate(BYTES, first);
-    say("launch", cu.cuGraphLaunch(executable, first));
-}
-
-CASE(freed, copy_node)
-{
-    CUdeviceptr buffer = allocate(BYTES, first);
-    launch_around_free(executable_of(captured_copy(buffer, allocate(BYTES, first))), buffer);
-}
-
-CASE(freed, copy_node_to)
-{
-    CUdeviceptr buffer = allocate(BYTES, first);
-    CUgraphExec executable = executable_of(captured_copy(kept, buffer));
-    MUST(cu.cuStreamSynchronize(first));
-    MUST(cu.cuMemFree(buffer));
-    say("launch", cu.cuGraphLaunch(executable, first));
-}
-
-CASE(freed, copy_node_by_hand)
-{
-    CUgraphNode node;
-    CUdeviceptr buffer = allocate(BYTES, first);
-    launch_around_free(made_of_copy(&node, buffer, allocate(BYTES, first)), buffer);
-}
-
-CASE(freed, set_node)
-{
-    CUgraph graph;
-    CUdeviceptr buffer = allocate(BYTES, first);
-    MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    MUST(cu.cuMemsetD2D8Async(buffer, BYTES / 4, 7, BYTES / 8, 4, first));
-    MUST(cu.cuStreamEndCapture(first, &graph));
-    launch_around_free(executable_of(graph), buffer);
-}
-
-CASE(freed, copy_node_updated)
-{
-    CUgraphNode node;
-    CUdeviceptr old = allocate(BYTES, first), buffer = allocate(BYTES, first), to = allocate(BYTES, first);
-    CUgraphExec executable = made_of_copy(&node, old, to);
-    change_copy(executable, node, buffer, to);
-    launch_around_free(executable, buffer);
-}
-
-CASE(freed, texture)
-{
-    CUdeviceptr buffer = allocate(BYTES, first), out = allocate(BYTES, first);
-    CUtexObject texture = texture_of(buffer);
-    MUST(look_up(texture, out, first));
-    MUST(cu.cuMemFreeAsync(buffer, first));
-    allocate(BYTES, first);
-    say("launch", look_up(texture, out, first));
 }
 
 /* ---- wrong with streams=on: the buffer is in use elsewhere when it is freed ---- */
@@ -369,118 +247,12 @@ CASE(freed, graph_in_order)
     MUST(add_one(next, WORDS, first));
 }
 
-/* ---- right: copies and sets of graphs, and textures ---- */
-
-CASE(freed, copy_without_its_graph)
-{
-    CUdeviceptr buffer = allocate(BYTES, first), to = allocate(BYTES, first);
-    CUgraphExec executable = executable_of(captured_copy(buffer, to)), other = executable_of(captured_copy(to, kept));
-    MUST(cu.cuGraphLaunch(executable, first));
-    MUST(cu.cuGraphExecDestroy(executable));
-    MUST(cu.cuMemFreeAsync(buffer, first));
-    MUST(cu.cuGraphLaunch(other, first));
-}
-
-/* The node gets other memory before its own is freed: by its parameters, or by another graph. Or it is switched off. */
-CASE(freed, copy_moved)
-{
-    CUgraphNode node;
-    CUdeviceptr buffer = allocate(BYTES, first), to = allocate(BYTES, first);
-    CUgraphExec executable = made_of_copy(&node, buffer, to);
-    change_copy(executable, node, kept, to);
-    launch_around_free(executable, buffer);
-}
-
-/* The driver refuses to change the node. */
-CASE(freed, copy_not_moved)
-{
-    CUgraphNode node;
-    CUdeviceptr buffer = allocate(BYTES, first), to = allocate(BYTES, first);
-    CUgraphExec executable = made_of_copy(&node, kept, to);
-    CUDA_MEMCPY3D copy = copy_of(buffer, to);
-    copy.srcLOD = 1;
-    say("change", cu.cuGraphExecMemcpyNodeSetParams(executable, node, &copy, here));
-    launch_around_free(executable, buffer);
-}
-
-CASE(freed, copy_updated)
-{
-    CUgraphExecUpdateResultInfo info;
-    CUdeviceptr buffer = allocate(BYTES, first), to = allocate(BYTES, first);
-    CUgraphExec executable = executable_of(captured_copy(buffer, to));
-    MUST(cu.cuGraphExecUpdate(executable, captured_copy(kept, to), &info));
-    launch_around_free(executable, buffer);
-}
-
-CASE(freed, copy_disabled)
-{
-    CUgraphNode node;
-    CUdeviceptr buffer = allocate(BYTES, first);
-    CUgraphExec executable = made_of_copy(&node, buffer, kept);
-    MUST(cu.cuGraphNodeSetEnabled(executable, node, 0));
-    launch_around_free(executable, buffer);
-}
-
-/* Each launch allocates the memory again, which the program frees. */
-CASE(freed, copy_of_its_own)
-{
-    CUgraph graph;
-    CUdeviceptr own;
-    MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    MUST(cu.cuMemAllocAsync(&own, BYTES, first));
-    MUST(cu.cuMemsetD32Async(own, 5, WORDS, first));
-    MUST(cu.cuMemcpyDtoDAsync(kept, own, BYTES, first));
-    MUST(cu.cuStreamEndCapture(first, &graph));
-    CUgraphExec executable = executable_of(graph);
-    for (int i = 0; i < 3; i++) {
-        MUST(cu.cuGraphLaunch(executable, first));
-        MUST(cu.cuMemFreeAsync(own, first));
-    }
-}
-
-CASE(freed, texture_in_order)
-{
-    CUdeviceptr out = allocate(BYTES, first);
-    for (int i = 0; i < TIMES; i++) {
-        CUdeviceptr buffer = allocate(BYTES, first);
-        CUtexObject texture = texture_of(buffer);
-        MUST(look_up(texture, out, first));
-        MUST(cu.cuStreamSynchronize(first));
-        MUST(cu.cuTexObjectDestroy(texture));
-        MUST(cu.cuMemFreeAsync(buffer, first));
-    }
-}
-
-/* Its handle is a number that a kernel has as such. */
-CASE(freed, texture_of_nobody)
-{
-    CUdeviceptr buffer = allocate(BYTES, first), out = allocate(BYTES, first);
-    CUtexObject texture = texture_of(buffer), other = texture_of(allocate(BYTES, first));
-    MUST(cu.cuMemFreeAsync(buffer, first));
-    MUST(look_up(other, out, first));
-    MUST(launch("_Z5countmPj", nothing, texture, out, first)); /* count(unsigned long, unsigned *) */
-}
-
-/* Its handle is a number that another context may have for a texture of its own. */
-CASE(freed, texture_elsewhere)
-{
-    CUcontext other;
-    CUdeviceptr out = allocate(BYTES, first), buffer;
-    MUST(cu.cuCtxCreate(&other, NULL, 0, 0));
-    MUST(cu.cuMemAlloc(&buffer, BYTES));
-    CUtexObject texture = texture_of(buffer);
-    MUST(cu.cuMemFree(buffer));
-    MUST(cu.cuCtxSetCurrent(here));
-    MUST(launch("_Z5countyPj", nothing, texture, out, first)); /* count(unsigned long long, unsigned *) */
-}
-
 STORY(freed)
 {
     start();
-    MUST(cu.cuCtxGetCurrent(&here));
     first = new_stream();
     second = new_stream();
-    if (strncmp(arguments[count - 1], "graph", 5) == 0 || strncmp(arguments[count - 1], "copy", 4) == 0)
+    if (strncmp(arguments[count - 1], "graph", 5) == 0)
         MUST(cu.cuMemAlloc(&kept, BYTES));
     if (count > 2)
         play_case(count, arguments);

@@ -1,4 +1,4 @@
-/* Textures of 4 KiB of memory, and a kernel that looks a number up in one. */
+/* Textures of 4 KiB of memory, and kernels that look a number up in one, or that are given a number which is none. */
 #pragma once
 
 #include "program.h"
@@ -16,14 +16,24 @@ static void nothing(const cusim_thread *thread, void *const *arguments)
 {
 }
 
-static CUresult launch(const char *name, cusim_kernel_function kernel, unsigned long long number, CUdeviceptr out,
-                       CUstream stream)
+/* What tests/fixtures/cubins/textures.cu was compiled to. */
+static const void *textures_code(void)
+{
+    static char code[32768];
+    FILE *file = fopen(TEXTURES_CUBIN, "rb");
+    if (!file || !fread(code, 1, sizeof code, file) || fclose(file))
+        exit(3);
+    return code;
+}
+
+static CUresult launch(const void *image, const char *name, cusim_kernel_function kernel, unsigned long long number,
+                       CUdeviceptr out, CUstream stream)
 {
     static const size_t sizes[] = {8, 8};
     CUmodule module;
     CUfunction function;
     driver_register_kernel(&(cusim_kernel){name, kernel, sizes, 2, "kernels.cu", 30, 4, 0, 0});
-    MUST(cu.cuModuleLoadData(&module, "an image"));
+    MUST(cu.cuModuleLoadData(&module, image));
     MUST(cu.cuModuleGetFunction(&function, module, name));
     return cu.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, (void *[]){&number, &out}, NULL);
 }
@@ -31,7 +41,7 @@ static CUresult launch(const char *name, cusim_kernel_function kernel, unsigned 
 /* look_up(unsigned long long, unsigned *) */
 static CUresult look_up(CUtexObject texture, CUdeviceptr out, CUstream stream)
 {
-    return launch("_Z7look_upyPj", lookup_kernel, texture, out, stream);
+    return launch(textures_code(), "_Z7look_upyPj", lookup_kernel, texture, out, stream);
 }
 
 static CUtexObject texture_of(CUdeviceptr buffer)
