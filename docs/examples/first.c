@@ -26,7 +26,7 @@ static void explain(const char *what, const char *address)
 {
     static const char *const places[] = {"is nobody's",      "is inside",         "lies past the end of",
                                          "lies in front of", "lies in the freed", "is in cufence's space, but in no buffer"};
-    cufence_description found;
+    cufence_description found = {.struct_size = sizeof found};
     check(cufence_describe(address, &found), "cufence_describe");
     printf("%-22s %s", what, places[found.place]);
     if (found.buffer.id)
@@ -39,7 +39,7 @@ int main(void)
 {
     char name[] = "first";
     void *weights = NULL, *bias = NULL;
-    cufence_stats stats;
+    cufence_stats stats = {.struct_size = sizeof stats};
 
     cufence_set_fault_handler(on_fault, name);
     check(cufence_init("side=end"), "cufence_init"); /* before the first CUDA context */
