@@ -1,5 +1,6 @@
 // cufence in a C++ program: a buffer that frees itself, on the stream that used it.
-// Builds with `c++ raii.cpp -lcufence`; runs on a GPU, or with CUFENCE_DRIVER=sim on the simulated device.
+// Runs on a GPU, or with CUFENCE_DRIVER=sim on the simulated device. Builds with
+//     c++ -std=c++17 raii.cpp -o raii $(pkg-config --cflags --libs cufence)
 #include <cufence.h>
 
 #include <cstddef>
