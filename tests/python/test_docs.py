@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -109,6 +110,21 @@ class Commands(unittest.TestCase):
                         with self.subTest(f"{page.name}: cufence {command} {own}"):
                             self.assertIn(option.replace("_", "-"), self.known[command])
         self.assertGreater(seen, 50)
+
+
+@unittest.skipUnless(shutil.which("jq") and COMMAND.is_file(), "needs jq and a build")
+class ForAgents(standin.InFolder):
+    def test_the_page_can_be_followed(self):
+        page, program = (ROOT / "docs/skill.md").read_text(), str(standin.BUILD / "tests/programs/program_linked")
+        (read,) = re.findall(r"^jq '.*?' found\.json$", page, re.M | re.S)
+        for status, story, headline, at in ((1, "overrun", "past the end of buffer #1", "launched"), (1, "double_free", "double free", "called")):
+            options = ("--require-guarded", "--json", "found.json")
+            self.assertEqual(standin.cufence("run", *options, "--", program, story, cwd=self.folder).returncode, status)
+            found = json.loads(standin.run("sh", "-c", read, cwd=self.folder).stdout)
+            self.assertIn(headline, found["headline"])
+            self.assertIn(f"story_{story}", found[at][-1])
+            (self.folder / "found.json").unlink()
+        self.assertLessEqual(len(page.split()), 700)
 
 
 class Figures(standin.InFolder):

@@ -192,7 +192,8 @@ class Wheel(standin.InOneFolder):
         done = run(self.folder / "venv" / "bin" / "cufence", "--help", env=standin.clean_environment())
         pages = self.packages() / "cufence" / "docs"
         self.assertIn(f"\n  {pages.resolve()}\n", done.stdout)
-        self.assertTrue((pages / "report.md").is_file() and (pages / "guide" / "jobs.md").is_file())
+        for name in ("report.md", "guide/jobs.md", "skill.md", "examples/first.c"):
+            self.assertTrue((pages / name).is_file(), name)
 
     def test_needs_nothing_else(self) -> None:
         package = self.packages() / "cufence"
