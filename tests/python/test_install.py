@@ -33,9 +33,8 @@ class Install(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("pkg-config"), "needs pkg-config")
     def test_pkg_config(self) -> None:
-        found = next(self.folder.rglob("cufence.pc")).parent
-        command = ("pkg-config", "--cflags", "--libs", "--define-prefix", "cufence")
-        flags = standin.run(*command, env={**os.environ, "PKG_CONFIG_PATH": str(found)}).stdout
+        environment = {**os.environ, "PKG_CONFIG_PATH": str(next(self.folder.rglob("cufence.pc")).parent)}
+        flags = standin.run("pkg-config", "--cflags", "--libs", "cufence", env=environment).stdout
         for compiler, source in (("cc", "first.c"), ("c++", "raii.cpp")):
             program = self.folder / f"{source}.by-pkg-config"
             subprocess.run([compiler, self.examples / source, "-o", program, *flags.split()], check=True)
