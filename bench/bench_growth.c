@@ -33,7 +33,7 @@ static uint64_t resident_bytes(void)
 
 static struct figures look(uint64_t pairs, double seconds)
 {
-    cufence_stats stats;
+    cufence_stats stats = {.struct_size = sizeof stats};
     if (cufence_get_stats(0, &stats) != CUFENCE_OK)
         die("cufence_get_stats", cufence_error_detail());
     struct figures now = {stats.mapped_bytes, stats.fresh_mappings, stats.retired_mappings, stats.tested_buffers,
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < LIVE; i++)
         cufence_free(live[i], streams[made_on[i]]);
     must(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
-    cufence_stats stats;
+    cufence_stats stats = {.struct_size = sizeof stats};
     cufence_get_stats(0, &stats);
     if (stats.live_buffers)
         printf("%" PRIu64 " buffers are lost\n", stats.live_buffers);

@@ -38,7 +38,7 @@ endif()
 install(FILES docs/cufence.1 DESTINATION ${man}/man1)
 install(FILES allocator/cli/completion.bash DESTINATION ${data}/bash-completion/completions RENAME cufence)
 
-# The pages that messages name; `cufence --help` says where they are.
+# The pages that messages name, and the examples; `cufence --help` says where they are.
 if(SKBUILD)
   set(pages docs)
 else()
@@ -46,6 +46,7 @@ else()
 endif()
 install(DIRECTORY docs/ DESTINATION ${pages} FILES_MATCHING PATTERN "*.md" PATTERN "*.schema.json"
   PATTERN examples EXCLUDE PATTERN screens EXCLUDE)
+install(DIRECTORY docs/examples DESTINATION ${pages} PATTERN __pycache__ EXCLUDE)
 
 # The source of the demo's kernels, of which its reports show lines.
 if(NOT SKBUILD)

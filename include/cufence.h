@@ -7,7 +7,14 @@
  * Conventions for every function below, unless it says otherwise:
  *   - sizes are in bytes, times in nanoseconds of CLOCK_MONOTONIC, device numbers are CUDA driver ordinals from 0;
  *   - thread safety: every function may be called from any thread at any time after cufence_init() has returned;
- *   - errors: a cufence_status. cufence_error_detail() then names the value, the limit and the way out;
+ *   - errors: a function that can fail returns a cufence_status and its results through pointers, which it leaves unchanged if
+ *     it fails. cufence_error_detail() then names the value, the limit and the way out. The others return their result;
+ *   - texts and arrays: *size or *count is the room in the caller's memory, which may be NULL if that is 0. It becomes the
+ *     number of bytes or entries that there are. If that is more than the room, the rest was cut;
+ *   - structs begin with struct_size, because later versions may add members at their end. Set it to the sizeof of the struct
+ *     before a call that fills it (in an array: in the first entry). cufence fills in as much; members that are newer than the
+ *     library become 0. In a struct that cufence hands out itself (cufence_buffer, cufence_fault), it is the library's own
+ * size;
  *   - no function exits the process. Only a fault does, with on_fault=abort (an option of cufence_init).
  */
 #ifndef CUFENCE_H
@@ -23,6 +30,8 @@ extern "C" {
 #define CUFENCE_VERSION_MAJOR 0
 #define CUFENCE_VERSION_MINOR 2
 #define CUFENCE_VERSION_PATCH 0
+/* For #if; cufence_version() returns that of the loaded library. */
+#define CUFENCE_VERSION (CUFENCE_VERSION_MAJOR * 10000 + CUFENCE_VERSION_MINOR * 100 + CUFENCE_VERSION_PATCH)
 
 typedef enum cufence_status {
     CUFENCE_OK = 0,
@@ -54,6 +63,7 @@ typedef struct CUctx_st *cufence_context;
 
 /* A buffer, live or freed. Plain data: stays valid whatever happens to the buffer. */
 typedef struct cufence_buffer {
+    size_t struct_size;
     uint64_t id;            /* from 1, ascending per thread, never reused */
     uint64_t address;       /* the buffer's first byte */
     uint64_t size;          /* as requested */
@@ -91,12 +101,14 @@ typedef enum cufence_place {
 } cufence_place;
 
 typedef struct cufence_description {
+    size_t struct_size;
     cufence_place place;
     uint64_t offset;       /* see cufence_place */
-    cufence_buffer buffer; /* the buffer that `place` refers to; all zero for UNKNOWN and NO_BUFFER */
+    cufence_buffer buffer; /* the one that `place` refers to; its id is 0 for UNKNOWN and NO_BUFFER */
 } cufence_description;
 
 typedef struct cufence_stats {
+    size_t struct_size;
     uint64_t live_buffers;
     uint64_t live_bytes;      /* as requested */
     uint64_t peak_live_bytes; /* exact to 1 MiB for each stream */
@@ -128,6 +140,7 @@ typedef struct cufence_stats {
 
 /* Buffers that are not guarded for one reason: the options leave them out, or there was no room for their pages. */
 typedef struct cufence_unguarded {
+    size_t struct_size;
     const char *what;     /* which ones: "smaller than skip=smaller"; static */
     uint64_t allocations; /* since cufence_init() */
     uint64_t bytes;
@@ -137,23 +150,49 @@ typedef struct cufence_unguarded {
 
 /* A mapping, with the buffer in it. */
 typedef struct cufence_mapping {
-    cufence_buffer buffer; /* id 0: it had none yet. Freed: the last one */
+    size_t struct_size;
     uint64_t pool[2];      /* the pool that it belongs to (cufence_pool_begin()); zeros: none */
     int32_t is_live;       /* the buffer is */
     int32_t is_waiting;    /* freed, and not yet usable again: a stream may still use it */
+    cufence_buffer buffer; /* id 0: it had none yet. Freed: the last one */
 } cufence_mapping;
+
+typedef enum cufence_access {
+    CUFENCE_ACCESS_UNKNOWN = 0,
+    CUFENCE_ACCESS_READ = 1,
+    CUFENCE_ACCESS_WRITE = 2,
+    CUFENCE_ACCESS_ATOMIC = 3
+} cufence_access;
+
+/* How certain a fact is; docs/report.md says what each takes. */
+typedef enum cufence_certainty {
+    CUFENCE_CERTAINTY_UNKNOWN = 0,
+    CUFENCE_CERTAINTY_CANDIDATE = 1, /* one of several that fit */
+    CUFENCE_CERTAINTY_DERIVED = 2,   /* the only one that fits */
+    CUFENCE_CERTAINTY_RERUN = 3,     /* seen when the kernel ran a second time */
+    CUFENCE_CERTAINTY_EXACT = 4
+} cufence_certainty;
 
 /* A fault, as passed to the handler. Valid only during the call. */
 typedef struct cufence_fault {
-    const char *text;   /* the report as printed: UTF-8, ends with a newline */
-    const char *kind;   /* "overrun", "underrun", "use-after-free", "wild address", "illegal access", ... */
-    const char *kernel; /* demangled name, or NULL */
-    const char *file;   /* source file of the access, or NULL */
-    int line;           /* its line, or 0 */
-    int is_address_known;
-    uint64_t address;             /* of the first faulting lane, or the one passed to the host call */
+    size_t struct_size;
+    const char *text;             /* the report as printed: UTF-8, ends with a newline */
+    const char *kind;             /* "overrun", "underrun", "use-after-free", "wild address", "illegal access", ... */
+    int device;                   /* -1: unknown */
+    cufence_access access;        /* UNKNOWN also for a call on the host */
+    uint64_t width;               /* of the access, in bytes per thread; 0: unknown */
+    int is_address_known;         /* `address` is valid */
+    uint64_t address;             /* of the first faulting thread, or the one passed to the host call */
     const cufence_buffer *buffer; /* the buffer that the access was meant for, or NULL */
-    int device;
+    cufence_place place;          /* of the access relative to the buffer; UNKNOWN without one */
+    uint64_t distance;            /* from the buffer to the access, counted like cufence_description.offset */
+    cufence_certainty certainty;  /* of the buffer; without one, of the address */
+    const char *kernel;           /* demangled name, or NULL */
+    const char *file;             /* source file of the access, or NULL */
+    int line;                     /* its line, or 0 */
+    int is_thread_known;          /* `block` and `thread` are valid */
+    uint32_t block[3];            /* x, y, z of the first faulting thread's block */
+    uint32_t thread[3];           /* x, y, z of the thread in it */
 } cufence_fault;
 
 /*
@@ -169,10 +208,10 @@ typedef struct cufence_fault {
  */
 typedef void (*cufence_fault_handler)(const cufence_fault *fault, void *user);
 
-/* Returns major * 10000 + minor * 100 + patch of the loaded library. */
+/* Returns CUFENCE_VERSION of the loaded library. */
 int cufence_version(void);
 
-/* Returns the version as text, "0.1.0". Static. */
+/* Returns the version as text, "0.2.0". Static. */
 const char *cufence_version_string(void);
 
 /* Returns a sentence that describes a status, also for an unknown number. Static, never NULL. */
@@ -272,10 +311,10 @@ cufence_status cufence_describe(const void *address, cufence_description *descri
 
 /*
  * Writes the frames for cufence_buffer.allocated_stack or freed_stack, innermost first, one line "file:line in function" each,
- * or "function (library+0x1a2b)" for a native frame without source line, cut to `size` bytes including the NUL. Returns the
- * length of the whole text including the NUL, 0 if no frames are known. Naming native frames may take a tenth of a second.
+ * or "function (library+0x1a2b)" for a native frame without source line. *size is the room, then the text's size with its NUL.
+ * Naming native frames may take a tenth of a second. Errors: INVALID_ARGUMENT, NOT_FOUND (no frames are known).
  */
-size_t cufence_stack(uint32_t stack, char *buffer, size_t size);
+cufence_status cufence_stack(uint32_t stack, char *text, size_t *size);
 
 /*
  * Gets statistics of one device, or of all with device = -1. Errors: NOT_INITIALIZED, INVALID_ARGUMENT.
@@ -283,17 +322,17 @@ size_t cufence_stack(uint32_t stack, char *buffer, size_t size);
 cufence_status cufence_get_stats(int device, cufence_stats *stats);
 
 /*
- * Gets the mappings of one device (-1: all), live or not, at most `max` entries, in no particular order. Returns their number;
- * 0 also before cufence_init(), or if the host has no memory. Takes milliseconds with thousands of live buffers. A page that
- * small buffers share counts as one for each of them.
+ * Gets the mappings of one device (-1: all), live or not, in no particular order. *count is the room, then their number. Takes
+ * milliseconds with thousands of live buffers. A page that small buffers share counts as one for each of them.
+ * Errors: NOT_INITIALIZED, INVALID_ARGUMENT, OUT_OF_MEMORY (the host's).
  */
-size_t cufence_get_mappings(int device, cufence_mapping *out, size_t max);
+cufence_status cufence_get_mappings(int device, cufence_mapping *out, size_t *count);
 
 /*
- * Gets what was left to the driver, unguarded, by reason, at most `max` entries. Returns the number of reasons that occurred: 0
- * if every buffer was guarded. Never fails.
+ * Gets what was left to the driver, unguarded. *count is the room, then the number of reasons that occurred: 0 if every buffer
+ * was guarded. Errors: INVALID_ARGUMENT.
  */
-size_t cufence_get_unguarded(cufence_unguarded *out, size_t max);
+cufence_status cufence_get_unguarded(cufence_unguarded *out, size_t *count);
 
 /*
  * Releases what is kept for reuse on `device` (-1: all) to the driver: idle mappings whose streams have passed the free, and
@@ -307,24 +346,24 @@ cufence_status cufence_trim(int device);
 /*
  * Checks the slack of all buffers of `device` (-1: all devices), live and freed, and reports what was written there since the
  * last check (not with slack=off). Synchronises the contexts of the device first, and then waits for its own kernels, at most
- * 10 s; other threads wait meanwhile if they allocate or free. Returns the number of findings reported, or a negative status:
- * -CUFENCE_ERROR_NOT_INITIALIZED, _INVALID_ARGUMENT, _UNSUPPORTED (slack=off, a stream is capturing, or called from a fault
- * handler), _FAULTED, _DRIVER, _TIMEOUT.
+ * 10 s; other threads wait meanwhile if they allocate or free. *findings, unless NULL, is the number of findings reported.
+ * Errors: NOT_INITIALIZED, INVALID_ARGUMENT, UNSUPPORTED (slack=off, a stream is capturing, or called from a fault handler),
+ * FAULTED, DRIVER, TIMEOUT.
  */
-int cufence_check(int device);
+cufence_status cufence_check(int device, uint64_t *findings);
 
-/* Sets the function to call at each fault, NULL for none. Never fails. May be called before cufence_init(). */
-cufence_status cufence_set_fault_handler(cufence_fault_handler handler, void *user);
+/* Sets the function to call at each fault, NULL for none. May be called before cufence_init(). */
+void cufence_set_fault_handler(cufence_fault_handler handler, void *user);
 
 /* Returns the number of faults reported in this process. */
 uint64_t cufence_fault_count(void);
 
-/* Copies the text of the last report into buffer, cut to `size` bytes including the NUL. Returns the length of the whole text
- * including the NUL, 0 if there was no fault yet. Call with size 0 to get the size needed. */
-size_t cufence_last_report(char *buffer, size_t size);
+/* Copies the text of the last report. *size is the room, then the text's size with its NUL. Errors: INVALID_ARGUMENT,
+ * NOT_FOUND (there was no fault yet). */
+cufence_status cufence_last_report(char *text, size_t *size);
 
-/* The same as JSON: one object on one line, in the schema of docs/json.md. */
-size_t cufence_last_report_json(char *buffer, size_t size);
+/* The same as JSON: one object on one line, in the schema of docs/json.md. NOT_FOUND also if the host had no memory for it. */
+cufence_status cufence_last_report_json(char *text, size_t *size);
 
 /*
  * Waits, at most `timeout_ms`, until all that cufence finds in work that the devices have already executed is reported: faults,

@@ -12,20 +12,13 @@ static const char *asking(const struct options *options)
     return options->values[0] ? "values" : options->nan != NAN_OFF ? "nan" : options->save_values[0] ? "save_values" : NULL;
 }
 
-#ifdef CUFENCE_HAS_INSPECT
 /* The code of modules is kept for a write into slack, which leaves no core dump. */
-static cufence_status open(const struct options *options, const char *option)
-{
-    int wants_code = options->slack && rerun_source_is_wanted(options);
-    return option || wants_code ? inspect_open(options, wants_code) : CUFENCE_OK;
-}
-#endif
-
 cufence_status lifecycle_inspect(const struct options *options, int is_start)
 {
     const char *option = asking(options);
 #ifdef CUFENCE_HAS_INSPECT
-    return is_start ? open(options, option) : CUFENCE_OK;
+    int wants_code = is_start && options->slack && rerun_source_is_wanted(options);
+    return is_start && (option || wants_code) ? inspect_open(options, wants_code) : CUFENCE_OK;
 #else
     (void)is_start;
     return option ? error_set(CUFENCE_ERROR_UNSUPPORTED, "%s: this cufence was built without inspect/ (CUFENCE_INSPECT=OFF)",

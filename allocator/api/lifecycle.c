@@ -13,9 +13,7 @@
 #include "base/thread.h"
 #include "base/tunables.h"
 #include "base/lost_reports.h"
-#include "base/options.h"
 #include "contexts/contexts.h"
-#include "heap/heap.h"
 #include "heap/unguarded/unguarded.h"
 #include "kernels/kernels.h"
 #include "launch/launch.h"
@@ -51,16 +49,11 @@ static struct {
     int removes_traces; /* exit handlers are registered; a retried start must not register them twice */
     int is_rested;      /* atomic; see lifecycle_needs_no_rest() */
     pid_t pid;          /* the process that started cufence: a forked child has no CUDA */
-    char *text;         /* the options it was started with; NULL before the start */
+    char *text;         /* the options it was started with; valid if is_started */
     struct options options;
 } process = {.lock = LOCK(RANK_PROCESS)};
 
 /* ---- process exit ---- */
-
-static int is_verbose(void)
-{
-    return process.options.say == SAY_VERBOSE;
-}
 
 static CUresult synchronise(const struct context *context)
 {
@@ -289,9 +282,9 @@ static void conclude(void *argument)
     if (__atomic_load_n(&process.has_worked, __ATOMIC_RELAXED)) {
         closing_record();
         closing_say(&(struct ending){status, exitcode, has_failed, is_told, is_synchronised, blind, settle_unchecked(),
-                                     process.options.say == SAY_QUIET, is_verbose()});
+                                     process.options.say == SAY_QUIET, process.options.say == SAY_VERBOSE});
     }
-    if (is_verbose())
+    if (process.options.say == SAY_VERBOSE)
         print_stats();
     output_flush();
     end->exitcode = exitcode;
@@ -390,10 +383,7 @@ static cufence_status start(const char *options)
     status = status ?: driver_load();
     if (status == CUFENCE_OK)
         writable_check(&process.options, 1, warn);
-    if (status == CUFENCE_OK)
-        status = lifecycle_inspect(&process.options, 1);
-    if (status == CUFENCE_OK)
-        status = monitor_start(&process.options);
+    status = status ?: lifecycle_inspect(&process.options, 1) ?: monitor_start(&process.options);
     if (hides)
         program_dump_show();
     if (status != CUFENCE_OK) {
@@ -414,7 +404,7 @@ static cufence_status start(const char *options)
     if (!process.removes_traces)
         process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also needed if no context is ever created */
                                  pthread_atfork(NULL, NULL, after_fork) == 0;
-    if (is_verbose())
+    if (process.options.say == SAY_VERBOSE)
         output_say("cufence %s: driver %s (CUDA %d.%d), %llu GiB of address space%s, core dumps %s\n", cufence_version_string(),
                    driver->path, driver->version / 1000, driver->version % 1000 / 10,
                    (unsigned long long)((arena_end() - arena_start()) >> 30), arena_end() ? "" : " so far (ulimit -v)",
@@ -432,27 +422,21 @@ static cufence_status refuse_child(void)
 
 cufence_status lifecycle_start(const char *options)
 {
-    cufence_status status;
+    const char *text = options ? options : "";
     if (__atomic_load_n(&process.is_forked, __ATOMIC_ACQUIRE))
         return refuse_child();
     HOLD(&process.lock);
-    if (process.is_started) {
-        status = strcmp(process.text, options ? options : "") == 0
-                     ? CUFENCE_OK
-                     : error_set(CUFENCE_ERROR_ALREADY_INITIALIZED,
-                                 "cufence already runs with the options \"%s\"; \"%s\" comes too late", process.text,
-                                 options ? options : "");
-    } else {
-        process.text = strdup(options ? options : "");
-        process.pid = getpid();
-        status = process.text ? start(options) : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-        if (status == CUFENCE_OK) {
-            __atomic_store_n(&process.is_started, 1, __ATOMIC_RELEASE);
-        } else {
-            free(process.text);
-            process.text = NULL;
-        }
-    }
+    if (process.is_started)
+        return strcmp(process.text, text) == 0
+                   ? CUFENCE_OK
+                   : error_set(CUFENCE_ERROR_ALREADY_INITIALIZED,
+                               "cufence already runs with the options \"%s\"; \"%s\" comes too late", process.text, text);
+    process.text = strdup(text);
+    process.pid = getpid();
+    cufence_status status = process.text ? start(options) : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
+    __atomic_store_n(&process.is_started, status == CUFENCE_OK, __ATOMIC_RELEASE);
+    if (status != CUFENCE_OK)
+        free(process.text);
     return status;
 }
 

@@ -19,57 +19,104 @@
 #include "fault/delivery.h"
 #include "fault/monitor.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CHECK_MS 10000 /* the most that cufence_check() waits for its own kernels, after the synchronisation */
 #define PUBLIC __attribute__((visibility("default")))
+#define LARGEST_STRUCT 4096 /* a larger struct_size was never set */
 
-struct given {
+/* What a function is given and finds that runs aside. */
+struct call {
     const char *options;
+    int device;
+    unsigned ms;
+    size_t found;
     cufence_status status;
 };
 
+static cufence_status run(struct call *call, void (*function)(void *))
+{
+    aside_call(function, call);
+    return call->status;
+}
+
 static void start(void *argument)
 {
-    struct given *given = argument;
-    given->status = lifecycle_start(given->options);
+    struct call *call = argument;
+    call->status = lifecycle_start(call->options);
 }
 
 PUBLIC cufence_status cufence_init(const char *options)
 {
-    struct given given = {.options = options};
-    aside_call(start, &given);
-    return given.status;
+    return run(&(struct call){.options = options}, start);
 }
 
 static void check_options(void *argument)
 {
-    struct given *given = argument;
+    struct call *call = argument;
     struct options checked;
     options_default(&checked);
-    given->status = options_parse(&checked, given->options, "the options");
+    call->status = options_parse(&checked, call->options, "the options");
 }
 
 PUBLIC cufence_status cufence_check_options(const char *options)
 {
-    struct given given = {.options = options};
-    aside_call(check_options, &given);
-    return given.status;
+    return run(&(struct call){.options = options}, check_options);
+}
+
+static cufence_status check_pointer(const void *pointer, const char *name)
+{
+    return pointer ? CUFENCE_OK : error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s is NULL", name);
 }
 
 static cufence_status check_started_with(const void *pointer, const char *name)
 {
-    cufence_status status = lifecycle_check();
-    if (status == CUFENCE_OK && !pointer)
-        status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s is NULL", name);
-    return status;
+    return lifecycle_check() ?: check_pointer(pointer, name);
+}
+
+/* ---- structs and texts that the caller gives room for ---- */
+
+static cufence_status check_struct(const void *out, const char *name)
+{
+    const size_t room = out ? *(const size_t *)out : 0;
+    if (!out || (room >= sizeof room && room <= LARGEST_STRUCT))
+        return check_pointer(out, name);
+    return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s: struct_size is %zu; set it to the sizeof of the struct", name, room);
+}
+
+static cufence_status check_array(const void *out, const size_t *count)
+{
+    return check_pointer(count, "count") ?: *count ? check_struct(out, "the first entry") : CUFENCE_OK;
+}
+
+/* Fills in the struct at `index` of the caller's, which are all as large as the first. */
+static void fill(void *structs, size_t index, const void *own, size_t size)
+{
+    const size_t room = *(const size_t *)structs;
+    char *out = (char *)structs + index * room;
+    memset(out, 0, room);
+    memcpy(out, own, room < size ? room : size);
+    *(size_t *)(void *)out = room;
+}
+
+static cufence_status check_text(const char *text, const size_t *size)
+{
+    return check_pointer(size, "size") ?: *size ? check_pointer(text, "text") : CUFENCE_OK;
+}
+
+static cufence_status text_of(size_t length, size_t *size, const char *missing)
+{
+    if (!length)
+        return error_set(CUFENCE_ERROR_NOT_FOUND, "%s", missing);
+    *size = length;
+    return CUFENCE_OK;
 }
 
 PUBLIC int cufence_version(void)
 {
-    return CUFENCE_VERSION_MAJOR * 10000 + CUFENCE_VERSION_MINOR * 100 + CUFENCE_VERSION_PATCH;
+    return CUFENCE_VERSION;
 }
 
 PUBLIC const char *cufence_version_string(void)
@@ -122,11 +169,6 @@ static struct context *context_for(int device, cufence_status *status)
     return context;
 }
 
-static cufence_status unknown_stream(cufence_stream stream)
-{
-    return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the driver does not know stream %p", (void *)stream);
-}
-
 PUBLIC cufence_status cufence_malloc(void **pointer, size_t size, int device, cufence_stream stream)
 {
     cufence_status status = check_started_with(pointer, "pointer");
@@ -135,7 +177,9 @@ PUBLIC cufence_status cufence_malloc(void **pointer, size_t size, int device, cu
         return status;
     struct stream *meant = stream_in(context, stream);
     const struct heap_request wanted = {.size = size, .context = context, .device = context->device, .stream = meant};
-    return meant ? passed_or_guarded(pointer, &wanted, __builtin_frame_address(0)) : unknown_stream(stream);
+    if (!meant)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the driver does not know stream %p", (void *)stream);
+    return passed_or_guarded(pointer, &wanted, __builtin_frame_address(0));
 }
 
 /* A default stream means that of the caller's current context. The buffer's context need not be current, so its default stream
@@ -175,10 +219,14 @@ PUBLIC cufence_status cufence_stream_gone(cufence_stream stream)
     return status;
 }
 
-/* Forgets the context unless work may still be running in it: then its buffers must stay mapped. */
-static cufence_status give_up(CUcontext context)
+/* The preload library sees the end itself. Work may still be running in the context if the driver cannot wait for it: then its
+ * buffers must stay mapped. */
+PUBLIC cufence_status cufence_context_gone(cufence_context context)
 {
     struct books *held;
+    cufence_status status = check_started_with(context, "context");
+    if (status != CUFENCE_OK || contexts_are_watched() || !context_known(context))
+        return status;
     CUresult result = settle_before_end(context, &held);
     int is_over = result == CUDA_SUCCESS || driver_has_faulted(result) || result == CUDA_ERROR_INVALID_CONTEXT ||
                   result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -186,15 +234,6 @@ static cufence_status give_up(CUcontext context)
         context_given_up(context);
     heap_go_on(held);
     return is_over ? CUFENCE_OK : driver_check(result, "cuCtxSynchronize");
-}
-
-/* The preload library sees the end itself. */
-PUBLIC cufence_status cufence_context_gone(cufence_context context)
-{
-    cufence_status status = check_started_with(context, "context");
-    if (status != CUFENCE_OK || contexts_are_watched() || !context_known(context))
-        return status;
-    return give_up(context);
 }
 
 PUBLIC cufence_status cufence_record_stream(void *pointer, cufence_stream stream)
@@ -220,99 +259,98 @@ PUBLIC cufence_status cufence_label_pop(void)
 
 PUBLIC cufence_status cufence_describe(const void *address, cufence_description *description)
 {
-    cufence_status status = check_started_with(description, "description");
-    if (status == CUFENCE_OK)
-        heap_describe((uint64_t)(uintptr_t)address, description);
-    return status;
+    cufence_description found;
+    cufence_status status = lifecycle_check() ?: check_struct(description, "description");
+    if (status != CUFENCE_OK)
+        return status;
+    heap_describe((uint64_t)(uintptr_t)address, &found);
+    fill(description, 0, &found, sizeof found);
+    return CUFENCE_OK;
 }
 
 PUBLIC cufence_status cufence_get_stats(int device, cufence_stats *stats)
 {
-    cufence_status status = check_started_with(stats, "stats");
-    if (status == CUFENCE_OK)
-        status = heap_stats(device, stats);
-    if (status == CUFENCE_OK)
-        stats->faults = delivery_count();
-    for (int why = PASSED_NOT + 1; why < PASSED_REASONS && status == CUFENCE_OK; why++) {
-        struct passed_figures figures = passed_figures((enum passed_reason)why);
-        stats->unguarded_allocations += figures.count;
-        stats->unguarded_bytes += figures.bytes;
-    }
-    return status;
+    cufence_stats all;
+    cufence_status status = lifecycle_check() ?: check_struct(stats, "stats") ?: heap_stats(device, &all);
+    if (status != CUFENCE_OK)
+        return status;
+    const struct passed_figures passed = passed_sums();
+    all.faults = delivery_count();
+    all.unguarded_allocations = passed.count;
+    all.unguarded_bytes = passed.bytes;
+    fill(stats, 0, &all, sizeof all);
+    return CUFENCE_OK;
 }
 
-PUBLIC size_t cufence_get_mappings(int device, cufence_mapping *out, size_t max)
+PUBLIC cufence_status cufence_get_mappings(int device, cufence_mapping *out, size_t *count)
 {
     cufence_mapping *all = NULL;
-    size_t count = lifecycle_check() == CUFENCE_OK ? heap_mappings(device, &all) : 0;
-    for (size_t i = 0; i < count && i < max; i++)
-        out[i] = all[i];
+    size_t found = 0;
+    cufence_status status =
+        lifecycle_check() ?: check_array(out, count) ?: heap_check_device(device) ?: heap_mappings(device, &all, &found);
+    if (status != CUFENCE_OK)
+        return status;
+    for (size_t i = 0; i < found && i < *count; i++)
+        fill(out, i, &all[i], sizeof all[i]);
     free(all);
-    return count;
+    *count = found;
+    return CUFENCE_OK;
 }
 
-struct on_device {
-    int device;
-    cufence_status status;
-    size_t found;
-};
-
-static struct on_device run_on(int device, void (*function)(void *))
+PUBLIC cufence_status cufence_get_unguarded(cufence_unguarded *out, size_t *count)
 {
-    struct on_device on = {.device = device, .status = lifecycle_check()};
-    if (on.status == CUFENCE_OK)
-        aside_call(function, &on);
-    return on;
-}
-
-PUBLIC size_t cufence_get_unguarded(cufence_unguarded *out, size_t max)
-{
-    size_t count = 0;
+    size_t found = 0;
+    cufence_status status = check_array(out, count);
+    if (status != CUFENCE_OK)
+        return status;
     for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++) {
         struct passed_figures figures = passed_figures((enum passed_reason)why);
-        if (!figures.count)
-            continue;
-        if (count < max)
-            out[count] = (cufence_unguarded){passed_word((enum passed_reason)why), figures.count, figures.bytes,
-                                             figures.live_count, figures.live_bytes};
-        count++;
+        const cufence_unguarded one = {.what = passed_word((enum passed_reason)why),
+                                       .allocations = figures.count,
+                                       .bytes = figures.bytes,
+                                       .live_buffers = figures.live_count,
+                                       .live_bytes = figures.live_bytes};
+        if (figures.count && found++ < *count)
+            fill(out, found - 1, &one, sizeof one);
     }
-    return count;
+    *count = found;
+    return CUFENCE_OK;
 }
 
 static void trim(void *argument)
 {
-    struct on_device *on = argument;
-    on->status = heap_trim(on->device, WAITS_FOR_POOLS);
+    struct call *call = argument;
+    call->status = lifecycle_check() ?: heap_trim(call->device, WAITS_FOR_POOLS);
 }
 
 PUBLIC cufence_status cufence_trim(int device)
 {
-    return run_on(device, trim).status;
+    return run(&(struct call){.device = device}, trim);
 }
 
 static void check_slack(void *argument)
 {
-    struct on_device *on = argument;
-    if (delivery_is_in_handler()) {
-        on->status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a fault handler cannot check buffers: the device may be stopped");
-        return;
-    }
-    on->status = heap_check_slack(on->device, 1, CHECK_MS, &on->found);
-    if (on->status == CUFENCE_OK && !untold_await(monotonic_ms() + CHECK_MS))
-        on->status = error_set(CUFENCE_ERROR_TIMEOUT, "a finding is still being reported by another thread");
+    struct call *call = argument;
+    call->status = lifecycle_check();
+    if (call->status == CUFENCE_OK && delivery_is_in_handler())
+        call->status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a fault handler cannot check buffers: the device may be stopped");
+    call->status = call->status ?: heap_check_slack(call->device, 1, CHECK_MS, &call->found);
+    if (call->status == CUFENCE_OK && !untold_await(monotonic_ms() + CHECK_MS))
+        call->status = error_set(CUFENCE_ERROR_TIMEOUT, "a finding is still being reported by another thread");
 }
 
-PUBLIC int cufence_check(int device)
+PUBLIC cufence_status cufence_check(int device, uint64_t *findings)
 {
-    const struct on_device on = run_on(device, check_slack);
-    return on.status == CUFENCE_OK ? (int)(on.found < INT_MAX ? on.found : INT_MAX) : -(int)on.status;
+    struct call call = {.device = device};
+    cufence_status status = run(&call, check_slack);
+    if (status == CUFENCE_OK && findings)
+        *findings = call.found;
+    return status;
 }
 
-PUBLIC cufence_status cufence_set_fault_handler(cufence_fault_handler handler, void *user)
+PUBLIC void cufence_set_fault_handler(cufence_fault_handler handler, void *user)
 {
     delivery_set_handler(handler, user);
-    return CUFENCE_OK;
 }
 
 PUBLIC uint64_t cufence_fault_count(void)
@@ -348,45 +386,39 @@ static void write_stack(void *argument)
     writing->length = count ? at + 1 : 0;
 }
 
-PUBLIC size_t cufence_stack(uint32_t stack, char *buffer, size_t size)
+PUBLIC cufence_status cufence_stack(uint32_t stack, char *text, size_t *size)
 {
-    struct writing writing = {stack, buffer, size, 0};
+    cufence_status status = check_text(text, size);
+    if (status != CUFENCE_OK)
+        return status;
+    struct writing writing = {stack, text, *size, 0};
     aside_call(write_stack, &writing);
-    return writing.length;
+    return text_of(writing.length, size, "no frames are known of this stack");
 }
 
-PUBLIC size_t cufence_last_report(char *buffer, size_t size)
+PUBLIC cufence_status cufence_last_report(char *text, size_t *size)
 {
-    return delivery_last_text(buffer, size);
+    return check_text(text, size) ?: text_of(delivery_last_text(text, *size), size, "there was no fault yet");
 }
 
-PUBLIC size_t cufence_last_report_json(char *buffer, size_t size)
+PUBLIC cufence_status cufence_last_report_json(char *text, size_t *size)
 {
-    return delivery_last_json(buffer, size);
+    return check_text(text, size) ?: text_of(delivery_last_json(text, *size), size, "there was no fault yet");
 }
-
-struct patience {
-    unsigned ms;
-    cufence_status status;
-};
 
 static void wait_reports(void *argument)
 {
-    struct patience *patience = argument;
-    uint64_t until = monotonic_ms() + patience->ms, now;
-    patience->status = monitor_flush(patience->ms);
-    if (patience->status == CUFENCE_OK && inspector_now() &&
+    struct call *call = argument;
+    uint64_t until = monotonic_ms() + call->ms, now;
+    call->status = lifecycle_check() ?: monitor_flush(call->ms);
+    if (call->status == CUFENCE_OK && inspector_now() &&
         !inspector_now()->await((now = monotonic_ms()) < until ? (unsigned)(until - now) : 0))
-        patience->status =
-            error_set(CUFENCE_ERROR_TIMEOUT, "results of launches were still being looked at after %u ms", patience->ms);
+        call->status = error_set(CUFENCE_ERROR_TIMEOUT, "results of launches were still being looked at after %u ms", call->ms);
 }
 
 PUBLIC cufence_status cufence_wait_reports(unsigned timeout_ms)
 {
-    struct patience patience = {timeout_ms, lifecycle_check()};
-    if (patience.status == CUFENCE_OK)
-        aside_call(wait_reports, &patience);
-    return patience.status;
+    return run(&(struct call){.ms = timeout_ms}, wait_reports);
 }
 
 PUBLIC cufence_status cufence_pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user,

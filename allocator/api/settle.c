@@ -6,7 +6,6 @@
 #include "base/lock.h"
 #include "base/lost_reports.h"
 #include "contexts/contexts.h"
-#include "heap/heap.h"
 #include "launch/launch.h"
 #include "fault/delivery.h"
 #include "fault/monitor.h"
@@ -15,12 +14,6 @@
 
 #define REPORT_MS 5000
 #define SLACK_MS 2000 /* at most, for the last check of buffers */
-
-/* Without the preload library no launch is seen, so a context never counts as settled. */
-static int is_settled(const struct context *context, uint64_t launches)
-{
-    return contexts_are_watched() && launch_is_settled(context, launches);
-}
 
 static void learn(void *is_context_idle)
 {
@@ -33,7 +26,7 @@ void settle_learn(CUresult result, int is_context_idle)
         monitor_await_dump();
     struct context *context = context_current();
     uint64_t launches = context ? launch_count(context) : 0;
-    if (!context || is_settled(context, launches))
+    if (!context || (contexts_are_watched() && launch_is_settled(context, launches))) /* else launches are not seen */
         return;
     aside_call(learn, &is_context_idle);
     if (is_context_idle)

@@ -73,7 +73,7 @@ static void await_unmapped(CUdeviceptr freed)
 {
     const struct timespec millisecond = {0, 1000000};
     __typeof__(&cufence_describe) describe = (__typeof__(describe))cufence_function("cufence_describe");
-    cufence_description what;
+    cufence_description what = {.struct_size = sizeof what};
     for (int i = 0; describe && i < RETIRE_MS; i++) {
         if (describe((const void *)(uintptr_t)freed, &what) == CUFENCE_OK && what.place == CUFENCE_PLACE_FREED &&
             !what.buffer.is_mapped)

@@ -340,7 +340,7 @@ static void try_hook(struct findings *findings, const char *check, void *allocat
 {
     enum { BYTES = 1000 };
     CUdeviceptr pointer = 0;
-    cufence_description what = {0};
+    cufence_description what = {.struct_size = sizeof what};
     __typeof__(&cufence_describe) describe = library ? (__typeof__(describe))dlsym(library, "cufence_describe") : NULL;
     int is_made = allocate && release && ((__typeof__(&cuMemAlloc))allocate)(&pointer, BYTES) == CUDA_SUCCESS;
     int is_ours = is_made && describe && describe((const void *)(uintptr_t)pointer, &what) == CUFENCE_OK &&

@@ -131,18 +131,40 @@ void tell_guarded(const struct guarded *guarded)
     add_json(json_of_guarded(ORIGIN(-1), guarded));
 }
 
+static cufence_place place_of(const struct buffer_fact *fact)
+{
+    const cufence_place inside = fact->buffer && fact->buffer->freed_ns ? CUFENCE_PLACE_FREED : CUFENCE_PLACE_INSIDE;
+    return fact->from == PAST_END       ? CUFENCE_PLACE_PAST_END
+           : fact->from == BEFORE_START ? CUFENCE_PLACE_BEFORE_START
+           : fact->from == FROM_START   ? inside
+                                        : CUFENCE_PLACE_UNKNOWN;
+}
+
 static void call_handler(const struct finding *finding, const char *text)
 {
-    const struct evidence_stop *stop = finding->where.is_known ? &finding->where.stop : NULL;
-    cufence_fault fault = {.text = text,
-                           .kind = finding->kind,
-                           .kernel = stop ? stop->kernel : NULL,
-                           .file = stop ? stop->file : NULL,
-                           .line = stop ? stop->line : 0,
-                           .is_address_known = finding->address.certainty != CERTAIN_NOT,
-                           .address = finding->address.value,
-                           .buffer = finding->buffer.buffer,
-                           .device = finding->origin.device};
+    _Static_assert((int)ACCESS_ATOMIC == CUFENCE_ACCESS_ATOMIC && (int)CERTAIN_EXACT == CUFENCE_CERTAINTY_EXACT, "alike");
+    const struct where_fact *where = &finding->where;
+    cufence_fault fault = {
+        .struct_size = sizeof fault,
+        .text = text,
+        .kind = finding->kind,
+        .device = finding->origin.device,
+        .access = (cufence_access)finding->access.kind,
+        .width = finding->access.bytes,
+        .is_address_known = finding->address.is_one,
+        .address = finding->address.is_one ? finding->address.value : 0,
+        .buffer = finding->buffer.buffer,
+        .place = place_of(&finding->buffer),
+        .distance = finding->buffer.distance,
+        .certainty = (cufence_certainty)(finding->buffer.buffer ? finding->buffer.certainty : finding->address.certainty),
+        .kernel = where->is_known ? where->stop.kernel : NULL,
+        .file = where->is_known ? where->stop.file : NULL,
+        .line = where->is_known ? where->stop.line : 0,
+        .is_thread_known = where->lane != NULL};
+    for (int i = 0; where->lane && i < 3; i++) {
+        fault.block[i] = where->stop.block_index[i];
+        fault.thread[i] = where->lane->thread[i];
+    }
     delivery_call_handler(&fault);
 }
 

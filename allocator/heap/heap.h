@@ -191,9 +191,8 @@ size_t heap_use(int device, struct heap_use **out);
 /* Writes "train.py:12 in forward, label "x"" to `out`, cut to fit; "an unknown place" if nothing is known. */
 void heap_use_name(const struct heap_use *use, char *out, size_t size);
 
-/* Gets what is mapped on a device (-1: all), in no order. Returns their number; *out is malloc'ed, NULL if out of host
- * memory. */
-size_t heap_mappings(int device, cufence_mapping **out);
+/* Gets what is mapped on a device (-1: all), in no order. *out is malloc'ed. Errors: OUT_OF_MEMORY (the host's). */
+cufence_status heap_mappings(int device, cufence_mapping **out, size_t *count);
 
 /* Returns OK if the device exists, or for -1; else INVALID_ARGUMENT. */
 cufence_status heap_check_device(int device);

@@ -185,7 +185,8 @@ class tensor_memory : public native::CUDAAllocator
      * before serves. */
     void init(int count) override
     {
-        cufence_stats stats;
+        cufence_stats stats{};
+        stats.struct_size = sizeof stats;
         (void)c10::cuda::device_count(); /* starts CUDA; libtorch has asked before, a program of its own may not have */
         if (cufence_get_stats(-1, &stats) == CUFENCE_ERROR_NOT_INITIALIZED && before) {
             native::allocator.store(before);
@@ -396,7 +397,8 @@ class tensor_memory : public native::CUDAAllocator
     void tell_allocated(void *pointer)
     {
         cufence_torch_buffer buffer;
-        cufence_description found;
+        cufence_description found{};
+        found.struct_size = sizeof found;
         if (!cufence_torch_find(pointer, &buffer) && !borrowed.find(pointer, &buffer))
             return;
         auto context = past.context(native::RecordContext::STATE);

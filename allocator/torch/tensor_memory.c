@@ -353,7 +353,8 @@ static int by_address(const void *a, const void *b)
 size_t cufence_torch_mappings(int device, const uint64_t pool[2], int is_live, cufence_mapping **out)
 {
     *out = NULL;
-    size_t kept = 0, all = lifecycle_check() == CUFENCE_OK ? heap_mappings(device, out) : 0;
+    size_t kept = 0, all = 0;
+    (void)(lifecycle_check() ?: heap_mappings(device, out, &all));
     for (size_t i = 0; i < all; i++) {
         const cufence_mapping *mapping = &(*out)[i];
         if ((!pool || (mapping->pool[0] == pool[0] && mapping->pool[1] == pool[1])) && (!is_live || mapping->is_live))

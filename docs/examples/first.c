@@ -1,6 +1,7 @@
 /*
  * cufence in a C program: buffers with labels, what is known about an address, figures, and a function that is called when
- * a kernel faults. Builds with `cc first.c -lcufence`; runs on a GPU, or with CUFENCE_DRIVER=sim on the simulated device.
+ * a kernel faults. Runs on a GPU, or with CUFENCE_DRIVER=sim on the simulated device. Builds with
+ *     cc first.c -o first $(pkg-config --cflags --libs cufence)
  */
 #include <cufence.h>
 
@@ -8,10 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Called once a fault, after its report was printed. A program would save its state here, or tell its supervisor. */
+/* Called once for each fault, after its report was printed. A program would save its state here, or tell its supervisor. */
 static void on_fault(const cufence_fault *fault, void *user)
 {
-    fprintf(stderr, "%s: %s in %s\n", (const char *)user, fault->kind, fault->kernel ? fault->kernel : "an unknown kernel");
+    const char *program = user, *kernel = fault->kernel ? fault->kernel : "an unknown kernel";
+    fprintf(stderr, "%s: %s in %s\n", program, fault->kind, kernel);
+    if (fault->place == CUFENCE_PLACE_PAST_END && fault->certainty >= CUFENCE_CERTAINTY_DERIVED)
+        fprintf(stderr, "%s: %s of %" PRIu64 " bytes, %" PRIu64 " bytes past the end of \"%s\"\n", program,
+                fault->access == CUFENCE_ACCESS_WRITE ? "a write" : "an access", fault->width, fault->distance,
+                fault->buffer->label);
 }
 
 static void check(cufence_status status, const char *what)
@@ -24,9 +30,9 @@ static void check(cufence_status status, const char *what)
 
 static void explain(const char *what, const char *address)
 {
-    static const char *const places[] = {"is nobody's",      "is inside",         "lies past the end of",
-                                         "lies in front of", "lies in the freed", "is in cufence's space, but in no buffer"};
-    cufence_description found;
+    static const char *const places[] = {"is not cufence's",         "is inside",         "lies past the end of",
+                                         "lies before the start of", "lies in the freed", "lies in no buffer"};
+    cufence_description found = {.struct_size = sizeof found};
     check(cufence_describe(address, &found), "cufence_describe");
     printf("%-22s %s", what, places[found.place]);
     if (found.buffer.id)
@@ -39,7 +45,7 @@ int main(void)
 {
     char name[] = "first";
     void *weights = NULL, *bias = NULL;
-    cufence_stats stats;
+    cufence_stats stats = {.struct_size = sizeof stats};
 
     cufence_set_fault_handler(on_fault, name);
     check(cufence_init("side=end"), "cufence_init"); /* before the first CUDA context */
@@ -51,7 +57,7 @@ int main(void)
     check(cufence_label_pop(), "cufence_label_pop");
 
     explain("the 100th weight", (char *)weights + 400);
-    explain("right behind weights", (char *)weights + 4000);
+    explain("right past weights", (char *)weights + 4000);
     explain("address 8", (char *)8);
 
     check(cufence_get_stats(0, &stats), "cufence_get_stats");

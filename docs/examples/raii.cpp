@@ -1,5 +1,6 @@
 // cufence in a C++ program: a buffer that frees itself, on the stream that used it.
-// Builds with `c++ raii.cpp -lcufence`; runs on a GPU, or with CUFENCE_DRIVER=sim on the simulated device.
+// Runs on a GPU, or with CUFENCE_DRIVER=sim on the simulated device. Builds with
+//     c++ -std=c++17 raii.cpp -o raii $(pkg-config --cflags --libs cufence)
 #include <cufence.h>
 
 #include <cstddef>
@@ -94,7 +95,8 @@ try {
     check(cufence_init(nullptr)); // before the first CUDA context; options come from CUFENCE_OPTIONS
     {
         Buffer<float> activations = make_activations();
-        cufence_description found;
+        cufence_description found{};
+        found.struct_size = sizeof found;
         check(cufence_describe(activations.data() + activations.size(), &found));
         std::printf("element %zu lies %llu bytes past the end of \"%s\"\n", activations.size(),
                     static_cast<unsigned long long>(found.offset), found.buffer.label);
@@ -104,7 +106,8 @@ try {
     } catch (const Error &error) {
         std::printf("refused: %s\n", error.what());
     }
-    cufence_stats stats;
+    cufence_stats stats{};
+    stats.struct_size = sizeof stats;
     check(cufence_get_stats(-1, &stats));
     std::printf("%llu buffers are left\n", static_cast<unsigned long long>(stats.live_buffers));
     return stats.live_buffers == 0 ? 0 : 1;

@@ -22,7 +22,7 @@ TEST(options_that_need_it_are_refused)
 TEST(buffers_are_guarded)
 {
     void *pointer;
-    cufence_description found;
+    cufence_description found = {.struct_size = sizeof found};
     (void)state;
     assert_int_equal(cufence_init(NULL), CUFENCE_OK);
     assert_int_equal(cufence_malloc(&pointer, 1000, 0, NULL), CUFENCE_OK);

@@ -24,10 +24,11 @@ class Freed(ctypes.Structure):
 
 class Mapping(ctypes.Structure):
     _fields_ = [
-        ("buffer", _library.Buffer),
+        ("struct_size", ctypes.c_size_t),
         ("pool", ctypes.c_uint64 * 2),
         ("is_live", ctypes.c_int32),
         ("is_waiting", ctypes.c_int32),
+        ("buffer", _library.Buffer),
     ]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -109,6 +110,19 @@ class Commands(unittest.TestCase):
                         with self.subTest(f"{page.name}: cufence {command} {own}"):
                             self.assertIn(option.replace("_", "-"), self.known[command])
         self.assertGreater(seen, 50)
+
+
+@unittest.skipUnless(shutil.which("jq") and COMMAND.is_file(), "needs jq and a build")
+class ForAgents(standin.InFolder):
+    def test_the_page_can_be_followed(self):
+        page, program = (ROOT / "docs/skill.md").read_text(), str(standin.BUILD / "tests/programs/program_linked")
+        (read,) = re.findall(r"^jq '.*?' found\.json$", page, re.M | re.S)
+        for story, headline, at in (("overrun", "past the end of buffer #1", "launched"), ("double_free", "double free", "called")):
+            (self.folder / "found.json").unlink(missing_ok=True)
+            done = standin.cufence("run", "--require-guarded", "--json", "found.json", "--", program, story, cwd=self.folder)
+            found = json.loads(standin.run("sh", "-c", read, cwd=self.folder).stdout)
+            self.assertEqual((done.returncode, headline in found["headline"], f"story_{story}" in found[at][-1]), (1, True, True))
+        self.assertLessEqual(len(page.split()), 700)
 
 
 class Figures(standin.InFolder):

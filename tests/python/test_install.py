@@ -1,4 +1,4 @@
-"""`cmake --install`: a program finds the library by pkg-config and by find_package, wherever the tree is moved to."""
+"""`cmake --install`: the examples find the library by pkg-config and by find_package, wherever the tree is moved to."""
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ from pathlib import Path
 import standin
 from standin import BUILD, ROOT
 
-PROGRAM = """#include <cufence.h>
-#include <stdio.h>
-int main(void) { puts(cufence_version_string()); return cufence_init("say=quiet") != CUFENCE_OK; }
-"""
-
 
 class Install(unittest.TestCase):
     folder: Path
+    examples: Path
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -29,21 +25,20 @@ class Install(unittest.TestCase):
         first, cls.folder = Path(scratch.name) / "first", Path(scratch.name) / "then-here"
         subprocess.run(["cmake", "--install", BUILD, "--prefix", first], check=True, capture_output=True)
         first.rename(cls.folder)
-        (cls.folder / "user.c").write_text(PROGRAM)
+        cls.examples = cls.folder / "share/doc/cufence/examples"
 
-    def run_it(self, program: Path) -> str:
-        libraries = str(next(self.folder.rglob("libcufence.so")).parent)
-        environment = {**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": libraries}
-        return subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
+    def run_it(self, program: Path, **environment: str) -> None:
+        done = standin.run(program, env=standin.clean_environment(CUFENCE_DRIVER="sim", **environment))
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     @unittest.skipUnless(shutil.which("pkg-config"), "needs pkg-config")
     def test_pkg_config(self) -> None:
-        found = next(self.folder.rglob("cufence.pc")).parent
-        command = ("pkg-config", "--cflags", "--libs", "--define-prefix", "cufence")
-        flags = standin.run(*command, env={**os.environ, "PKG_CONFIG_PATH": str(found)}).stdout
-        program = self.folder / "by-pkg-config"
-        subprocess.run(["cc", self.folder / "user.c", "-o", program, *flags.split()], check=True)
-        self.assertRegex(self.run_it(program), r"^\d+\.\d+\.\d+$")
+        environment = {**os.environ, "PKG_CONFIG_PATH": str(next(self.folder.rglob("cufence.pc")).parent)}
+        flags = standin.run("pkg-config", "--cflags", "--libs", "cufence", env=environment).stdout
+        for compiler, source in (("cc", "first.c"), ("c++", "raii.cpp")):
+            program = self.folder / f"{source}.by-pkg-config"
+            subprocess.run([compiler, self.examples / source, "-o", program, *flags.split()], check=True)
+            self.run_it(program)
 
     def test_all_missing_headers_are_named_at_once(self) -> None:
         folders = ("/usr/include", "/usr/local/include", "/usr/include/x86_64-linux-gnu", "/usr/include/aarch64-linux-gnu")
@@ -57,28 +52,23 @@ class Install(unittest.TestCase):
             self.assertIn(said, done.stderr)
 
     def test_find_package(self) -> None:
-        project = self.folder / "project"
-        project.mkdir()
-        (project / "CMakeLists.txt").write_text(
-            "cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(cufence 0.2 REQUIRED)\n"
-            "add_executable(user ../user.c)\ntarget_link_libraries(user PRIVATE cufence::cufence)\n"
-        )
-        configure: list[str | Path] = ["-G", "Ninja", "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={self.folder}"]
-        for step in (configure, ["--build", project / "build"]):
+        build = self.folder / "build"
+        configure: list[str | Path] = ["-G", "Ninja", "-S", self.examples, "-B", build, f"-DCMAKE_PREFIX_PATH={self.folder}"]
+        for step in (configure, ["--build", build]):
             subprocess.run(["cmake", *step], check=True, capture_output=True)
-        self.assertRegex(self.run_it(project / "build/user"), r"^\d+\.\d+\.\d+$")
+        for program in ("example_first", "example_raii"):
+            self.run_it(build / program)
 
     def test_the_library_has_a_version(self) -> None:
         library = next(self.folder.rglob("libcufence.so"))
         self.assertEqual(os.readlink(library), "libcufence.so.0")
         self.assertIn("[libcufence.so.0]", self.dynamic(library, "SONAME"))
         user = self.folder / "versioned"
-        subprocess.run(["cc", self.folder / "user.c", "-o", user, f"-I{self.folder}/include", library], check=True)
+        subprocess.run(["cc", self.examples / "first.c", "-o", user, f"-I{self.folder}/include", library], check=True)
         self.assertIn("[libcufence.so.0]", self.dynamic(user, "NEEDED"))
         library.unlink()  # what only those who build need
         try:
-            done = subprocess.run([user], env={**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": str(library.parent)}, check=False)
-            self.assertEqual(done.returncode, 0)
+            self.run_it(user, LD_LIBRARY_PATH=str(library.parent))
         finally:
             library.symlink_to("libcufence.so.0")
 

@@ -93,6 +93,7 @@ class SameAsHeader(unittest.TestCase):
             (_library.Buffer, "cufence_buffer"),
             (_library.Description, "cufence_description"),
             (_library.Stats, "cufence_stats"),
+            (_library.Unguarded, "cufence_unguarded"),
         ):
             self.assertEqual([field for field, *_ in structure._fields_], struct_fields(name), name)
 

@@ -237,8 +237,10 @@ library = _library.load()
 _library.check(library.cufence_init(b""), "cufence_init")
 import tensors
 def show(number):
-    out = ctypes.create_string_buffer(4096)
-    assert library.cufence_stack(number, out, len(out)) == library.cufence_stack(number, None, 0)
+    size = ctypes.c_size_t(4096)
+    out = ctypes.create_string_buffer(size.value)
+    assert library.cufence_stack(number, out, ctypes.byref(size)) == (0 if number else 13)
+    assert not number or size.value == len(out.value) + 1
     print(out.value.decode(), end="")
 def allocate():
     return tensors.alloc(4000)
@@ -246,7 +248,8 @@ def free(address):
     tensors.free(address)
 address = allocate()
 show(cufence.describe(address)["buffer"]["allocated_stack"])
-assert cufence.describe(address)["buffer"]["freed_stack"] == 0 == library.cufence_stack(0, None, 0)
+assert cufence.describe(address)["buffer"]["freed_stack"] == 0
+show(0)
 free(address)
 show(cufence.describe(address)["buffer"]["freed_stack"])
 """

@@ -192,7 +192,8 @@ class Wheel(standin.InOneFolder):
         done = run(self.folder / "venv" / "bin" / "cufence", "--help", env=standin.clean_environment())
         pages = self.packages() / "cufence" / "docs"
         self.assertIn(f"\n  {pages.resolve()}\n", done.stdout)
-        self.assertTrue((pages / "report.md").is_file() and (pages / "guide" / "jobs.md").is_file())
+        for name in ("report.md", "guide/jobs.md", "skill.md", "examples/first.c"):
+            self.assertTrue((pages / name).is_file(), name)
 
     def test_needs_nothing_else(self) -> None:
         package = self.packages() / "cufence"
@@ -305,21 +306,15 @@ class Wheel(standin.InOneFolder):
 
     def test_cmake(self) -> None:
         project = self.folder / "project"
-        project.mkdir()
-        (project / "CMakeLists.txt").write_text(
-            "cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(cufence 0.2 REQUIRED)\n"
-            "add_executable(user user.c)\ntarget_link_libraries(user PRIVATE cufence::cufence)\n"
-        )
-        (project / "user.c").write_text(
-            "#include <cufence.h>\n#include <stdio.h>\nint main(void) { puts(cufence_version_string()); return 0; }\n"
-        )
+        shutil.copytree(self.packages() / "cufence" / "docs" / "examples", project)
         (typed,) = re.findall(r"^cmake -B build -Dcufence_DIR=.*$", (standin.ROOT / "docs" / "install.md").read_text(), re.M)
         environment = standin.clean_environment(CMAKE_GENERATOR="Ninja")
         environment["PATH"] = f"{self.python.parent}:{environment['PATH']}"
         for command in (typed, "cmake --build build"):
             done = run("sh", "-c", command, env=environment, cwd=project)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertRegex(run(project / "build" / "user").stdout, r"^\d+\.\d+\.\d+\n$")
+        done = run(project / "build" / "example_first", env=standin.clean_environment(CUFENCE_DRIVER="sim"))
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_uninstall(self) -> None:
         use = "import cufence; cufence.label; cufence.stats"

@@ -31,6 +31,14 @@
 #define CHECK_OK(call) CHECK((call) == CUFENCE_OK)
 #define CHECK_CU(call) CHECK((call) == CUDA_SUCCESS)
 
+/* Checks the buffers of a device (-1: all). */
+static inline uint64_t found_by_check(int device)
+{
+    uint64_t findings = UINT64_MAX;
+    CHECK_OK(cufence_check(device, &findings));
+    return findings;
+}
+
 /* Makes the device's primary context current. */
 static inline CUcontext use_device(int device)
 {

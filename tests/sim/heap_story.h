@@ -39,7 +39,7 @@ static inline CUstream start_with_stream(const char *options)
 
 static inline cufence_stats stats(void)
 {
-    cufence_stats all;
+    cufence_stats all = {.struct_size = sizeof all};
     CHECK_OK(cufence_get_stats(0, &all));
     return all;
 }
@@ -47,14 +47,14 @@ static inline cufence_stats stats(void)
 /* Whether the buffer is freed and unmapped. */
 static inline int is_retired(const void *pointer)
 {
-    cufence_description where;
+    cufence_description where = {.struct_size = sizeof where};
     CHECK_OK(cufence_describe(pointer, &where));
     return where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped;
 }
 
 static inline int is_guarded(const void *pointer)
 {
-    cufence_description where;
+    cufence_description where = {.struct_size = sizeof where};
     CHECK_OK(cufence_describe(pointer, &where));
     return where.place == CUFENCE_PLACE_INSIDE;
 }

@@ -73,6 +73,6 @@ static inline void tell_slowly(const cufence_fault *fault, void *user)
 static inline void check_while_told(void)
 {
     AWAIT(__atomic_load_n(&is_told, __ATOMIC_ACQUIRE));
-    CHECK(cufence_check(0) == 0);
+    CHECK(found_by_check(0) == 0);
     CHECK(__atomic_load_n(&was_told, __ATOMIC_ACQUIRE));
 }

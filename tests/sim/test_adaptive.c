@@ -104,7 +104,7 @@ STORY(rounds_end_without_room)
 
 STORY(says_when_it_was_freed)
 {
-    cufence_description where = {0};
+    cufence_description where = {.struct_size = sizeof where};
     void *seen[PLACES];
     CUstream stream = start_with_stream(START);
     for (int i = 0; i < 10000; i++) {

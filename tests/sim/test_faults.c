@@ -9,8 +9,10 @@
 
 static struct {
     int calls, line, has_address, allocated;
+    cufence_fault fault;
     char kind[32], kernel[64], file[64], label[64];
     uint64_t address, buffer, size;
+    size_t buffer_struct;
 } seen;
 
 static void handler(const cufence_fault *fault, void *user)
@@ -19,6 +21,7 @@ static void handler(const cufence_fault *fault, void *user)
     CHECK(user == &seen);
     CHECK(fault->text && fault->text[strlen(fault->text) - 1] == '\n');
     seen.calls++;
+    seen.fault = *fault;
     seen.allocated = (int)cufence_malloc(&memory, 100, fault->device, NULL);
     seen.line = fault->line;
     seen.has_address = fault->is_address_known;
@@ -29,13 +32,14 @@ static void handler(const cufence_fault *fault, void *user)
     if (fault->buffer) {
         seen.buffer = fault->buffer->address;
         seen.size = fault->buffer->size;
+        seen.buffer_struct = fault->buffer->struct_size;
         snprintf(seen.label, sizeof seen.label, "%s", fault->buffer->label);
     }
 }
 
 STORY(overrun)
 {
-    CHECK_OK(cufence_set_fault_handler(handler, &seen));
+    cufence_set_fault_handler(handler, &seen);
     start("on_fault=error/0");
     allocate(COUNT * 4, "before");
     char *buffer = allocate(COUNT * 4, "weights");
@@ -47,9 +51,17 @@ STORY(overrun)
     CHECK(strcmp(seen.file, "model.cu") == 0 && seen.line == 12);
     CHECK(seen.has_address && seen.address == (uintptr_t)buffer + COUNT * 4);
     CHECK(seen.buffer == (uintptr_t)buffer && seen.size == COUNT * 4 && strcmp(seen.label, "weights") == 0);
+    CHECK(seen.fault.struct_size == sizeof seen.fault && seen.buffer_struct == sizeof(cufence_buffer));
+    CHECK(seen.fault.access == CUFENCE_ACCESS_WRITE && seen.fault.width == 4 &&
+          seen.fault.certainty == CUFENCE_CERTAINTY_EXACT);
+    CHECK(seen.fault.place == CUFENCE_PLACE_PAST_END && seen.fault.distance == 0);
+    CHECK(seen.fault.is_thread_known && seen.fault.block[0] == 7 && seen.fault.thread[0] == 104 && !seen.fault.thread[1]);
     char text[4096];
-    size_t length = cufence_last_report(NULL, 0);
-    CHECK(length > 200 && length < sizeof text && cufence_last_report(text, sizeof text) == length);
+    size_t length = 0, room = 10;
+    CHECK_OK(cufence_last_report(NULL, &length));
+    CHECK_OK(cufence_last_report(text, &room));
+    CHECK(length > 200 && length < sizeof text && room == length && strlen(text) == 9);
+    CHECK_OK(cufence_last_report(text, &room));
     CHECK(strlen(text) + 1 == length);
     CHECK(strstr(text, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #2 \"weights\""));
     CHECK(strstr(text, "<<<(8,1,1), (128,1,1)>>>") && strstr(text, "model.cu:12"));
@@ -126,7 +138,7 @@ STORY(a_damaged_dump_is_told_too)
 {
     char file[1024] = "", text[1024];
     size_t size = sizeof file;
-    CHECK_OK(cufence_set_fault_handler(handler, &seen));
+    cufence_set_fault_handler(handler, &seen);
     start("on_fault=continue/0");
     CHECK_CU(cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, file, &size));
     int fifo = open(file, O_WRONLY);
@@ -134,10 +146,10 @@ STORY(a_damaged_dump_is_told_too)
     close(fifo);
     settle();
     CHECK(cufence_fault_count() == 1 && seen.calls == 1 && strcmp(seen.kind, "unexplained") == 0 && !seen.has_address);
-    cufence_last_report(text, sizeof text);
+    CHECK_OK(cufence_last_report(text, &(size_t){sizeof text}));
     CHECK(strstr(text, "unexplained fault of a kernel\n"));
     CHECK(strstr(text, "  reason     its core dump (7 bytes) cannot be read: "));
-    cufence_last_report_json(text, sizeof text);
+    CHECK_OK(cufence_last_report_json(text, &(size_t){sizeof text}));
     CHECK(strstr(text, "\"kind\":\"unexplained\"") && strstr(text, "\"reason\":\"its core dump (7 bytes) cannot be read: "));
 }
 
@@ -145,7 +157,7 @@ STORY(other_stream_goes_on)
 {
     static uint32_t flag;
     CUstream busy, faulty;
-    CHECK_OK(cufence_set_fault_handler(handler, &seen));
+    cufence_set_fault_handler(handler, &seen);
     start("on_fault=continue/0");
     CHECK_CU(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
     CHECK_CU(cuStreamCreate(&faulty, CU_STREAM_NON_BLOCKING));
@@ -212,7 +224,7 @@ static void waits_for_itself(const cufence_fault *fault, void *user)
 
 STORY(a_handler_that_waits_for_itself)
 {
-    CHECK_OK(cufence_set_fault_handler(waits_for_itself, NULL));
+    cufence_set_fault_handler(waits_for_itself, NULL);
     start("on_fault=error/0");
     fault_here();
     settle();
@@ -227,7 +239,7 @@ static void ends_the_process(const cufence_fault *fault, void *user)
 
 STORY_OF(a_handler_that_exits, 5, NULL, NULL)
 {
-    CHECK_OK(cufence_set_fault_handler(ends_the_process, NULL));
+    cufence_set_fault_handler(ends_the_process, NULL);
     start("on_fault=error/0");
     fault_here();
     settle();
@@ -258,7 +270,7 @@ static void *ends_with_success(void *unused)
 STORY_OF(a_handler_that_exits_in_an_exit, 86, NULL, NULL)
 {
     pthread_t thread;
-    CHECK_OK(cufence_set_fault_handler(ends_it_first, NULL));
+    cufence_set_fault_handler(ends_it_first, NULL);
     start("");
     fault_here();
     AWAIT(__atomic_load_n(&is_in_handler, __ATOMIC_ACQUIRE));
@@ -277,7 +289,7 @@ static void never_returns(const cufence_fault *fault, void *user)
 /* The process ends once a report would have been made. */
 STORY(a_handler_that_hangs)
 {
-    CHECK_OK(cufence_set_fault_handler(never_returns, NULL));
+    cufence_set_fault_handler(never_returns, NULL);
     start("on_fault=error/0,wait_ms=0/100");
     fault_here();
     AWAIT(__atomic_load_n(&is_in_handler, __ATOMIC_ACQUIRE));

@@ -6,7 +6,7 @@ STORY(ends_flush)
     static const size_t sizes[] = {1, 4, 15, 16, 17, 4000, PAGE - 1, PAGE, PAGE + 1, 3 * MIB + 512 * 1024, 40 * MIB + 4};
     start(NULL);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        cufence_description where;
+        cufence_description where = {.struct_size = sizeof where};
         char *pointer = allocate(sizes[i], NULL);
         CHECK((uintptr_t)pointer % 16 == 0);
         CHECK_OK(cufence_describe(pointer, &where));
@@ -31,7 +31,7 @@ STORY(ends_flush)
 
 STORY(sides)
 {
-    cufence_description where;
+    cufence_description where = {.struct_size = sizeof where};
     start("side=alternate,align=1");
     unsigned at_start = 0, at_end = 0;
     for (int i = 0; i < 6; i++) {
@@ -86,7 +86,7 @@ STORY(reuse_on_a_stream)
     char *second = allocate(400, a);
     CHECK(second == first + 3600); /* flush again */
     CHECK(stats().fresh_mappings == 1);
-    cufence_description where;
+    cufence_description where = {.struct_size = sizeof where};
     CHECK_OK(cufence_free(second, a));
     CHECK_OK(cufence_describe(second + 10, &where));
     CHECK(where.place == CUFENCE_PLACE_FREED && where.offset == 10 && where.buffer.size == 400 && where.buffer.is_mapped);
@@ -191,7 +191,7 @@ STORY(history_is_bounded)
     start("remember=64,uaf=strict");
     void *first = allocate(100, NULL);
     CHECK_OK(cufence_free(first, NULL));
-    cufence_description where;
+    cufence_description where = {.struct_size = sizeof where};
     for (int i = 0; i < 400; i++) {
         void *pointer = allocate(100, NULL);
         CHECK_OK(cufence_free(pointer, NULL));
@@ -243,7 +243,7 @@ STORY(pools)
 
 STORY(two_devices_and_contexts)
 {
-    cufence_description where;
+    cufence_description where = {.struct_size = sizeof where};
     setenv("CUFENCE_SIM", "devices=2,memory=1G", 1);
     start(NULL);
     void *on_one = NULL, *own = NULL;
@@ -254,7 +254,7 @@ STORY(two_devices_and_contexts)
     CHECK_OK(cufence_malloc(&own, 1000, -1, NULL));
     CHECK_OK(cufence_describe(own, &where));
     CHECK(where.buffer.device == 1);
-    cufence_stats one;
+    cufence_stats one = {.struct_size = sizeof one};
     CHECK_OK(cufence_get_stats(1, &one));
     CHECK(one.live_buffers == 2);
     CHECK(stats().live_buffers == 0);
@@ -296,10 +296,58 @@ STORY(init_rules)
     CHECK(cufence_init("uaf=off") == CUFENCE_ERROR_ALREADY_INITIALIZED);
     char version[32];
     snprintf(version, sizeof version, "%d.%d.%d", CUFENCE_VERSION_MAJOR, CUFENCE_VERSION_MINOR, CUFENCE_VERSION_PATCH);
-    CHECK(cufence_version() == CUFENCE_VERSION_MAJOR * 10000 + CUFENCE_VERSION_MINOR * 100 + CUFENCE_VERSION_PATCH);
+    CHECK(cufence_version() == CUFENCE_VERSION);
     CHECK(strcmp(cufence_version_string(), version) == 0);
     for (int i = -1; i < 40; i++)
         CHECK(strlen(cufence_strerror((cufence_status)i)) > 3);
+}
+
+/* A struct of an older header is filled as far as it goes, one of a newer header is filled and the rest is 0. */
+STORY(structs_may_grow)
+{
+    union {
+        cufence_stats as;
+        char bytes[sizeof(cufence_stats) + 16];
+    } old = {.as.struct_size = offsetof(cufence_stats, peak_live_bytes)}, new = {.as.struct_size = sizeof new};
+    start(NULL);
+    allocate(1000, NULL);
+    memset(old.bytes + sizeof(size_t), 7, sizeof old - sizeof(size_t));
+    memset(new.bytes + sizeof(size_t), 7, sizeof new - sizeof(size_t));
+    CHECK_OK(cufence_get_stats(0, &old.as));
+    CHECK_OK(cufence_get_stats(0, &new.as));
+    CHECK(old.as.live_bytes == 1000 && old.bytes[offsetof(cufence_stats, peak_live_bytes)] == 7);
+    CHECK(new.as.live_bytes == 1000 && new.bytes[sizeof(cufence_stats)] == 0 && new.bytes[sizeof new - 1] == 0);
+    CHECK(old.as.struct_size == offsetof(cufence_stats, peak_live_bytes) && new.as.struct_size == sizeof new);
+    old.as.struct_size = 0;
+    CHECK(cufence_get_stats(0, &old.as) == CUFENCE_ERROR_INVALID_ARGUMENT && old.as.live_bytes == 1000);
+    CHECK(strstr(cufence_error_detail(), "struct_size is 0; set it to the sizeof of the struct"));
+}
+
+STORY(mappings_are_listed)
+{
+    struct {
+        cufence_mapping as;
+        uint64_t later;
+    } all[2] = {{.as.struct_size = sizeof *all}};
+    size_t count = 0;
+    start(NULL);
+    char *buffers[] = {allocate(1000, NULL), allocate(2000, NULL), allocate(3000, NULL)};
+    CHECK_OK(cufence_get_mappings(0, NULL, &count));
+    CHECK(count == 3);
+    count = 2;
+    CHECK_OK(cufence_get_mappings(-1, &all->as, &count));
+    CHECK(count == 3);
+    for (int i = 0; i < 2; i++) {
+        int is_found = 0;
+        for (int k = 0; k < 3; k++)
+            is_found |= all[i].as.buffer.address == (uintptr_t)buffers[k];
+        CHECK(is_found && all[i].as.is_live && all[i].as.struct_size == sizeof *all && !all[i].later);
+        CHECK(all[i].as.buffer.struct_size == sizeof(cufence_buffer));
+    }
+    CHECK(cufence_get_mappings(9, NULL, &count) == CUFENCE_ERROR_INVALID_ARGUMENT && count == 3);
+    CHECK(cufence_get_mappings(0, NULL, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(cufence_get_mappings(0, NULL, &count) == CUFENCE_ERROR_INVALID_ARGUMENT); /* room, but no array */
+    CHECK(cufence_last_report(NULL, &(size_t){0}) == CUFENCE_ERROR_NOT_FOUND);
 }
 
 TEST_CONCURRENTLY

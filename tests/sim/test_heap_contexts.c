@@ -15,7 +15,7 @@ static CUcontext new_context(void)
 
 static void expect_gone(void *pointer)
 {
-    cufence_description where;
+    cufence_description where = {.struct_size = sizeof where};
     CHECK_OK(cufence_describe(pointer, &where));
     CHECK(where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped);
     CHECK(cufence_free(pointer, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
@@ -284,7 +284,7 @@ STORY(reset_of_one_that_is_held)
 
 STORY(release_seen_by_the_background)
 {
-    cufence_description where;
+    cufence_description where = {.struct_size = sizeof where};
     start("uaf=strict");
     void *live = allocate(MOST, NULL);
     CHECK_CU(cuDevicePrimaryCtxRelease(0));
@@ -303,7 +303,7 @@ STORY(release_before_a_wait_for_reports)
 
 static void *check(void *unused)
 {
-    CHECK(cufence_check(0) == 0);
+    CHECK(found_by_check(0) == 0);
     return unused;
 }
 

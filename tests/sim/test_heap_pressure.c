@@ -93,8 +93,9 @@ STORY(kept_is_bounded)
 STORY(a_small_arena_serves_many)
 {
     enum { LARGE = 100, SMALL = 3000, MORE = 300 };
-    cufence_description where;
-    cufence_unguarded left[8];
+    cufence_description where = {.struct_size = sizeof where};
+    cufence_unguarded left[8] = {{.struct_size = sizeof *left}};
+    size_t reasons = 8;
     setenv("CUFENCE_SIM", ONE_GIB, 1);
     start("");
     for (int i = 0; i < LARGE; i++) {
@@ -105,10 +106,12 @@ STORY(a_small_arena_serves_many)
         CHECK_OK(cufence_describe(allocate(1000, NULL), &where));
         CHECK(where.place == CUFENCE_PLACE_INSIDE);
     }
-    CHECK(cufence_get_unguarded(left, 8) == 0);
+    CHECK(cufence_get_unguarded(left, &reasons) == CUFENCE_OK && reasons == 0);
+    reasons = 8;
     for (int i = 0; i < MORE; i++)
         CHECK_CU(cuMemsetD8((uintptr_t)allocate(2 * MIB, NULL), 1, 2 * MIB));
-    CHECK(cufence_get_unguarded(left, 8) == 1 && strstr(left[0].what, "no address space") && left[0].live_buffers < MORE);
+    CHECK_OK(cufence_get_unguarded(left, &reasons));
+    CHECK(reasons == 1 && strstr(left[0].what, "no address space") && left[0].live_buffers < MORE);
 }
 
 /* ---- who holds the memory ---- */

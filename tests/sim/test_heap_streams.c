@@ -17,7 +17,7 @@ static void let_go(void)
 
 static void *let_go_later(void *buffer)
 {
-    cufence_description where;
+    cufence_description where = {.struct_size = sizeof where};
     for (int i = 0; i < 20; i++) { /* it is not unmapped before */
         usleep(1000);
         CHECK_OK(cufence_describe(buffer, &where));
@@ -29,7 +29,7 @@ static void *let_go_later(void *buffer)
 
 STORY(empty_cache_waits_for_streams)
 {
-    cufence_description where;
+    cufence_description where = {.struct_size = sizeof where};
     pthread_t thread;
     CUstream stream = start_with_stream("uaf=off");
     void *buffer = allocate(BYTES, stream);
@@ -88,7 +88,7 @@ STORY(forked_child)
     pid_t child = fork();
     if (child == 0) {
         void *pointer = NULL;
-        cufence_stats stats;
+        cufence_stats stats = {.struct_size = sizeof stats};
         alarm(60);
         CHECK(cufence_malloc(&pointer, BYTES, 0, stream) == CUFENCE_ERROR_NOT_INITIALIZED);
         CHECK(strstr(cufence_error_detail(), "was forked from one that uses CUDA") != NULL);
@@ -115,7 +115,7 @@ STORY(forked_child)
 
 static uint64_t number_of(const void *pointer)
 {
-    cufence_description where;
+    cufence_description where = {.struct_size = sizeof where};
     CHECK_OK(cufence_describe(pointer, &where));
     CHECK(where.place == CUFENCE_PLACE_INSIDE);
     return where.buffer.id;

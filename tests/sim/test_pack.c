@@ -5,7 +5,7 @@
 
 static cufence_buffer buffer_at(const char *pointer)
 {
-    cufence_description there;
+    cufence_description there = {.struct_size = sizeof there};
     CHECK_OK(cufence_describe(pointer, &there));
     CHECK(there.place == CUFENCE_PLACE_INSIDE);
     return there.buffer;
@@ -54,7 +54,7 @@ SAYS_ONCE(thousands_fit_under_default_options, "more than 5 per cent")
         CHECK(sum_at(buffers[i] + 15 * KIB - 64, 64, NULL) == (uint64_t)(i % 256) * 64);
         CHECK((uintptr_t)buffers[i] % 16 == 0);
     }
-    CHECK(cufence_check(-1) == 0);
+    CHECK(found_by_check(-1) == 0);
     for (int i = 0; i < COUNT; i++)
         release(buffers[i], NULL);
     for (int i = 0; i < LARGE; i++)
@@ -191,7 +191,7 @@ FINDS(finds_one_byte_behind_a_second_one, "slack WRITE: 1 byte changed, 0 bytes 
     char *buffer = allocate_packed(1008, NULL);
     CHECK(buffer_at(buffer).redzone_before >= 256 && buffer_at(buffer).redzone_after >= 256);
     write_at(buffer + 1008, 1, 0, NULL);
-    CHECK(cufence_check(0) == 1);
+    CHECK(found_by_check(0) == 1);
 }
 
 /* ---- what is found ---- */
@@ -201,8 +201,8 @@ FINDS(finds_one_byte_behind, "slack WRITE: 1 byte changed, 0 bytes past the end 
     start("small=pack");
     char *buffer = allocate_packed(1008, NULL);
     write_at(buffer + 1008, 1, 0, NULL);
-    CHECK(cufence_check(0) == 1);
-    CHECK(cufence_check(0) == 0); /* it was reported once, and the pattern is there again */
+    CHECK(found_by_check(0) == 1);
+    CHECK(found_by_check(0) == 0); /* it was reported once, and the pattern is there again */
     CHECK(stats().faults == 1);
 }
 
@@ -211,7 +211,7 @@ FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the sta
     start("small=pack");
     char *buffer = allocate_packed(1008, NULL);
     write_at(buffer - 1, 1, 0, NULL);
-    CHECK(cufence_check(0) == 1);
+    CHECK(found_by_check(0) == 1);
 }
 
 FINDS(finds_what_was_written_before_the_free, "slack WRITE: 1 byte changed, 0 bytes past the end of buffer #")
@@ -239,7 +239,7 @@ FINDS(finds_at_the_end, "slack WRITE: 8 bytes changed, 0 bytes past the end of b
 
 CLEAN(addresses_in_a_page_are_described)
 {
-    cufence_description there;
+    cufence_description there = {.struct_size = sizeof there};
     start("small=pack");
     char *first = allocate_packed(1000, NULL), *second = allocate_packed(1000, NULL);
     CHECK(second - first < 4096);
@@ -289,7 +289,7 @@ CLEAN(captures_are_not_packed)
     CHECK_CU(cuStreamEndCapture(stream, &graph));
     for (int i = 0; i < 40; i++)
         CHECK(allocate(1000, stream) != before);
-    CHECK(cufence_check(0) == 0);
+    CHECK(found_by_check(0) == 0);
 }
 
 CLEAN(a_context_takes_its_pages_with_it)
@@ -336,7 +336,7 @@ FINDS(other_sides_and_alignments, "1 byte changed, 1 byte before the start of bu
     CHECK((uintptr_t)buffer % 512 == 0);
     write_at(buffer - 1, 1, 0, NULL);
     write_at(buffer + 1000, 1, 0, NULL);
-    CHECK(cufence_check(0) == 2);
+    CHECK(found_by_check(0) == 2);
 }
 
 /* The figure of docs/memory.md. */

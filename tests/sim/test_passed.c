@@ -16,8 +16,9 @@ static void *allocate_used(size_t size, CUstream stream)
 
 static cufence_unguarded unguarded(const char *word)
 {
-    cufence_unguarded all[16];
-    size_t count = cufence_get_unguarded(all, 16);
+    cufence_unguarded all[16] = {{.struct_size = sizeof *all}};
+    size_t count = 16;
+    CHECK_OK(cufence_get_unguarded(all, &count));
     CHECK(count <= 16);
     for (size_t i = 0; i < count; i++) {
         if (strstr(all[i].what, word))
@@ -38,7 +39,7 @@ STORY(small_ones_are_left_out)
     figures = unguarded("smaller than");
     CHECK(figures.allocations == 1 && figures.live_buffers == 0 && figures.live_bytes == 0);
     CHECK(cufence_free(small, stream) == CUFENCE_ERROR_INVALID_FREE);
-    cufence_stats stats;
+    cufence_stats stats = {.struct_size = sizeof stats};
     CHECK_OK(cufence_get_stats(0, &stats));
     CHECK(stats.allocations == 1 && stats.unguarded_allocations == 1 && stats.unguarded_bytes == 4095);
 }

@@ -13,10 +13,10 @@ FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the sta
     start("slack=on");
     char *buffer = allocate(1000, NULL);
     write_at(buffer - 1, 1, 0, NULL);
-    CHECK(cufence_check(0) == 1);
-    CHECK(cufence_check(0) == 0); /* it was reported once, and the pattern is there again */
+    CHECK(found_by_check(0) == 1);
+    CHECK(found_by_check(0) == 0); /* it was reported once, and the pattern is there again */
     write_at(buffer - 1, 1, 0, NULL);
-    CHECK(cufence_check(-1) == 1);
+    CHECK(found_by_check(-1) == 1);
     CHECK(cufence_fault_count() == 2);
 }
 
@@ -26,7 +26,7 @@ FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the sta
     {                                                                                                                          \
         start(options);                                                                                                        \
         write_at(allocate(size, NULL) + (from), bytes, value, NULL);                                                           \
-        CHECK(!(sides) || cufence_check(0) == (sides));                                                                        \
+        CHECK(!(sides) || found_by_check(0) == (sides));                                                                       \
     }
 FINDS_A_WRITE(finds_sixteen_bytes_before, "slack=on", 4096, -16, 16, 0x3f, 1, "found      3f 3f 3f 3f")
 FINDS_A_WRITE(finds_the_tail, "slack=on,align=16", 1000, 0, 1003, 7, 1, "3 bytes changed, 0 bytes past the end of buffer #1")
@@ -38,9 +38,9 @@ FINDS(looks_as_far_as_it_says, "1 byte changed, 4096 bytes before the start of b
     start("slack=on");
     char *buffer = allocate(1000, NULL);
     write_at(buffer - 4097, 1, 7, NULL);
-    CHECK(cufence_check(0) == 0);
+    CHECK(found_by_check(0) == 0);
     write_at(buffer - 4096, 1, 7, NULL);
-    CHECK(cufence_check(0) == 1);
+    CHECK(found_by_check(0) == 1);
 }
 
 FINDS(finds_a_freed_one_at_exit, "4 bytes changed, 0 bytes past the end of buffer #1")
@@ -59,7 +59,7 @@ FINDS(waits_for_the_debugger_once, "1 byte changed, 1 byte before the start of b
     write_at(buffer - 1, 1, 0, NULL);
     CHECK(dlopen(PROGRAMS_FOLDER "/libcudadebugger.so.1", RTLD_NOW) != NULL);
     uint64_t before = monotonic_ns();
-    CHECK(cufence_check(0) == 1);
+    CHECK(found_by_check(0) == 1);
     CHECK(monotonic_ns() - before > 400000000);
 }
 
@@ -72,7 +72,7 @@ FINDS(finds_an_idle_one, "4 bytes changed, 0 bytes past the end of buffer #1")
     write_at(buffer + 1000, 4, 0, stream);
     release(buffer, stream);
     usleep(300000);
-    CHECK(cufence_check(0) == 1);
+    CHECK(found_by_check(0) == 1);
 }
 
 /* ---- memory that a report needs ---- */
@@ -106,7 +106,7 @@ static void hold_report(const cufence_fault *fault, void *unused)
 FINDS(is_used_again_once_it_is_reported, "4 bytes changed, 0 bytes past the end of buffer #1")
 {
     start("slack=on,uaf=off");
-    CHECK_OK(cufence_set_fault_handler(hold_report, NULL));
+    cufence_set_fault_handler(hold_report, NULL);
     char *buffer = allocate(1000, NULL);
     write_at(buffer + 1000, 4, 0, NULL);
     release(buffer, NULL);
@@ -120,7 +120,7 @@ FINDS(is_used_again_once_it_is_reported, "4 bytes changed, 0 bytes past the end 
 
 static void *check_aside(void *unused)
 {
-    CHECK(cufence_check(0) == 1);
+    CHECK(found_by_check(0) == 1);
     return unused;
 }
 
@@ -129,7 +129,7 @@ FINDS(retires_many_although_it_reports, "4 bytes changed, 0 bytes past the end o
 {
     pthread_t thread;
     CUstream stream = start_with_stream("slack=on,uaf=strict");
-    CHECK_OK(cufence_set_fault_handler(hold_report, NULL));
+    cufence_set_fault_handler(hold_report, NULL);
     write_at(allocate(1000, NULL) + 1000, 4, 0, NULL);
     CHECK(pthread_create(&thread, NULL, check_aside, NULL) == 0);
     AWAIT(__atomic_load_n(&is_reporting, __ATOMIC_SEQ_CST));
@@ -179,7 +179,7 @@ FINDS(reuse_with_the_same_size, "1 byte changed, 1 byte before the start of buff
     write_at(buffer - 1, 1, 0, stream);
     release(buffer, stream);
     CHECK(allocate(1000, stream) == first);
-    CHECK(cufence_check(0) <= 1); /* 0: the background thread was faster */
+    CHECK(found_by_check(0) <= 1); /* 0: the background thread was faster */
     await_faults(1);
 }
 
@@ -195,7 +195,7 @@ FINDS(reuse_with_another_size, "1 byte changed, 1 byte before the start of buffe
     write_at(large, 5000, 0, stream);
     await_faults(1);
     write_at(large - 1, 1, 0, stream);
-    CHECK(cufence_check(0) == 1);
+    CHECK(found_by_check(0) == 1);
 }
 
 /* Without launches to spare, the check of a slot that is used again at once is left out, and nothing is found that is not
@@ -212,14 +212,14 @@ CLEAN(alternating_sizes)
     }
     launches = cusim_call_count("cuLaunchKernel") - launches;
     CHECK(launches < 4000 / 8);
-    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
+    CHECK(found_by_check(0) == 0 && cufence_fault_count() == 0);
 }
 
 /* uaf=strict: a block whose check is late has its turn again, and counts once. */
 CLEAN(retired_once)
 {
     static uint32_t room;
-    cufence_stats stats = {0};
+    cufence_stats stats = {.struct_size = sizeof stats};
     tune("slack_every=1");
     CUstream stream = start_with_stream("slack=on,uaf=strict");
     char *buffer = allocate(3000, stream);
@@ -242,13 +242,13 @@ FINDS(many_buffers, "1 byte changed, 2 bytes before the start of buffer #")
     CUstream stream = start_with_stream("slack=on,guard=2M"); /* with ThreadSanitizer there is little address space */
     for (size_t i = 0; i < COUNT; i++)
         buffers[i] = allocate(100 + i, stream);
-    CHECK(cufence_check(0) == 0); /* also writes the patterns that have been waiting for a launch */
+    CHECK(found_by_check(0) == 0); /* also writes the patterns that have been waiting for a launch */
     for (size_t i = 0; i < COUNT; i += 100)
         write_at(buffers[i] - 2, 1, 0, stream);
-    CHECK(cufence_check(0) == COUNT / 100);
+    CHECK(found_by_check(0) == COUNT / 100);
     for (size_t i = 0; i < COUNT; i++)
         release(buffers[i], stream);
-    CHECK(cufence_check(0) == 0);
+    CHECK(found_by_check(0) == 0);
 }
 
 /* ---- streams ---- */
@@ -272,7 +272,7 @@ CLEAN(a_pattern_that_comes_late_is_counted)
     CHECK_OK(heap_allocate(&pointer, &wanted, NULL));
     CHECK(heap_slack_figures().late == late + 1);
     __atomic_store_n(&room, 1, __ATOMIC_RELEASE);
-    CHECK(cufence_check(0) == 0);
+    CHECK(found_by_check(0) == 0);
 }
 
 FINDS(recorded_streams, "1 byte changed, 3 bytes before the start of buffer #1")
@@ -284,7 +284,7 @@ FINDS(recorded_streams, "1 byte changed, 3 bytes before the start of buffer #1")
     CHECK_OK(cufence_record_stream(buffer, other));
     write_at(buffer - 3, 1, 0, stream);
     release(buffer, stream);
-    CHECK(cufence_check(0) == 1);
+    CHECK(found_by_check(0) == 1);
 }
 
 FINDS(a_stream_that_ends, "1 byte changed, 1 byte before the start of buffer #1")
@@ -354,7 +354,7 @@ CLEAN(a_capture)
     CHECK_CU(cuGraphLaunch(executable, stream));
     CHECK_CU(cuStreamSynchronize(stream));
     release(other, stream);
-    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
+    CHECK(found_by_check(0) == 0 && cufence_fault_count() == 0);
 }
 
 /* ---- what fails ---- */
@@ -365,7 +365,7 @@ CLEAN(a_driver_that_refuses)
     cusim_fail_call("cuMemHostRegister", 1, CUDA_ERROR_NOT_SUPPORTED);
     char *buffer = allocate(1000, NULL);
     write_at(buffer - 1, 1, 0, NULL);
-    CHECK(cufence_check(0) == 0);
+    CHECK(found_by_check(0) == 0);
 }
 
 CLEAN(a_launch_that_fails)
@@ -375,20 +375,20 @@ CLEAN(a_launch_that_fails)
     cusim_fail_call("cuLaunchKernel", 1, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     char *buffer = allocate(3000000, NULL); /* a new mapping, whose pattern is refused */
     CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)buffer, 0, 3000000));
-    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
+    CHECK(found_by_check(0) == 0 && cufence_fault_count() == 0);
 }
 
 CLEAN(without_the_option)
 {
     start("slack=off");
-    CHECK(cufence_check(0) == -CUFENCE_ERROR_UNSUPPORTED);
+    CHECK(cufence_check(0, NULL) == CUFENCE_ERROR_UNSUPPORTED);
     CHECK(strstr(cufence_error_detail(), "slack=on") != NULL);
 }
 
 CLEAN(a_device_that_is_not_there)
 {
     start("slack=on");
-    CHECK(cufence_check(7) == -CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(cufence_check(7, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
 }
 
 FINDS(after_a_fault, "out-of-bounds WRITE")
@@ -398,7 +398,7 @@ FINDS(after_a_fault, "out-of-bounds WRITE")
     write_at(buffer + 4096, 1, 0, NULL);
     cuCtxSynchronize();
     CHECK_OK(cufence_wait_reports(REPORT_MS));
-    CHECK(cufence_check(0) == -CUFENCE_ERROR_FAULTED);
+    CHECK(cufence_check(0, NULL) == CUFENCE_ERROR_FAULTED);
 }
 
 /* ---- what is in new buffers, and in freed ones (fill=) ---- */
@@ -431,7 +431,7 @@ CLEAN(poisons)
     CHECK(sum_at(buffer, 1000, stream) == 0);
     release(buffer, stream);
     CHECK(sum_at(buffer, 1000, stream) == 1000 * 0xee);
-    CHECK(cufence_check(0) == 0);
+    CHECK(found_by_check(0) == 0);
 }
 
 TEST_CONCURRENTLY

@@ -179,7 +179,7 @@ static void starts_after_failures(void)
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "weights"), NULL));
     settle();
     CHECK(cufence_fault_count() == 1);
-    cufence_stats stats;
+    cufence_stats stats = {.struct_size = sizeof stats};
     CHECK_OK(cufence_get_stats(0, &stats));
     CHECK(stats.reserved_address_bytes == all); /* the starts that failed hold none of it */
 }

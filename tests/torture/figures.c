@@ -53,7 +53,7 @@ int step_too_large(struct world *world)
 
 int step_figures(struct world *world)
 {
-    cufence_stats stats;
+    cufence_stats stats = {.struct_size = sizeof stats};
     uint64_t buffers = 0, bytes = 0;
     if (!fence.get_stats || world->is_shared || world->leaked || world->has_outputs)
         return 0;
@@ -64,8 +64,9 @@ int step_figures(struct world *world)
     if (fence.get_stats(-1, &stats) != CUFENCE_OK)
         fail(world, "cufence_get_stats: %s", fence.error_detail());
     say(world, "figures: %llu buffers of %llu bytes", (unsigned long long)buffers, (unsigned long long)bytes);
-    cufence_unguarded left[16];
-    size_t reasons = fence.get_unguarded(left, 16);
+    cufence_unguarded left[16] = {{.struct_size = sizeof *left}};
+    size_t reasons = 16;
+    fence.get_unguarded(left, &reasons);
     for (size_t i = 0; i < reasons && i < 16; i++) {
         stats.live_buffers += left[i].live_buffers;
         stats.live_bytes += left[i].live_bytes;

@@ -251,7 +251,7 @@ static int pick_pool(struct world *world, int device)
 
 static uint64_t count_live(void)
 {
-    cufence_stats stats = {0};
+    cufence_stats stats = {.struct_size = sizeof stats};
     return fence.get_stats && fence.get_stats(-1, &stats) == CUFENCE_OK ? stats.live_buffers : 0;
 }
 
@@ -301,7 +301,7 @@ static int allocate_on(struct world *world, int queue, size_t bytes)
     say(world, "#%u = %s of %zu bytes on queue %d%s: %#llx", buffer->id,
         is_named ? "cuMemAllocFromPoolAsync" : kinds[buffer->kind], bytes, queue, is_named ? " from a pool" : "",
         (unsigned long long)buffer->address);
-    cufence_description place;
+    cufence_description place = {.struct_size = sizeof place};
     if (armed && fence.describe && fence.describe((void *)(uintptr_t)buffer->address, &place) == CUFENCE_OK &&
         place.place == CUFENCE_PLACE_UNKNOWN)
         world->leaked++; /* left to the driver, because cufence could not allocate its state: not in cufence's figures */

@@ -237,7 +237,7 @@ void ask_for_too_much(struct world *world)
 /* Everything is freed and nothing runs: nothing may be mapped. */
 static void look_for_lost_memory(struct world *world)
 {
-    cufence_stats stats = {0};
+    cufence_stats stats = {.struct_size = sizeof stats};
     if (!fence.trim || world->leaked || world->is_shared)
         return;
     /* After a failed call only a synchronisation proves that memory is unused, and trims don't synchronise. */

@@ -148,7 +148,8 @@ TEST(the_public_text_has_every_frame)
     char text[INTERNED_DEPTH * 64];
     for (size_t i = 0; i < INTERNED_DEPTH; i++)
         frames[i] = frame_at(0x9000 + 64 * i, i);
-    size_t size = cufence_stack(add(frames, INTERNED_DEPTH), text, sizeof text), lines = 0;
+    size_t size = sizeof text, lines = 0;
+    assert_int_equal(cufence_stack(add(frames, INTERNED_DEPTH), text, &size), CUFENCE_OK);
     assert_int_equal(size, strlen(text) + 1);
     for (const char *at = text; (at = strchr(at, '\n')); at++)
         lines++;

@@ -63,6 +63,7 @@ void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t
 {
     const char *label = (const char *)(uintptr_t)(facts->label & ((1ull << ADDRESS_BITS) - 1));
     *out = (cufence_buffer){
+        .struct_size = sizeof *out,
         .id = facts->id,
         .address = facts->address,
         .size = facts->size,

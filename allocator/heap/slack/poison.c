@@ -162,7 +162,8 @@ static size_t describe(const struct batch *batch, struct heap_slack *out, size_t
     (void)max;
     const struct poison_fact *fact = &batch->piece.fact;
     struct slack_found *all = &out->found;
-    out->buffer = (cufence_buffer){.id = fact->buffer,
+    out->buffer = (cufence_buffer){.struct_size = sizeof out->buffer,
+                                   .id = fact->buffer,
                                    .address = fact->address,
                                    .size = fact->size,
                                    .mapping_start = fact->address,

@@ -17,11 +17,8 @@ static int is_of_graph(const struct heap_request *wanted)
 void passed_trim(int device)
 {
     CUmemoryPool pool = NULL;
-    uint64_t all = 0;
     passed_settle(0);
-    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++)
-        all += passed_figures((enum passed_reason)why).count;
-    if (all && driver->cuDeviceGetMemPool && driver->cuMemPoolTrimTo &&
+    if (passed_sums().count && driver->cuDeviceGetMemPool && driver->cuMemPoolTrimTo &&
         driver->cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS)
         driver->cuMemPoolTrimTo(pool, 0);
 }

@@ -90,6 +90,19 @@ struct passed_figures passed_figures(enum passed_reason why)
                                    __atomic_load_n(&figures[why].live_bytes, __ATOMIC_RELAXED)};
 }
 
+struct passed_figures passed_sums(void)
+{
+    struct passed_figures sums = {0};
+    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++) {
+        const struct passed_figures one = passed_figures((enum passed_reason)why);
+        sums.count += one.count;
+        sums.bytes += one.bytes;
+        sums.live_count += one.live_count;
+        sums.live_bytes += one.live_bytes;
+    }
+    return sums;
+}
+
 const char *passed_word(enum passed_reason why)
 {
     static const char *const words[PASSED_REASONS] = {

@@ -26,8 +26,9 @@ struct passed_figures {
     uint64_t live_count, live_bytes; /* not freed yet */
 };
 
-/* Returns the figures of a reason. */
+/* Returns the figures of a reason, and the sums of all. */
 struct passed_figures passed_figures(enum passed_reason why);
+struct passed_figures passed_sums(void);
 
 /* Returns how users read the reason: "smaller than skip=smaller". */
 const char *passed_word(enum passed_reason why);

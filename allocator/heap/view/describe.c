@@ -3,6 +3,7 @@
 
 #include "guard/layout.h"
 #include "heap/block/books.h"
+#include "base/error.h"
 #include "base/list.h"
 
 #include <stdlib.h>
@@ -268,14 +269,15 @@ static int gather(struct slot *slot, void *user)
     return 0;
 }
 
-size_t heap_mappings(int device, cufence_mapping **out)
+cufence_status heap_mappings(int device, cufence_mapping **out, size_t *count)
 {
     struct gathering gathering = {.device = device};
     blocks_each(gather, &gathering);
     if (gathering.has_failed) {
         free(gathering.all);
-        gathering = (struct gathering){0};
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for a list of %zu mappings", gathering.count + 1);
     }
     *out = gathering.all;
-    return gathering.count;
+    *count = gathering.count;
+    return CUFENCE_OK;
 }

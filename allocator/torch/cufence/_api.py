@@ -44,7 +44,7 @@ class label(contextlib.ContextDecorator):
 
 
 def _as_dict(structure: ctypes.Structure) -> dict[str, Any]:
-    return {name: getattr(structure, name) for name, *_ in structure._fields_}
+    return {name: getattr(structure, name) for name, *_ in structure._fields_ if name != "struct_size"}
 
 
 def describe(what: Any) -> dict[str, Any]:
@@ -89,9 +89,10 @@ def stats(device: int | None = None) -> dict[str, Any]:
 
 def unguarded() -> dict[str, dict[str, int]]:
     """Returns what was left to the driver, unguarded: a dict of struct cufence_unguarded by reason, empty if nothing was."""
-    figures = (_library.Unguarded * 32)()
-    count = _library.load().cufence_get_unguarded(figures, len(figures))
-    rows = [_as_dict(figures[i]) for i in range(min(count, len(figures)))]
+    figures = (_library.Unguarded * 32)(_library.Unguarded())
+    count = ctypes.c_size_t(len(figures))
+    _library.check(_library.load().cufence_get_unguarded(figures, ctypes.byref(count)), "cufence_get_unguarded")
+    rows = [_as_dict(figures[i]) for i in range(min(count.value, len(figures)))]
     return {row.pop("what").decode(): row for row in rows}
 
 
@@ -106,10 +107,10 @@ def check(device: int | None = None) -> int:
     Synchronises the devices. Reports what was written before the start of buffers and past their ends since the last check, and
     returns the number of these findings.
     """
-    found: int = _library.load().cufence_check(-1 if device is None else device)
-    if found < 0:
-        _library.check(-found, "cufence_check")
-    return found
+    found = ctypes.c_uint64()
+    status = _library.load().cufence_check(-1 if device is None else device, ctypes.byref(found))
+    _library.check(status, "cufence_check")
+    return found.value
 
 
 def fault_count() -> int:

@@ -36,10 +36,18 @@ def _fields(names: str, kind: Any = ctypes.c_uint64) -> list[tuple[str, Any]]:
     return [(name, kind) for name in names.split()]
 
 
-class Buffer(ctypes.Structure):
+class _Struct(ctypes.Structure):
+    """A struct of cufence.h: its first member is its size."""
+
+    def __init__(self) -> None:
+        super().__init__(ctypes.sizeof(self))
+
+
+class Buffer(_Struct):
     """struct cufence_buffer."""
 
     _fields_ = [
+        ("struct_size", ctypes.c_size_t),
         *_fields("id address size mapping_start mapping_end guard_start guard_end stream"),
         *_fields("allocated_ns freed_ns free_stream allocated_tid freed_tid"),
         *_fields("allocated_stack freed_stack", ctypes.c_uint32),
@@ -49,27 +57,27 @@ class Buffer(ctypes.Structure):
     ]
 
 
-class Description(ctypes.Structure):
+class Description(_Struct):
     """struct cufence_description."""
 
-    _fields_ = [("place", ctypes.c_int), ("offset", ctypes.c_uint64), ("buffer", Buffer)]
+    _fields_ = [("struct_size", ctypes.c_size_t), ("place", ctypes.c_int), ("offset", ctypes.c_uint64), ("buffer", Buffer)]
 
 
-class Stats(ctypes.Structure):
+class Stats(_Struct):
     """struct cufence_stats."""
 
     _fields_ = _fields(
-        "live_buffers live_bytes peak_live_bytes mapped_bytes idle_bytes cached_bytes captured_bytes allocations frees "
+        "struct_size live_buffers live_bytes peak_live_bytes mapped_bytes idle_bytes cached_bytes captured_bytes allocations frees "
         "fresh_mappings retired_mappings reserved_address_bytes used_address_bytes faults freed_places tested_places "
         "tested_buffers tested_rounds unguarded_allocations unguarded_bytes packed_buffers packed_bytes packed_mapped_bytes "
         "packed_allocations"
     )
 
 
-class Unguarded(ctypes.Structure):
+class Unguarded(_Struct):
     """struct cufence_unguarded."""
 
-    _fields_ = [("what", ctypes.c_char_p), *_fields("allocations bytes live_buffers live_bytes")]
+    _fields_ = [("struct_size", ctypes.c_size_t), ("what", ctypes.c_char_p), *_fields("allocations bytes live_buffers live_bytes")]
 
 
 # Function -> result type and argument types.
@@ -83,16 +91,16 @@ PROTOTYPES = {
     "cufence_label_pop": (ctypes.c_int, []),
     "cufence_describe": (ctypes.c_int, [ctypes.c_void_p, ctypes.POINTER(Description)]),
     "cufence_get_stats": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(Stats)]),
-    "cufence_get_unguarded": (ctypes.c_size_t, [ctypes.POINTER(Unguarded), ctypes.c_size_t]),
+    "cufence_get_unguarded": (ctypes.c_int, [ctypes.POINTER(Unguarded), ctypes.POINTER(ctypes.c_size_t)]),
     "cufence_trim": (ctypes.c_int, [ctypes.c_int]),
     "cufence_check_host": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]),
-    "cufence_check": (ctypes.c_int, [ctypes.c_int]),
+    "cufence_check": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(ctypes.c_uint64)]),
     "cufence_poison": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]),
     "cufence_unpoison": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]),
     "cufence_fault_count": (ctypes.c_uint64, []),
     "cufence_wait_reports": (ctypes.c_int, [ctypes.c_uint]),
-    "cufence_last_report": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
-    "cufence_last_report_json": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
+    "cufence_last_report": (ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t)]),
+    "cufence_last_report_json": (ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t)]),
     "cufence_torch_adopt": (ctypes.c_char_p, [ctypes.c_char_p, ctypes.c_int]),
     "cufence_torch_adopt_or_say": (ctypes.c_int, [ctypes.c_char_p]),
     "cufence_torch_before_sync": (ctypes.c_int, [ctypes.c_int, ctypes.c_uint64]),
@@ -179,13 +187,12 @@ def _copied(function: str) -> str | None:
     if library is None:
         return None
     copy = getattr(library, function)
-    size = copy(None, 0)
-    while size:
-        buffer = ctypes.create_string_buffer(size)
-        needed = copy(buffer, size)
-        if needed <= size:
+    size = ctypes.c_size_t(0)
+    buffer = ctypes.create_string_buffer(0)
+    while copy(buffer, ctypes.byref(size)) == OK:
+        if size.value <= len(buffer):
             return buffer.value.decode(errors="replace")
-        size = needed  # a longer report arrived in between
+        buffer = ctypes.create_string_buffer(size.value)  # a longer report may have arrived in between
     return None
 
 

@@ -127,7 +127,7 @@ static void await_unmapping(CUdeviceptr address)
 {
     const char *options = getenv("CUFENCE_OPTIONS");
     cufence_status (*describe)(const void *, cufence_description *);
-    cufence_description where = {.buffer.is_mapped = 1};
+    cufence_description where = {.struct_size = sizeof where, .buffer.is_mapped = 1};
     *(void **)&describe = driver_of_cufence("cufence_describe");
     if (describe == NULL || options == NULL || strstr(options, "uaf=strict") == NULL)
         return;

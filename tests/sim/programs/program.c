@@ -90,7 +90,7 @@ uint64_t calls_of(const char *function)
 
 cufence_stats stats_of_cufence(void)
 {
-    cufence_stats all = {0};
+    cufence_stats all = {.struct_size = sizeof all};
     cufence_status (*get)(int, cufence_stats *);
     *(void **)&get = driver_of_cufence("cufence_get_stats");
     if (get != NULL)
