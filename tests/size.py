@@ -28,11 +28,11 @@ LIMITS = {
     f"functions over {FUNCTION_LINES} lines": 0,
 }
 ROOMS = {
-    "allocator": {"analysis": 11300, "api": 1500, "base": 4050, "cli": 7000, "contexts": 1300, "driver": 550, "fault": 4600, "finding": 5100,
-                  "guard": 300, "heap": 10900, "inspect": 5000, "json": 800, "kernels": 950, "launch": 1200, "order": 1500, "preload": 4900,
-                  "rerun": 2800, "sim": 7500, "stacks": 3600, "torch": 4500, "vmm": 800},
-    "tests": {"*": 500, "contract": 3200, "core": 50, "fuzz": 1000, "gpu": 8200, "mutants": 600, "python": 7800, "sim": 15850, "support": 1000,
-              "torture": 5200, "unit": 15100, "way": 200, "zoo": 1050},
+    "allocator": {"analysis": 10950, "api": 1500, "base": 4050, "cli": 7000, "contexts": 1300, "driver": 550, "fault": 4650, "finding": 5000,
+                  "guard": 300, "heap": 10900, "inspect": 5050, "json": 750, "kernels": 950, "launch": 1200, "order": 1500, "preload": 4950,
+                  "rerun": 2750, "sim": 7500, "stacks": 3500, "torch": 4450, "vmm": 800},
+    "tests": {"*": 500, "contract": 3200, "core": 50, "fuzz": 1000, "gpu": 8200, "mutants": 600, "python": 7650, "sim": 16000, "support": 1000,
+              "torture": 5200, "unit": 14950, "way": 200, "zoo": 1050},
 }  # fmt: skip
 PLANNED = {"allocator": 72000, "tests": 55000}  # the design's, not met
 

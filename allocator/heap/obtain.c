@@ -98,24 +98,18 @@ static struct block *borrow(struct freelist *list, uint64_t pages)
     return NULL;
 }
 
-#define PENDING_IDLE_MS 1000  /* in which no stream passes: it may be waiting for the caller */
-#define PENDING_MOST_MS 10000 /* in all */
+#define PENDING_MOST_MS 1000
 #define PENDING_PAUSE_US 5000
 
 /* Memory that was freed in the order of streams, and is still in use, may be of any size; the driver would cut it to fit. Ours
- * is mapped anew once its streams have passed, for which it is given some time. With uaf=strict that is all that was freed. */
+ * is mapped anew once its streams have passed, for which it is given some time. */
 static struct block *await_pending(struct books *books, const struct heap_request *wanted, const struct layout *layout,
                                    cufence_status *status)
 {
-    const uint64_t began = monotonic_ms();
-    uint64_t last = began, before = UINT64_MAX, now;
+    const uint64_t until = monotonic_ms() + PENDING_MOST_MS;
     struct block *block = NULL;
-    while (!block && heap_lacks_room(*status) && (now = reclaim_pending_bytes(wanted->device)) >= layout->mapped) {
-        const uint64_t time = monotonic_ms();
-        last = now < before ? time : last;
-        before = now;
-        if (time - last > PENDING_IDLE_MS || time - began > PENDING_MOST_MS)
-            break;
+    while (!block && heap_lacks_room(*status) && reclaim_pending_bytes(wanted->device) >= layout->mapped &&
+           monotonic_ms() < until) {
         aside_sleep(PENDING_PAUSE_US);
         block = memory_map(books, wanted, layout, 0, RESERVE, status);
     }

@@ -47,22 +47,6 @@ STORY(empty_cache_waits_for_streams)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-STORY(what_retires_is_waited_for)
-{
-    void *next;
-    pthread_t thread;
-    setenv("CUFENCE_SIM", "memory=256M", 1);
-    CUstream stream = start_with_stream("uaf=strict");
-    void *buffer = allocate(150 * MIB, stream);
-    const struct heap_request wanted = {
-        .size = 150 * MIB, .context = context_current(), .stream = stream_resolve(stream), .owner = 3, .is_last_try = 1};
-    spin(stream, &flag);
-    CHECK_OK(cufence_free(buffer, stream));
-    CHECK(pthread_create(&thread, NULL, let_go_later, buffer) == 0);
-    CHECK_OK(heap_allocate(&next, &wanted, NULL));
-    CHECK(pthread_join(thread, NULL) == 0);
-}
-
 /* ---- forks ---- */
 
 static void *hold_up(void *unused)

@@ -159,25 +159,11 @@ uint64_t reclaim_idle_bytes(struct books *books)
     return bytes;
 }
 
-/* Memory that is retiring, or waits, and that no twin goes on with. Only events tell when its streams have passed. */
-static uint64_t used_bytes(struct freelist *shared)
-{
-    uint64_t bytes = 0;
-    struct block *block;
-    list_lock(shared);
-    DL_FOREACH(shared->retiring, block)
-    bytes += block->is_replaced || block->awaits_context ? 0 : block->slot.mapped;
-    DL_FOREACH(shared->waiting, block)
-    bytes += block->awaits_context ? 0 : block->slot.mapped;
-    list_unlock(shared);
-    return bytes;
-}
-
 uint64_t reclaim_pending_bytes(int device)
 {
     uint64_t bytes = 0;
     for (struct books *books = books_next(NULL, device); books; books = books_next(books, device))
-        bytes += reclaim_idle_bytes(books) + used_bytes(&books->shared);
+        bytes += reclaim_idle_bytes(books);
     return bytes;
 }
 

@@ -18,7 +18,7 @@ int freelists_replace(struct books *books, struct block *block, uint64_t pages, 
 void reclaim_device(const struct context *own, int device, int level); /* own: the caller's context */
 void reclaim_graphs(struct books *books);                              /* of graphs that were destroyed. In a scope */
 uint64_t reclaim_idle_bytes(struct books *books);                      /* what its lists keep */
-uint64_t reclaim_pending_bytes(int device); /* what was freed, and not released: its streams have not passed */
+uint64_t reclaim_pending_bytes(int device); /* what is idle, and was not released: its streams have not passed */
 /* The same of all devices (-1) or one, outside of an allocation. */
 void reclaim_unused(int device, enum heap_waits waits);
 /* Notes what has passed on streams that are idle, and records markers behind the frees on others: nothing else would show when
