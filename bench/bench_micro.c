@@ -271,7 +271,7 @@ static double take_launch(uint64_t threads, uint64_t duration)
 static uint64_t mappings(void)
 {
     static uint64_t calls;
-    cufence_stats stats = {.fresh_mappings = ++calls};
+    cufence_stats stats = {.struct_size = sizeof stats, .fresh_mappings = ++calls};
     if (fence.stats)
         fence.stats(0, &stats);
     return stats.fresh_mappings;

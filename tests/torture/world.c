@@ -257,7 +257,7 @@ static void look_for_lost_memory(struct world *world)
 
 void await_outputs(void)
 {
-    cufence_stats stats = {.live_buffers = 1};
+    cufence_stats stats = {.struct_size = sizeof stats, .live_buffers = 1};
     for (int tries = 0; fence.get_stats && stats.live_buffers && tries < 500; tries++) {
         usleep(tries ? 10000 : 0);
         fence.get_stats(-1, &stats);
