@@ -288,7 +288,7 @@ TEST(a_process_in_the_background_is_waited_for)
 TEST(a_daemon_with_a_cleared_environment_is_waited_for)
 {
     hunt(HUNT "--modes end -- sh -c '\"$PROGRAM\" small_ones; setsid env -i LD_PRELOAD=\"$LD_PRELOAD\" "
-              "CUFENCE_COLLECT=\"$CUFENCE_COLLECT\" LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" "
+              "CUFENCE_COLLECT=\"$CUFENCE_COLLECT\" LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" ASAN_OPTIONS=\"$ASAN_OPTIONS\" "
               "sh -c \"sleep 1; exec \\\"\\$0\\\" overrun\" \"$PROGRAM\" >/dev/null 2>&1 &'");
     expect(86, "cufence hunt: 1 finding in 1 run\n");
     expect_finding("overrun", 4096, "end", 1);
