@@ -305,7 +305,7 @@ static const struct argument arguments[] = {
 
 static void print_modes(void)
 {
-    printf("\nModes, whose own options win:\n");
+    printf("\nModes, whose own options win; fresh runs only if --modes names it:\n");
     for (size_t i = 0; i < MODES; i++)
         printf("  %-7s %-20s  %s\n", modes[i].name, modes[i].options, modes[i].looks_for);
 }
