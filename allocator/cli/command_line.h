@@ -71,7 +71,7 @@ struct given {
     .missing = "no program given: cufence " name " [options] -- PROGRAM [ARGUMENT]...; see cufence " name " --help"
 
 extern const struct command demo_command, doctor_command, explain_command, hunt_command, options_command, replay_command,
-    report_command, run_command;
+    report_command, run_command, stuck_command;
 
 /* `cufence run` in this process; returns only if the program could not be run: STATUS_UNFIT, STATUS_MISSING. */
 int cli_run(int argc, char **argv);

@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -37,6 +38,7 @@ static struct {
     uint64_t came, seen;  /* how often something has come, and until when hidden_wait() knows of it */
     uint32_t id;          /* of the thread */
     int number;           /* of the pipe in its table */
+    char request[HIDDEN_REQUEST];
 } hidden = {.lock = LOCK(RANK_LEAF)};
 
 /* Closes what the thread's new table has of the program's. Sanitizers need not know: it is no other thread's. */
@@ -75,11 +77,36 @@ static int make_pipe(void)
 
 /* Returns an epoll set that tells of each change: a pipe whose last writer has closed it reports a hang-up until the next one.
  */
-static int watch(int pipe)
+static int watch(int pipe, int requests)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET};
     int events = pipe >= 0 ? (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC) : -1;
+    if (events >= 0 && requests >= 0)
+        syscall(SYS_epoll_ctl, events, EPOLL_CTL_ADD, requests, &event);
     return events >= 0 && syscall(SYS_epoll_ctl, events, EPOLL_CTL_ADD, pipe, &event) == 0 ? events : -1;
+}
+
+/* Returns the end that is read of a pipe for requests, behind the other pipe in the thread's table; -1: there is none. */
+static int make_requests(void)
+{
+    int ends[2];
+    if (syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK) != 0)
+        return -1;
+    syscall(SYS_close, ends[1]);
+    return ends[0];
+}
+
+/* The newest one counts. */
+static void note_request(int requests)
+{
+    char text[HIDDEN_REQUEST];
+    for (long got; requests >= 0 && (got = syscall(SYS_read, requests, text, sizeof text - 1)) > 0;) {
+        text[got] = '\0';
+        HOLD(&hidden.lock);
+        memcpy(hidden.request, text, sizeof text);
+        hidden.came++;
+        pthread_cond_broadcast(&hidden.change);
+    }
 }
 
 /* Also a program that closes what it does not know changes the pipe: that is nothing to wake anyone for. */
@@ -102,8 +129,9 @@ static int is_stopped(void)
 /* fifo: NULL for a pipe. System calls by number: sanitizers would take the descriptors for the program's. */
 static void *listen_to(void *fifo)
 {
-    pthread_setname_np(pthread_self(), "cufence-pipe");
-    int pipe = fifo ? open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : make_pipe(), events = watch(pipe);
+    pthread_setname_np(pthread_self(), fifo ? "cufence-fifo" : HIDDEN_THREAD);
+    int pipe = fifo ? open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : make_pipe();
+    int requests = fifo || pipe < 0 ? -1 : make_requests(), events = watch(pipe, requests);
     lock_take(&hidden.lock);
     hidden.is_made = events >= 0 ? 1 : -1;
     hidden.id = thread_id();
@@ -116,9 +144,12 @@ static void *listen_to(void *fifo)
         if (ready < 0 && errno != EINTR)
             break;
         note(pipe);
+        note_request(requests);
     }
     if (events >= 0)
         syscall(SYS_close, events);
+    if (requests >= 0)
+        syscall(SYS_close, requests);
     if (pipe >= 0)
         syscall(SYS_close, pipe);
     return NULL;
@@ -180,6 +211,14 @@ int hidden_wait(int ms, int is_begun)
     hidden.is_begun |= result > 0;
     hidden.seen = hidden.came;
     return result;
+}
+
+int hidden_request(char out[HIDDEN_REQUEST])
+{
+    HOLD(&hidden.lock);
+    memcpy(out, hidden.request, HIDDEN_REQUEST);
+    hidden.request[0] = '\0';
+    return out[0] != '\0';
 }
 
 void hidden_stop(void)

@@ -13,6 +13,7 @@
 #include "kernels/kernels.h"
 #include "program_dump.h"
 #include "saving.h"
+#include "stuck.h"
 #include "tell.h"
 #include "vmm/arena.h"
 
@@ -186,7 +187,7 @@ static void explain(const struct dump *dump)
     monitor.evidence_ns = monotonic_ns();
     if (status == CUFENCE_OK && is_ours(fault.evidence)) {
         __atomic_fetch_sub(&monitor.poisons, monitor.poisons > 0, __ATOMIC_RELAXED);
-    } else {
+    } else if (status != CUFENCE_OK || fault.evidence->stop_count || !stuck_take(&fault)) {
         int is_triggered = status == CUFENCE_OK && !fault.evidence->stop_count && program_dump_has_trigger();
         program_dump_write(dump, fault.device, is_triggered); /* first: who is told may end the process */
         if (!is_triggered)
@@ -215,7 +216,7 @@ static int is_report_due(void)
 static void announce(void)
 {
     int device = kernels_only_device();
-    if (monitor.is_announced || monitor.poisons || program_dump_has_trigger())
+    if (monitor.is_announced || monitor.poisons || program_dump_has_trigger() || stuck_is_asked())
         return;
     monitor.is_announced = 1;
     if (device >= 0)
@@ -241,9 +242,11 @@ static int wait_for_input(const struct dump *dump)
     int ready;
     if (dump->received)
         dump_rest(monitor.pipe.end);
-    while ((ready = hidden_wait(dump->received ? PROGRESS_MS / 4 : -1, dump->received != 0)) >= 0) {
+    while ((ready = hidden_wait(dump->received ? PROGRESS_MS / 4 : stuck_sleep_ms(), dump->received != 0)) >= 0) {
         if (ready && dumps_renew(&monitor.pipe) && (dump->received || dumps_have_bytes(&monitor.pipe)))
             return 1;
+        if (!dump->received)
+            stuck_turn();
         if (!ready)
             show_progress(dump);
     }
@@ -306,6 +309,7 @@ cufence_status monitor_start(const struct options *options)
         output_say("cufence: faults will be caught but not explained: %s\n", error_detail());
         return CUFENCE_OK;
     }
+    stuck_open(options, monitor.pipe.trigger);
     int failed = !dumps_listen(&monitor.pipe) ? errno : thread_start(&monitor.thread, run, NULL);
     if (failed) {
         dumps_disarm();

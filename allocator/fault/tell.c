@@ -331,3 +331,21 @@ void tell_nan(const struct nan_fact *nan, int device, int stops)
     finding_of_nan(&finding, nan, ORIGIN(device));
     tell(&finding, stops);
 }
+
+char *tell_stuck(struct stuck_fact *stuck, int device, int is_asked)
+{
+    struct finding finding;
+    finding_of_stuck(&finding, stuck, ORIGIN(device));
+    finding.where.source_count = source_read(finding.where.stop.file, finding.where.stop.line, finding.where.source);
+    finding.is_verbose = wanted->say == SAY_VERBOSE;
+    if (!is_asked) {
+        tell(&finding, 0);
+        return NULL;
+    }
+    char *text = finding_text(&finding), *json = finding_json(&finding);
+    if (text)
+        delivery_add(text, json);
+    free(json);
+    finding_free(&finding);
+    return text;
+}

@@ -1,6 +1,8 @@
 /* The members of a finding's JSON (docs/json.md): a table for each fact. */
 #include "json.h"
 
+#include "report.h"
+
 #include "base/text.h"
 
 static const char *const certainty_words[] = {"", "candidate", "derived", "re-run", "exact", NULL};
@@ -9,7 +11,7 @@ static const char *const kind_words[] = {
     "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
     "illegal access", "exception", "unexplained", "double free", "invalid free", "host write out of bounds",
     "host read out of bounds", "stream race", "slack write", "write to poisoned memory", "leak",
-    "first NaN", "first Inf", "run", "guarded", NULL};
+    "first NaN", "first Inf", "stuck", "run", "guarded", NULL};
 /* clang-format on */
 static const char *const known_word[] = {"suppressed", "baseline", NULL};
 static const char *const access_words[] = {"", "read", "write", "atomic", NULL};
@@ -250,6 +252,9 @@ TABLE(guarded, struct guarded, GUARDED(NUMBER, allocations, "allocations", MUST)
       GUARDED(NUMBER, left_bytes, "left_to_driver_bytes"), GUARDED(NUMBER, findings, "findings", MUST),
       GUARDED(NUMBER, known, "known", MUST));
 
+TABLE(stuck, struct stuck_fact,
+      FIELD(PART, struct stuck_fact, standing, "standing", .flags = BEHIND, .table = &standing_facts),
+      FIELD(HEX, struct stuck_fact, value, "polled_value", WHEN(struct stuck_fact, has_value)));
 static const struct field of_finding[] = {
     {.name = "schema", .type = FIELD_FIXED, .most = JSON_SCHEMA, MUST},
     {.name = "cufence", .type = FIELD_FIXED, .words = version_word},
@@ -317,6 +322,7 @@ static const struct field of_finding[] = {
     CLOSE,
     ROW(LIST, where.also, "also", .flags = NOT_ZERO, .table = &also, COUNT(struct finding, where.also_count)),
     ROW(LIST, notes.list, "notes", .flags = NOT_ZERO, .table = &note, COUNT(struct finding, notes.count)),
+    ROW(PART, stuck, NULL, .flags = BEHIND, .table = &stuck),
     ROW(PART, nan, "nan", .flags = BEHIND, .table = &nan_of),
     ROW(CHARS, hint, "hint"),
     ROW(PART, previous, "previous", .table = &buffer, WHEN(struct finding, previous.buffer)),

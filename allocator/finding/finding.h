@@ -13,6 +13,7 @@
 #pragma once
 
 #include "analysis/bundle/snapshot.h"
+#include "analysis/dump/standing.h"
 #include "analysis/verdict/rerun_result.h"
 #include "base/files.h"
 #include "launch_finding.h"
@@ -286,6 +287,7 @@ struct finding {
     struct argument_facts arguments;
     const struct rerun_result *rerun; /* the second launch of the kernel, NULL if there was none */
     const struct slack_write *slack;  /* what was found in the slack of the buffer, NULL if it is not about that */
+    const struct stuck_fact *stuck;   /* kernels that hang; else NULL */
     const struct nan_fact *nan;       /* a launch has made a NaN; else NULL */
     const struct launched_fact *by;   /* of these two: the launch */
     const struct guarded *guarded;    /* of a line about what a process has guarded (json.h); else NULL */
@@ -300,9 +302,33 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
 void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_source *origin);
 void finding_of_slack(struct finding *finding, struct slack_write *write,
                       const struct finding_source *origin); /* sets write->certainty */
+void finding_of_stuck(struct finding *finding, struct stuck_fact *stuck, const struct finding_source *origin);
 void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_source *origin);
 void finding_unexplained(struct finding *finding, const char *reason, const struct finding_source *origin);
 void finding_free(struct finding *finding);
+
+/* ---- of_stuck.c: kernels that do not end ---- */
+
+#define FINDING_STUCK "stuck"
+#define STUCK_KERNELS 8
+
+/* What is known when kernels hang. All is borrowed. */
+struct stuck_fact {
+    const struct standing *standing;
+    const struct fault_memory *memory; /* what is at the address that is polled, and the launches on record */
+    uint64_t silent_ns;                /* nothing was launched for so long; 0: that is not known */
+    uint64_t host, host_bytes;         /* the pinned memory that has the address; 0 bytes: none */
+    uint64_t value;                    /* that is polled, if has_value */
+    int has_value;
+    struct evidence evidence;                    /* a stop for each kernel, the first with the address: stuck_evidence() */
+    struct evidence_stop stops[STUCK_KERNELS];   /* filled in by it, like: */
+    struct evidence_lane lane;
+    const struct standing_place *place;          /* of the first stop */
+    char reason[160];                            /* filled in by finding_of_stuck() */
+};
+
+/* Fills in stuck->evidence, for those who look for buffers and launches. Requires `standing`. */
+void stuck_evidence(struct stuck_fact *stuck, const struct evidence *of_dump);
 
 /* Writes the kernel's short name to `out`: "k_oob" for "k_oob(float const*, int)", "" if unknown. */
 void finding_kernel(const struct evidence_stop *stop, char *out, size_t size);

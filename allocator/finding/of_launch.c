@@ -21,7 +21,7 @@ static void take_element(struct finding *finding, const cufence_buffer *buffer, 
 
 /* ---- a NaN ---- */
 
-static int has_word(const char *name, const char *const *words, size_t count)
+static int has_any(const char *name, const char *const *words, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (strstr(name, words[i]))
@@ -52,7 +52,7 @@ static void add_nan_hint(struct finding *finding, const struct nan_fact *nan)
     else if (infinities)
         part_add(finding->hint,
                  "the inputs have Inf: Inf - Inf, 0 * Inf and Inf / Inf are NaN; nan=report+inf finds who made them");
-    else if (has_negative && has_word(name, roots, sizeof roots / sizeof *roots))
+    else if (has_negative && has_any(name, roots, sizeof roots / sizeof *roots))
         part_add(finding->hint, "some inputs are negative: a logarithm or root of one is NaN");
     else if (nan->type == VALUE_FLOAT16)
         part_add(finding->hint, "numbers beyond 65504 are Inf in float16, and Inf - Inf is NaN within a kernel");

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define MAX_VALUES 32             /* argument lines */
+#define STUCK_PLACES 12           /* of threads that hang */
 #define PLAIN_LIMIT 1000000000000 /* 8-byte values beyond this are probably no counts, and are printed in hex */
 
 /* ---- what happened, and where ---- */
@@ -435,6 +436,8 @@ char *finding_text(const struct finding *finding)
         note_lines(&report, "note", finding->notes.list, finding->notes.count);
     if (finding->nan)
         nan_input_lines(&report, finding);
+    if (finding->stuck)
+        standing_lines(&report, finding->stuck->standing, STUCK_PLACES);
     if (finding->hint[0])
         report_sentence(&report, "hint", finding->hint, CERTAIN_CANDIDATE);
     summary_line(&report, finding);

@@ -31,6 +31,12 @@ struct standing_wishes {
 /* Returns malloc'ed text, or NULL if out of host memory. The caller frees it. */
 char *standing_text(const struct standing *standing, const struct standing_wishes *wishes);
 
+/* Writes what the threads wait for: "in a loop until the 4 bytes at 0x7f0000 change"; "" if they go on. */
+void standing_wait_text(const struct standing_place *place, char *out, size_t size);
+
+/* The same as standing_json(), as a table. */
+extern const struct json_table standing_facts;
+
 /* Returns an object with "threads", "warps", "places", "launches" and, if there are any, "lanes"; NULL if out of
  * host memory. */
 json_t *standing_json(const struct standing *standing, const struct standing_wishes *wishes);

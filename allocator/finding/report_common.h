@@ -76,3 +76,6 @@ void earlier_lines(struct report *report, const struct finding *finding);
 
 /* What was found in the slack of a buffer, and the launches that may have written it. */
 void slack_lines(struct report *report, const struct slack_write *write);
+
+/* Where all threads of a dump are, with so many places at most. */
+void standing_lines(struct report *report, const struct standing *standing, size_t places);

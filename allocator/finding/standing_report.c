@@ -9,9 +9,31 @@ enum { WORDS = 16, WORDS_A_LINE = 4 };
 
 /* ---- text ---- */
 
+void standing_wait_text(const struct standing_place *place, char *out, size_t size)
+{
+    const struct standing_wait *wait = &place->wait;
+    int is_of_grid = wait->at && wait->at->file && strstr(wait->at->file, "cooperative_groups");
+    out[0] = '\0';
+    if (wait->kind == WAIT_BARRIER && wait->absent)
+        part_append(out, size, "at a barrier to which %zu thread%s of the block%s ha%s not come", wait->absent,
+                    plural(wait->absent), plural(wait->blocks), wait->absent == 1 ? "s" : "ve");
+    else if (wait->kind == WAIT_BARRIER)
+        part_append(out, size, "at a barrier");
+    else if (wait->kind == WAIT_WARP)
+        part_append(out, size, "waiting for other lanes of the warp");
+    else if (wait->kind == WAIT_POLL && is_of_grid)
+        part_append(out, size, "waiting for other blocks of the grid or the cluster");
+    else if (wait->kind == WAIT_POLL && wait->address)
+        part_append(out, size, "in a loop until the %u bytes at 0x%" PRIx64 " change", wait->at->access.bytes, wait->address);
+    else if (wait->kind == WAIT_POLL)
+        part_append(out, size, "in a loop until %s changes",
+                    wait->at->has_access ? "a value in memory" : "a value in shared memory");
+}
+
 static void place_lines(struct report *report, const struct standing_place *place)
 {
-    const struct location *at = place->at;
+    char wait[160];
+    const struct location *at = place->wait.at ? place->wait.at : place->at;
     char count[32];
     snprintf(count, sizeof count, "%zu", place->threads);
     report_begin(report, "", count);
@@ -21,6 +43,9 @@ static void place_lines(struct report *report, const struct standing_place *plac
     if (place->exception.number)
         report_put(report, ", %s", place->exception.name);
     report_end(report, CERTAIN_NOT);
+    standing_wait_text(place, wait, sizeof wait);
+    if (wait[0])
+        report_line(report, "", "", CERTAIN_DERIVED, "%s", wait);
     report_begin(report, "", "");
     report_put(report, "%sblock %s thread %s, SM %" PRIu32 " warp %" PRIu32,
                place->threads == 1 ? "" : "the first: ", dim_of(place->block).text, dim_of(place->thread).text, place->sm,
@@ -78,6 +103,21 @@ static void put_parameters(struct report *report, struct span parameters)
         report_line(report, "", shown ? "" : "parameters", CERTAIN_NOT, "%zu bytes in all", parameters.size);
 }
 
+/* Puts which block of the grid has no thread left, or none yet. */
+static void absent_line(struct report *report, const struct standing_grid *grid)
+{
+    const uint32_t *size = grid->row.grid;
+    uint64_t all = (uint64_t)size[0] * size[1] * size[2], first = grid->absent;
+    if (!grid->blocks || grid->blocks >= all || first >= all)
+        return;
+    uint32_t block[3] = {(uint32_t)(first % size[0]), (uint32_t)(first / size[0] % size[1]),
+                         (uint32_t)(first / size[0] / size[1])};
+    report_line(report, "", "blocks", CERTAIN_DERIVED,
+                first == grid->blocks ? "%" PRIu64 " of %" PRIu64 " are there; from %s on, they have not begun"
+                                      : "%" PRIu64 " of %" PRIu64 " are there; %s has ended",
+                grid->blocks, all, dim_of(block).text);
+}
+
 static void launch_lines(struct report *report, const struct standing_grid *grid, const char *key)
 {
     report_begin(report, key, NULL);
@@ -87,36 +127,37 @@ static void launch_lines(struct report *report, const struct standing_grid *grid
         report_put(report, " in clusters of %s", dim_of(grid->row.cluster).text);
     report_put(report, ", %zu thread%s left", grid->threads, plural(grid->threads));
     report_end(report, CERTAIN_NOT);
+    absent_line(report, grid);
     put_parameters(report, grid->parameters);
 }
 
-static size_t places_shown(const struct standing *standing, const struct standing_wishes *wishes)
+void standing_lines(struct report *report, const struct standing *standing, size_t places)
 {
-    return standing->place_count < wishes->places ? standing->place_count : wishes->places;
+    size_t shown = standing->place_count < places ? standing->place_count : places;
+    report_begin(report, "threads", NULL);
+    if (standing->threads)
+        report_put(report, "%zu in %zu warp%s had not exited; by place:", standing->threads, standing->warps,
+                   plural(standing->warps));
+    else
+        report_put(report, "none is in the dump: all warps had exited");
+    report_end(report, CERTAIN_NOT);
+    for (size_t i = 0; i < shown; i++)
+        place_lines(report, &standing->places[i]);
+    if (shown < standing->place_count)
+        report_line(report, "", "", CERTAIN_NOT, "and %zu more place%s%s", standing->place_count - shown,
+                    plural(standing->place_count - shown), report->pid ? "" : " (--all-threads)");
+    for (size_t i = 0; i < standing->grid_count; i++)
+        launch_lines(report, &standing->grids[i], i ? "" : "launches");
 }
 
 char *standing_text(const struct standing *standing, const struct standing_wishes *wishes)
 {
     struct report report;
-    size_t shown = places_shown(standing, wishes);
     if (!report_open(&report, 0))
         return NULL;
     if (wishes->stop)
         lane_lines(&report, wishes->stop);
-    report_begin(&report, "threads", NULL);
-    if (standing->threads)
-        report_put(&report, "%zu in %zu warp%s had not exited; by place:", standing->threads, standing->warps,
-                   plural(standing->warps));
-    else
-        report_put(&report, "none is in the dump: all warps had exited");
-    report_end(&report, CERTAIN_NOT);
-    for (size_t i = 0; i < shown; i++)
-        place_lines(&report, &standing->places[i]);
-    if (shown < standing->place_count)
-        report_line(&report, "", "", CERTAIN_NOT, "and %zu more place%s (--all-threads)", standing->place_count - shown,
-                    plural(standing->place_count - shown));
-    for (size_t i = 0; i < standing->grid_count; i++)
-        launch_lines(&report, &standing->grids[i], i ? "" : "launches");
+    standing_lines(&report, standing, wishes->places);
     return report_close(&report);
 }
 
@@ -133,9 +174,7 @@ char *standing_text(const struct standing *standing, const struct standing_wishe
         FIELD(INT, of, line, "line", .flags = NOT_ZERO, WHEN(of, file)), FIELD(TEXT, of, instruction, "instruction")
 
 struct shown {
-    const struct standing *standing;
-    const struct standing_place *places;
-    size_t place_count;
+    struct standing standing;
     const struct evidence_stop *stop;
 };
 
@@ -143,11 +182,22 @@ TABLE(exception, struct exception, FIELD(NUMBER, struct exception, number, "numb
       FIELD(TEXT, struct exception, name, "name"));
 TABLE(names, struct location, NAMES(struct location));
 TABLE(code, struct location, CODE(struct location, text));
+static const char *const wait_words[] = {"", "barrier", "warp", "value", NULL};
+#define WAIT(kind, ...) FIELD(kind, struct standing_wait, __VA_ARGS__)
+TABLE(wait_access, struct location, FIELD(NUMBER, struct location, access.bytes, "bytes", .flags = NOT_ZERO));
+TABLE(wait_code, struct location, FIELD(TEXT, struct location, file, "file"),
+      FIELD(INT, struct location, line, "line", .flags = NOT_ZERO, WHEN(struct location, file)),
+      FIELD(NUMBER, struct location, kernel_offset, "offset"), FIELD(TEXT, struct location, text, "instruction"));
+TABLE(wait_table, struct standing_wait, WAIT(WORD, kind, "for", .words = wait_words),
+      WAIT(PART, at, NULL, .flags = BEHIND, .table = &wait_code), WAIT(HEX, address, "address", .flags = NOT_ZERO),
+      WAIT(PART, at, NULL, .flags = BEHIND, .table = &wait_access, WHEN(struct standing_wait, address)),
+      WAIT(NUMBER, absent, "absent", .flags = NOT_ZERO));
 TABLE(place_table, struct standing_place, PLACE(NUMBER, threads, "threads"), PLACE(NUMBER, warps, "warps"),
       PLACE(NUMBER, sm, "sm"), PLACE(NUMBER, warp, "warp"), PLACE(TRIPLE, block, "block"), PLACE(TRIPLE, thread, "thread"),
       PLACE(HEX, grid_id, "launch"), PLACE(HEX, pc, "pc"), PLACE(PART, at, NULL, .flags = BEHIND, .table = &code),
-      PLACE(PART, exception, "exception", .table = &exception, WHEN(struct standing_place, exception.number)));
-TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(HEX, row.id, "id"),
+      PLACE(PART, exception, "exception", .table = &exception, WHEN(struct standing_place, exception.number)),
+      PLACE(PART, wait, "waits", .table = &wait_table, WHEN(struct standing_place, wait.kind)));
+TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(NUMBER, blocks, "blocks"), GRID(HEX, row.id, "id"),
       GRID(PART, at, NULL, .flags = BEHIND, .table = &names), GRID(TRIPLE, row.grid, "grid"), GRID(TRIPLE, row.block, "block"),
       GRID(TRIPLE, row.cluster, "cluster", WHEN(struct standing_grid, row.cluster[0])),
       GRID(BYTES, parameters.bytes, "parameters", .flags = BEHIND | NOT_ZERO, COUNT(struct standing_grid, parameters.size)));
@@ -155,19 +205,19 @@ TABLE(lane, struct evidence_lane, LANE(NUMBER, lane, "lane"), LANE(TRIPLE, threa
       LANE(HEX, address, "address", WHEN(struct evidence_lane, certainty)));
 TABLE(lanes, struct evidence_stop,
       SITE(LIST, lanes, "lanes", .flags = BEHIND | NOT_ZERO, .table = &lane, COUNT(struct evidence_stop, lane_count)));
-TABLE(counts, struct standing, FIELD(NUMBER, struct standing, threads, "threads"),
-      FIELD(NUMBER, struct standing, warps, "warps"));
-TABLE(grids, struct standing,
-      FIELD(LIST, struct standing, grids, "launches", .flags = BEHIND, .table = &grid_table,
-            COUNT(struct standing, grid_count)));
-TABLE(shown_table, struct shown, SHOWN(PART, standing, NULL, .flags = BEHIND, .table = &counts),
-      SHOWN(LIST, places, "places", .flags = BEHIND, .table = &place_table, COUNT(struct shown, place_count)),
-      SHOWN(PART, standing, NULL, .flags = BEHIND, .table = &grids), SHOWN(PART, stop, NULL, .flags = BEHIND, .table = &lanes));
+#define STANDING(kind, ...) FIELD(kind, struct standing, __VA_ARGS__)
+static const struct field of_standing[] = {
+    STANDING(NUMBER, threads, "threads"), STANDING(NUMBER, warps, "warps"),
+    STANDING(LIST, places, "places", .flags = BEHIND, .table = &place_table, COUNT(struct standing, place_count)),
+    STANDING(LIST, grids, "launches", .flags = BEHIND, .table = &grid_table, COUNT(struct standing, grid_count))};
+const struct json_table standing_facts = TABLE_OF(struct standing, of_standing);
+TABLE(shown_table, struct shown, SHOWN(PART, standing, NULL, .table = &standing_facts),
+      SHOWN(PART, stop, NULL, .flags = BEHIND, .table = &lanes));
 
 json_t *standing_json(const struct standing *standing, const struct standing_wishes *wishes)
 {
-    return json_table_write(&shown_table, &(struct shown){.standing = standing,
-                                                          .places = standing->places,
-                                                          .place_count = places_shown(standing, wishes),
-                                                          .stop = wishes->stop});
+    struct shown shown = {*standing, wishes->stop};
+    if (shown.standing.place_count > wishes->places)
+        shown.standing.place_count = wishes->places;
+    return json_table_write(&shown_table, &shown);
 }

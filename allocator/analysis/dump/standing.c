@@ -8,11 +8,14 @@
 
 #define GRID_LIMIT 1024u
 #define PARAMETER_LIMIT 65536u /* bytes */
+#define WAITS_LIMIT 64u        /* places */
 
 struct builder {
     const struct coredump *dump;
     struct standing *standing;
     struct locator locator;
+    struct standing_place *each; /* the places of each warp, by launch and block */
+    size_t each_count;
 };
 
 /* Adds a place: the threads of one warp at one PC. Returns 0 if out of host memory. */
@@ -91,15 +94,21 @@ static int compare_places(const void *left, const void *right)
                ?: compare_keys(left, right);
 }
 
-static void merge_places(struct standing *standing)
+static int is_same(const struct standing_place *a, const struct standing_place *b)
+{
+    return a->grid_id == b->grid_id && (a->pc == b->pc || (a->wait.at && a->wait.at == b->wait.at));
+}
+
+/* Joins equal ones that follow each other in this order. */
+static void merge_places(struct standing *standing, int (*compare)(const void *, const void *))
 {
     size_t count = 0;
     if (!standing->place_count)
         return;
-    qsort(standing->places, standing->place_count, sizeof *standing->places, compare_keys);
+    qsort(standing->places, standing->place_count, sizeof *standing->places, compare);
     for (size_t i = 1; i < standing->place_count; i++) {
         struct standing_place *last = &standing->places[count], *next = &standing->places[i];
-        if (last->grid_id == next->grid_id && last->pc == next->pc) {
+        if (is_same(last, next)) {
             last->warps += next->warps;
             last->threads += next->threads;
         } else {
@@ -155,7 +164,7 @@ static int add_grids(struct builder *builder)
     return 1;
 }
 
-static const struct standing_grid *grid_of(const struct standing *standing, uint64_t id)
+static struct standing_grid *grid_of(const struct standing *standing, uint64_t id)
 {
     for (size_t i = 0; i < standing->grid_count; i++)
         if (standing->grids[i].row.id == id)
@@ -180,6 +189,122 @@ static int name_places(struct builder *builder)
     return 1;
 }
 
+/* ---- who waits ---- */
+
+static int compare_waits(const void *left, const void *right)
+{
+    const struct standing_place *a = left, *b = right;
+    return LIST_ORDER(a->grid_id, b->grid_id)
+               ?: LIST_ORDER(a->wait.at ? a->wait.at->pc : a->pc, b->wait.at ? b->wait.at->pc : b->pc)
+               ?: compare_places(left, right);
+}
+
+static int compare_blocks(const void *left, const void *right)
+{
+    const struct standing_place *a = left, *b = right;
+    return LIST_ORDER(a->grid_id, b->grid_id)
+               ?: LIST_ORDER(a->block[2], b->block[2])
+               ?: LIST_ORDER(a->block[1], b->block[1])
+               ?: LIST_ORDER(a->block[0], b->block[0]);
+}
+
+/* Returns the address of the place's load, 0 if it is not known. */
+static uint64_t polled_address(const struct coredump *dump, const struct standing_place *place)
+{
+    uint32_t registers[256], uniforms[64];
+    const struct coredump_ref warp = coredump_parent(dump, place->lane.section, COREDUMP_WARPS);
+    size_t count = coredump_words(dump, place->lane, COREDUMP_REGISTERS, registers, 256);
+    size_t uniform_count = coredump_words(dump, warp, COREDUMP_UNIFORM_REGISTERS, uniforms, 64);
+    uint64_t address = 0;
+    return place->wait.at->has_access &&
+                   sass_address(&place->wait.at->access, registers, count, uniforms, uniform_count, &address)
+               ? address
+               : 0;
+}
+
+/* Counts the block of these warps. */
+static void count_block(struct standing *standing, const struct standing_place *warps, size_t count, struct standing_grid *grid)
+{
+    const uint32_t *size = grid->row.grid, *block = warps->block;
+    size_t threads = 0;
+    grid->blocks++;
+    grid->absent += block[0] + (uint64_t)size[0] * (block[1] + (uint64_t)size[1] * block[2]) == grid->absent;
+    for (size_t i = 0; i < count; i++)
+        threads += warps[i].threads;
+    for (size_t k = 0; k < standing->place_count; k++) {
+        struct standing_place *place = &standing->places[k];
+        size_t come = 0;
+        for (size_t i = 0; place->wait.kind == WAIT_BARRIER && place->grid_id == warps->grid_id && i < count; i++)
+            come += warps[i].wait.at == place->wait.at ? warps[i].threads : 0;
+        place->wait.blocks += come > 0;
+        place->wait.absent += come ? threads - come : 0;
+    }
+}
+
+static void count_blocks(struct builder *builder)
+{
+    struct standing_place *each = builder->each;
+    qsort(each, builder->each_count, sizeof *each, compare_blocks);
+    for (size_t i = 0, next; i < builder->each_count; i = next) {
+        struct standing_grid *grid = grid_of(builder->standing, each[i].grid_id);
+        for (next = i + 1; next < builder->each_count && !compare_blocks(&each[i], &each[next]);)
+            next++;
+        if (grid)
+            count_block(builder->standing, &each[i], next - i, grid);
+    }
+}
+
+/* Returns 0 if out of host memory. */
+static int find_waits(struct builder *builder)
+{
+    struct standing *standing = builder->standing;
+    for (size_t i = 0; i < standing->place_count && i < WAITS_LIMIT; i++) {
+        struct standing_place *place = &standing->places[i];
+        const struct standing_grid *grid = grid_of(standing, place->grid_id);
+        if (!grid || !place->at->kernel_code.bytes || place->exception.number)
+            continue;
+        unsigned sm = coredump_compute(builder->dump, grid->device);
+        const struct location *at = place->at;
+        struct wait wait = wait_find(at->kernel_code, place->pc - at->kernel_start, sm);
+        place->wait.kind = wait.kind;
+        if (!wait.kind)
+            continue;
+        place->wait.at = locate(&builder->locator, at->kernel_start + wait.at, grid->device, grid->row.module, sm);
+        if (!place->wait.at)
+            return 0;
+        if (wait.kind == WAIT_POLL && wait.is_same_base)
+            place->wait.address = polled_address(builder->dump, place);
+    }
+    for (size_t i = 0; i < builder->each_count; i++)
+        for (size_t k = 0; k < standing->place_count && k < WAITS_LIMIT; k++)
+            if (is_same(&builder->each[i], &standing->places[k]))
+                builder->each[i].wait = standing->places[k].wait;
+    merge_places(standing, compare_waits);
+    count_blocks(builder);
+    return 1;
+}
+
+int standing_is_stuck(const struct standing *standing)
+{
+    for (size_t i = 0; i < standing->place_count; i++)
+        if (!standing->places[i].wait.kind)
+            return 0;
+    return standing->place_count > 0;
+}
+
+/* Takes the places as they are for each warp, and joins them. Returns 0 if out of host memory. */
+static int join_places(struct builder *builder)
+{
+    struct standing *standing = builder->standing;
+    builder->each = json_take(&standing->memory, standing->place_count + 1, sizeof *builder->each);
+    if (!builder->each)
+        return 0;
+    builder->each_count = standing->place_count;
+    memcpy(builder->each, standing->places, standing->place_count * sizeof *builder->each);
+    merge_places(standing, compare_keys);
+    return 1;
+}
+
 cufence_status standing_read(const struct coredump *dump, struct standing **out, struct problem *problem)
 {
     struct standing *standing = *out = calloc(1, sizeof *standing);
@@ -187,8 +312,7 @@ cufence_status standing_read(const struct coredump *dump, struct standing **out,
     int is_complete = standing && warp_each(dump, add_warp, &builder);
     if (is_complete) {
         builder.locator = (struct locator){.dump = dump, .memory = &standing->memory};
-        merge_places(standing);
-        is_complete = add_grids(&builder) && name_places(&builder);
+        is_complete = join_places(&builder) && add_grids(&builder) && name_places(&builder) && find_waits(&builder);
     }
     if (is_complete)
         return CUFENCE_OK;

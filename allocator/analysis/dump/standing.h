@@ -6,10 +6,19 @@
  */
 #pragma once
 
+#include "analysis/sass/loop.h"
 #include "coredump.h"
 #include "locate.h"
 
-/* Threads of one launch at one instruction. */
+/* What the threads of a place wait for. */
+struct standing_wait {
+    enum wait_kind kind;
+    const struct location *at; /* the barrier, or the load that is repeated; NULL of WAIT_NOT */
+    uint64_t address;          /* POLL: of the first thread's load from global memory; 0: unknown */
+    size_t blocks, absent;     /* BARRIER: blocks with threads there; threads of these blocks that are somewhere else */
+};
+
+/* Threads of one launch at one instruction, or that wait for the same. */
 struct standing_place {
     uint64_t pc;
     const struct location *at;
@@ -18,6 +27,7 @@ struct standing_place {
     size_t warps, threads;
     uint32_t sm, warp, block[3], thread[3]; /* of the first thread, or of the first one with an exception */
     struct coredump_ref lane;               /* that thread's row, for its registers */
+    struct standing_wait wait;
 };
 
 /* A running launch. */
@@ -26,6 +36,9 @@ struct standing_grid {
     const struct location *at; /* its kernel's start */
     struct span parameters;    /* points into the dump; empty if missing */
     size_t threads;            /* number of threads that had not exited */
+    uint64_t blocks;           /* that have such threads */
+    uint64_t absent;           /* number of the first block that has none, in the grid's order. If that is `blocks`, all in
+                                  front of it have, and none behind it: blocks begin in that order */
     struct coredump_ref device;
 };
 
@@ -40,4 +53,7 @@ struct standing {
 
 /* The dump must stay open as long as the result is used. Errors: OUT_OF_MEMORY; *out is then NULL. */
 cufence_status standing_read(const struct coredump *dump, struct standing **out, struct problem *problem);
+
+/* Whether there are threads, and all of them wait. */
+int standing_is_stuck(const struct standing *standing);
 void standing_free(struct standing *standing); /* NULL is allowed */

@@ -1,0 +1,24 @@
+/*
+ * What a thread waits for, according to the code around its PC: a barrier, or a loop that only a loaded value can end. A loop
+ * that counts, that looks at a clock, or that writes to memory is work. Pure. The work is bounded for any code.
+ */
+#pragma once
+
+#include "base/image.h"
+#include "sass.h"
+
+enum wait_kind {
+    WAIT_NOT,     /* it goes on, or that is not known */
+    WAIT_BARRIER, /* of its block */
+    WAIT_WARP,    /* for other lanes of its warp */
+    WAIT_POLL     /* in a loop: for another value in memory */
+};
+
+struct wait {
+    enum wait_kind kind;
+    uint64_t at;      /* offset of the barrier, or of the load */
+    int is_same_base; /* POLL: each turn loads from the same address */
+};
+
+/* at: the PC's offset in the code. */
+struct wait wait_find(struct span code, uint64_t at, unsigned sm);

@@ -1,0 +1,25 @@
+/*
+ * Kernels that hang. The driver is asked for a dump of what runs, by its trigger pipe, and where all threads stand becomes a
+ * report. Who asks: `cufence stuck PID`, through the hidden thread's pipe (descriptors.h), and stuck=SECONDS, where nothing was
+ * launched for so long and the device still works. The program goes on.
+ *
+ * Thread safety: the monitor's thread alone, but stuck_open(): before that begins.
+ */
+#pragma once
+
+#include "kernel_fault.h"
+
+/* trigger: the pipe by which the driver is asked; "": there is none. Both must outlive the monitor. */
+void stuck_open(const struct options *options, const char *trigger);
+
+/* How many milliseconds the thread may sleep until it has to call stuck_turn(), -1: until something comes. */
+int stuck_sleep_ms(void);
+
+/* Takes a request, and looks whether it is time for one. Call it while no dump is being read. */
+void stuck_turn(void);
+
+/* Whether a dump was asked for, and has not come. */
+int stuck_is_asked(void);
+
+/* Of a dump without an exception: reports it if it was asked for. Returns 0 if it was not. */
+int stuck_take(const struct fault *fault);
