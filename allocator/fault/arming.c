@@ -128,6 +128,18 @@ static cufence_status arm(const char *path)
                      variable);
 }
 
+/* So that a dump of what runs can be asked for (stuck.h). The program's own pipe is left to it. */
+static void arm_trigger(void)
+{
+    bool on = true;
+    char path[280];
+    hidden_trigger(path, sizeof path);
+    size_t size = strlen(path) + 1, on_size = sizeof on;
+    if (path[0] && !program_dump_has_trigger() &&
+        driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_PIPE, path, &size) == CUDA_SUCCESS)
+        driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_USER_TRIGGER, &on, &on_size);
+}
+
 static cufence_status try_to_arm(struct dump_pipe *pipe)
 {
     if (!driver->cuCoredumpSetAttributeGlobal)
@@ -152,7 +164,9 @@ static cufence_status try_to_arm(struct dump_pipe *pipe)
         return status;
     program_dump_learn();
     status = arm(pipe->path);
-    if (status != CUFENCE_OK) {
+    if (status == CUFENCE_OK) {
+        arm_trigger();
+    } else {
         disarm();
         dumps_forget_pipe(pipe);
     }

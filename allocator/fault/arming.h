@@ -12,7 +12,6 @@
 struct dump_pipe {
     char path[280];
     char folder[256]; /* of the FIFO: a new one in TMPDIR or /tmp, open to this user alone; else "" */
-    char trigger[280]; /* by which the driver is asked for a dump (stuck.h); "": it is not armed */
     int end;          /* atomic: that is read; -1 before dumps_listen(). The program may close it and use its number anew */
     dev_t device;     /* of the pipe, as is the next */
     ino_t inode;

@@ -37,7 +37,7 @@ static struct {
     int is_begun;         /* bytes of a dump have come, so its end matters */
     uint64_t came, seen;  /* how often something has come, and until when hidden_wait() knows of it */
     uint32_t id;          /* of the thread */
-    int number;           /* of the pipe in its table */
+    int number, trigger;  /* of the pipe in its table, and of the one to the driver; -1: there is none */
     char request[HIDDEN_REQUEST];
 } hidden = {.lock = LOCK(RANK_LEAF)};
 
@@ -86,14 +86,18 @@ static int watch(int pipe, int requests)
     return events >= 0 && syscall(SYS_epoll_ctl, events, EPOLL_CTL_ADD, pipe, &event) == 0 ? events : -1;
 }
 
-/* Returns the end that is read of a pipe for requests, behind the other pipe in the thread's table; -1: there is none. */
-static int make_requests(void)
+/* Makes the pipe to the driver, of which both ends stay, and behind it in the thread's table the one for requests. Returns the
+ * end that is read of that, -1 on failure. */
+static int make_requests(int *trigger)
 {
-    int ends[2];
-    if (syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK) != 0)
+    int ends[2], requests[2];
+    if (syscall(SYS_pipe2, ends, O_CLOEXEC) != 0)
         return -1;
-    syscall(SYS_close, ends[1]);
-    return ends[0];
+    *trigger = ends[0];
+    if (syscall(SYS_pipe2, requests, O_CLOEXEC | O_NONBLOCK) != 0)
+        return -1;
+    syscall(SYS_close, requests[1]);
+    return requests[0];
 }
 
 /* The newest one counts. */
@@ -131,11 +135,12 @@ static void *listen_to(void *fifo)
 {
     pthread_setname_np(pthread_self(), fifo ? "cufence-fifo" : HIDDEN_THREAD);
     int pipe = fifo ? open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : make_pipe();
-    int requests = fifo || pipe < 0 ? -1 : make_requests(), events = watch(pipe, requests);
+    int trigger = -1, requests = fifo || pipe < 0 ? -1 : make_requests(&trigger), events = watch(pipe, requests);
     lock_take(&hidden.lock);
     hidden.is_made = events >= 0 ? 1 : -1;
     hidden.id = thread_id();
     hidden.number = pipe;
+    hidden.trigger = trigger;
     pthread_cond_broadcast(&hidden.change);
     lock_release(&hidden.lock);
     while (events >= 0 && !is_stopped()) {
@@ -197,6 +202,13 @@ int hidden_open(char *path, size_t size)
     else
         hidden_close(path);
     return fd >= 0;
+}
+
+void hidden_trigger(char *path, size_t size)
+{
+    path[0] = '\0';
+    if (hidden.is_made && hidden.trigger >= 0)
+        snprintf(path, size, "/proc/self/task/%u/fd/%d", hidden.id, hidden.trigger);
 }
 
 int hidden_wait(int ms, int is_begun)

@@ -17,6 +17,9 @@
  * (Linux 5.9, or unshare()), or /proc is not mounted. */
 int hidden_open(char *path, size_t size);
 
+/* The path of a pipe by which the driver can be asked for a dump, "" if there is none. */
+void hidden_trigger(char *path, size_t size);
+
 /* The thread has another pipe, for requests from outside: HIDDEN_THREAD is its name, and of its pipes this is the one with the
  * higher number. Takes what was written there since the last call; hidden_wait() returns 1 when that is something. */
 #define HIDDEN_THREAD "cufence-pipe"

@@ -309,7 +309,7 @@ cufence_status monitor_start(const struct options *options)
         output_say("cufence: faults will be caught but not explained: %s\n", error_detail());
         return CUFENCE_OK;
     }
-    stuck_open(options, monitor.pipe.trigger);
+    stuck_open(options);
     int failed = !dumps_listen(&monitor.pipe) ? errno : thread_start(&monitor.thread, run, NULL);
     if (failed) {
         dumps_disarm();

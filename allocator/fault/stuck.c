@@ -4,6 +4,7 @@
 #include "base/output.h"
 #include "finding/report.h"
 #include "descriptors.h"
+#include "driver/driver.h"
 #include "kernels/kernels.h"
 #include "launch/launch.h"
 #include "launch/pinned_memory.h"
@@ -22,24 +23,22 @@
 
 static struct {
     const struct options *options;
-    const char *trigger;
     char answer[HIDDEN_REQUEST]; /* a file that gets the report too; "": nobody has asked from outside */
     uint64_t asked_ns;           /* 0: no dump is asked for */
     uint64_t launches, since_ns; /* when there was another number of launches, or the device was idle */
     uint64_t patience_ns;        /* how long that may be; doubles each time that not all of them wait */
 } stuck;
 
-void stuck_open(const struct options *options, const char *trigger)
+void stuck_open(const struct options *options)
 {
     stuck.options = options;
-    stuck.trigger = trigger;
     stuck.patience_ns = options->stuck * 1000 * NS_PER_MS;
     stuck.since_ns = monotonic_ns();
 }
 
 int stuck_sleep_ms(void)
 {
-    return stuck.asked_ns || (stuck.options->stuck && *stuck.trigger) ? TURN_MS : -1;
+    return stuck.asked_ns || stuck.options->stuck ? TURN_MS : -1;
 }
 
 int stuck_is_asked(void)
@@ -60,13 +59,18 @@ static void answer(const char *text)
     stuck.answer[0] = '\0';
 }
 
+/* By the driver's pipe, which may be the program's. */
 static void ask(void)
 {
-    int pipe = open(stuck.trigger, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    char name[1024] = "";
+    size_t size = sizeof name;
+    if (driver->cuCoredumpGetAttributeGlobal)
+        driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_PIPE, name, &size);
+    int pipe = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (pipe >= 0 && write(pipe, "1", 1) == 1)
         stuck.asked_ns = monotonic_ns();
     else
-        answer("cufence: the driver takes no request for a dump: it is armed with explain=, and with a context\n");
+        answer("cufence: the driver takes no request for a dump\n");
     if (pipe >= 0)
         close(pipe);
 }

@@ -9,8 +9,7 @@
 
 #include "kernel_fault.h"
 
-/* trigger: the pipe by which the driver is asked; "": there is none. Both must outlive the monitor. */
-void stuck_open(const struct options *options, const char *trigger);
+void stuck_open(const struct options *options); /* which must outlive the monitor */
 
 /* How many milliseconds the thread may sleep until it has to call stuck_turn(), -1: until something comes. */
 int stuck_sleep_ms(void);

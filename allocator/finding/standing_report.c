@@ -15,7 +15,7 @@ void standing_wait_text(const struct standing_place *place, char *out, size_t si
     int is_of_grid = wait->at && wait->at->file && strstr(wait->at->file, "cooperative_groups");
     out[0] = '\0';
     if (wait->kind == WAIT_BARRIER && wait->absent)
-        part_append(out, size, "at a barrier to which %zu thread%s of the block%s ha%s not come", wait->absent,
+        part_append(out, size, "at a barrier; %zu thread%s of the block%s ha%s not come", wait->absent,
                     plural(wait->absent), plural(wait->blocks), wait->absent == 1 ? "s" : "ve");
     else if (wait->kind == WAIT_BARRIER)
         part_append(out, size, "at a barrier");

@@ -113,6 +113,7 @@ static CUcontext create_locked(int device, CUcontext home)
     atomic_store(&context->id, next_id++);
     context->device = device;
     coredump_snapshot(&context->dump);
+    coredump_listen(&context->dump);
     context->legacy = stream_create(context, CU_STREAM_DEFAULT);
     atomic_store(&context->is_alive, 1);
     return context;

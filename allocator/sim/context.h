@@ -24,7 +24,7 @@ struct ticket {
 struct dump_settings {
     unsigned char is_enabled, is_user_trigger_enabled;
     unsigned flags; /* CUCoredumpGenerationFlags */
-    char file[1024];
+    char file[1024], pipe[1024];
 };
 
 #define CONTEXT_PEERS 16
@@ -76,6 +76,9 @@ CUresult context_validate(CUcontext context);
 
 /* trap_dump.c: gets the present process-wide settings. */
 void coredump_snapshot(struct dump_settings *settings);
+
+/* trap_dump.c: a context is made with these: begins to read the pipe by which dumps are asked for, if they may be. */
+void coredump_listen(const struct dump_settings *settings);
 
 /* trap_dump.c: reads the CUDA_..._COREDUMP variables. Called once, by cuInit(). */
 void coredump_load_environment(void);

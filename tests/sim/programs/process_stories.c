@@ -231,3 +231,15 @@ STORY(abort_in_handler)
     raise(SIGUSR1);
     return 0;
 }
+
+/* A kernel waits for the host, which takes so many milliseconds. */
+STORY(hang)
+{
+    uint32_t flag = 0;
+    start();
+    spin(&flag, NULL);
+    usleep(1000 * (useconds_t)atoi(arguments[count - 1]));
+    let_go(&flag);
+    say("waited", cu.cuCtxSynchronize());
+    return 0;
+}
