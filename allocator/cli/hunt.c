@@ -226,6 +226,7 @@ static int run_in(struct hunt *hunt, unsigned mode)
     hunt->merged.tag = mode;
     if (!run->refusal)
         collected_read(&hunt->merged, NULL, hunt->plan.reports);
+    collected_join(&hunt->merged);
     if (!hunt->kept)
         unlink(hunt->plan.reports);
     if (run->refusal)

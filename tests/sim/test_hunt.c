@@ -137,6 +137,20 @@ TEST(the_same_finding_is_listed_once)
     expect(86, "     found by      end, align, strict (6 reports)\n", "!accesses before the start");
 }
 
+/* In one mode it faults, in another its bytes are found beside the buffer, before that or after. */
+TEST(what_an_access_leaves_in_other_modes_is_no_second_finding)
+{
+    static const char *const programs[] = {"overrun", "beside async 1000 3"};
+    for (size_t i = 0; i < 2; i++) {
+        char arguments[128];
+        snprintf(arguments, sizeof arguments, HUNT "-- \"$PROGRAM\" %s", programs[i]);
+        hunt(arguments);
+        expect(86, "cufence hunt: 1 finding in 4 runs\n");
+        assert_int_equal(found(), 1);
+        expect_finding("overrun", i ? 1000 : 4096, "end,start,align,strict", 4);
+    }
+}
+
 TEST(options_reach_every_run)
 {
     hunt("--modes start,end --guard 1G --set stacks=off --preset production -- sh -c 'echo $CUFENCE_OPTIONS'");
