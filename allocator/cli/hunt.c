@@ -319,7 +319,7 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
         hunt->plan.modes = ALL_MODES;
     if (hunt->kept && !*hunt->kept)
         return complain(STATUS_USAGE, "--keep: the folder's name is empty");
-    int status = check_settings(hunt, own) ?: run_check(hunt->plan.command[0]) ?: hunt->kept ? make_folder(hunt) : 0;
+    int status = check_settings(hunt, own) ?: run_check(hunt->plan.command) ?: hunt->kept ? make_folder(hunt) : 0;
     return status ?: begin_list(hunt) ?: conclude(hunt, run_all(hunt));
 }
 

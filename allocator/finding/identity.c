@@ -104,9 +104,11 @@ static int may_have_written(const struct evidence_stop *stop, const struct findi
     const struct slack_write *slack = found->slack;
     if (own->symbol)
         return !strcmp(own->symbol, stop->symbol) && (!own->file || !stop->file || own->line == stop->line);
-    for (size_t i = 0; i < slack->launch_count; i++)
-        if (slack->launches[i].entry->function && !strcmp(slack->launches[i].entry->function->name, stop->symbol))
+    for (size_t i = 0; i < slack->launch_count; i++) {
+        const struct launch_entry *entry = slack->launches[i].entry;
+        if (entry && entry->function && entry->function->name && !strcmp(entry->function->name, stop->symbol))
             return 1;
+    }
     return 0;
 }
 

@@ -283,6 +283,19 @@ TEST(a_program_that_cannot_be_run_is_told_once)
     expect(127, "cufence run: there is no program no-such-program", "!run 2 of 4", "!nothing found");
     hunt("-- /");
     expect(126, "cufence run: / is a directory");
+    static const char *const files[] = {"", "echo no interpreter", "\\177ELF\\2"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char command[128];
+        snprintf(command, sizeof command, "printf '%s' >\"$FOLDER-plain\" && chmod +x \"$FOLDER-plain\"", files[i]);
+        assert_int_equal(system(command), 0);
+        for (int is_run = 0; is_run < 2; is_run++) {
+            int status =
+                is_run ? run_shell("\"$CUFENCE\" run -- \"$FOLDER-plain\"") : (hunt("-- \"$FOLDER-plain\""), last.status);
+            expect_words(status, 126, PATTERNS("cannot be run: Exec format error; name the program", "!run 1"));
+            assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+        }
+    }
+    assert_int_equal(system("rm \"$FOLDER-plain\""), 0);
     hunt("-- sh -c 'exit 127'"); /* its own status is no reason to stop */
     expect(87, "run 4 of 4");
     assert_false(is_left("cufence-hunt-*"));
