@@ -97,14 +97,21 @@ char *finding_key(const struct finding *finding)
     return key_of(finding, put_all);
 }
 
-/* Whether that line of the kernel may have written what was found. */
-static int may_have_written(const struct evidence_stop *stop, const struct finding *found)
+/* Whether the fault's access lies within what was found. */
+static int is_within(const struct finding *found, const struct finding *fault)
 {
-    const struct evidence_stop *own = &found->where.stop;
+    uint64_t span = found->slack->found.span, more = fault->buffer.distance - found->buffer.distance;
+    return (found->buffer.from == PAST_END ? more : -more) < span;
+}
+
+/* Whether that line of the kernel may have written what was found. */
+static int may_have_written(const struct finding *found, const struct finding *fault)
+{
+    const struct evidence_stop *own = &found->where.stop, *stop = &fault->where.stop;
     const struct slack_write *slack = found->slack;
     if (own->symbol)
         return !strcmp(own->symbol, stop->symbol) && (!own->file || !stop->file || own->line == stop->line);
-    for (size_t i = 0; i < slack->launch_count; i++) {
+    for (size_t i = 0; i < slack->launch_count && is_within(found, fault); i++) {
         const struct launch_entry *entry = slack->launches[i].entry;
         if (entry && entry->function && entry->function->name && !strcmp(entry->function->name, stop->symbol))
             return 1;
@@ -118,7 +125,7 @@ int finding_is_left_by(const struct finding *found, const struct finding *fault)
     int is_beside = found->buffer.from == PAST_END || found->buffer.from == BEFORE_START;
     if (!found->slack || found->slack->found.buffers > 1 || fault->slack || !fault->where.is_known || !stop->symbol ||
         fault->access.kind == ACCESS_READ || !is_beside || found->buffer.from != fault->buffer.from ||
-        !may_have_written(stop, found))
+        !may_have_written(found, fault))
         return 0;
     char *here = key_of(found, put_buffer), *there = key_of(fault, put_buffer);
     int is_same = here && there && !strcmp(here, there);
