@@ -183,7 +183,6 @@ class Verdicts(standin.InFolder):
 
     def test_what_is_run_again(self) -> None:
         self.assertTrue(matrix.is_open(None))
-        self.assertTrue(matrix.is_open({"was": "found", "named": []}))
         self.assertTrue(matrix.is_open({"slow": True, "said": {}, "machine": 0}))
         self.assertFalse(matrix.is_open({"slow": True, "said": {}, "alone": True}))
         self.assertFalse(matrix.is_open({"slow": True, "said": {"lines": ["error 700"]}}))
@@ -208,18 +207,17 @@ class Page(unittest.TestCase):
         some = {"said": {"findings": [{"kind": "overrun", "bytes": 2002}]}, "status": 86}
         machine = {"gpu": "a GPU", "driver": "1", "torch": "2", "cufence": "3", "date": "4", "jobs": 5}
         data = {
-            "machines": [machine, {**machine, "gpu": "another"}],
-            "bugs": {"rerun store_4": {"run": nothing, "memcheck": full}, "fp16_odd": {"run": nothing, "own": some}, "rerun add": {"run": {"was": "found", "named": []}}},
+            "machines": [machine, {**machine, "gpu": "another", "sanitizer": "2026.3.0"}],
+            "bugs": {"rerun store_4": {"run": nothing, "memcheck": full}, "fp16_odd": {"run": nothing, "own": some}},
             "twins": {"rerun store_4": {"run": nothing, "memcheck": full}},
         }
         text = page.page(data)
-        self.assertIn("| cufence run | 0/2 | 0 | 0 | 2 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0/1 |\n", text)
-        self.assertIn("| compute-sanitizer memcheck | 1/1 | 1 | 0 | 0 | 0 | 1 | 1 | 1 | 1 | 1 | 1 | 0 | 1/1 |\n", text)
+        self.assertIn("| cufence run | a:3 | 0/2 | 0 | 0 | 2 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0/1 |\n", text)
+        self.assertIn("| compute-sanitizer memcheck | b:2 | 1/1 | 1 | 0 | 0 | 0 | 1 | 1 | 1 | 1 | 1 | 1 | 0 | 1/1 |\n", text)
         self.assertIn("\nrerun store_4,overrun,CUDA,,,,full b,,,,-,,\n", page.rows(data))
-        self.assertIn("\nrerun add,overrun,CUDA,,,,,,,,? *,,\n", page.rows(data))
         self.assertIn("| overrun |  | 1/1 | 0/2 |  |\n", text)
-        self.assertRegex(text, r"\| a size is rounded up to 16 bytes[^|]* \| fp16_odd \|")
-        self.assertIn("- b: another, driver 1, PyTorch 2, cufence 3, 4, 5 programs at a time: 2 cells.", text)
+        self.assertRegex(text, r"\| up to 15 bytes behind a size[^|]* \| fp16_odd \|")
+        self.assertIn("- b: another, driver 1, PyTorch 2, cufence 3, compute-sanitizer 2026.3.0, 4, 5 jobs: 2 cells.", text)
         self.assertIn("| rerun store_4 | compute-sanitizer memcheck | elsewhere |\n", text)
         self.assertEqual(json.loads(matrix.as_text(data)), data)
 
