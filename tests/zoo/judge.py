@@ -25,9 +25,8 @@ CLASSES = {  # of a bug's kind: classes of what may be said about it; any other 
     "misaligned": ("misaligned",), "trap": ("exception",), "assert": ("exception",), "illegal": ("exception",), "barrier": ("barrier", "exception"),
     "double free": ("free", "value"), "leak": ("leak",), "NaN": ("NaN",), "uninitialised read": ("uninitialised", "NaN"), "race in shared memory": ("race",),
     "missing record_stream": ("streams",), "pinned buffer reused in flight": ("streams",), "pinned buffer freed in flight": ("streams",),
-    "pool memory freed in flight": ("streams", "access"),
     "misaligned, wild address": ("misaligned", "access"), "overrun inside a pool": ("region", "access"),
-    "use after free inside a pool": ("region", "access"),
+    "pool memory freed in flight": ("streams", "access"), "use after free inside a pool": ("region", "access"),
 }  # fmt: skip
 OURS = {  # kinds of cufence's findings
     "misaligned access": "misaligned", "exception": "exception", "double free": "free", "invalid free": "free", "leak": "leak", "first NaN": "NaN",
@@ -38,7 +37,7 @@ THEIRS = (  # heads of compute-sanitizer's reports
     (r"Barrier error", "barrier"), (r"Leaked ", "leak"), (r"Malloc/Free error|.*[Dd]ouble free|.*Invalid (?:pointer|free)", "free"),
     (r".*(?:[Ii]llegal instruction|[Aa]ssert|[Tt]rap\b|Stack overflow)", "exception"), (r".*[Mm]isaligned", "misaligned"),
 )  # fmt: skip
-HEAD = re.compile(r"(?!COMPUTE-SANITIZER|ERROR SUMMARY|\w+ SUMMARY|Target application|No attachable|Error: process|Internal|Warning: (?!Race))\S")
+HEAD = re.compile(r"(?!COMPUTE-SANITIZER|ERROR SUMMARY|\w+ SUMMARY|Target application|No attachable|Error: (?:process|Target)|Internal|Warning: (?!Race))\S")
 ERRORS = (
     (r"illegal memory access|cudaErrorIllegalAddress|[Ee]rror 700\b", "access"), (r"misaligned address|cudaErrorMisalignedAddress|[Ee]rror 716\b", "misaligned"),
     (r"illegal instruction|device-side assert|unspecified launch failure|cudaError(?:LaunchFailure|Assert|IllegalInstruction)\b|[Ee]rror 7(?:10|15|19)\b",

@@ -9,7 +9,7 @@
 
 A cell is one bug under one tool, and keeps what was said, short: judge.py says of it found, elsewhere, silent, crashed or slow. Twins are
 correct: there whatever is said is a false alarm. A cell without an end in time is run again, alone at last. Each remembers its machine.
-A Python program whose twin fails natively, as where its library does not load, is left out.
+Left out: a Python program whose twin fails natively, as where its library does not load; a program that compute-sanitizer does not start.
 """
 
 from __future__ import annotations
@@ -92,6 +92,10 @@ def more_checks() -> list[str]:
     return ["--check-tensor-ops", "yes"] if "--check-tensor-ops" in sanitizer_says("--help") else []
 
 
+def sanitizer_here() -> str:
+    return " ".join([*re.findall(r"Version (\S+)", sanitizer_says("--version")), *more_checks()])
+
+
 def command_of(program: Program, tool: str, found: Path) -> list[str]:
     if tool in OURS:
         own = {"run": ("run",), "strict": ("run", "--set", "uaf=strict"), "own": program.own if program.own[:1] == ("hunt",) else ("run", *program.own)}[tool]
@@ -163,6 +167,12 @@ def fails_natively(twin: Program) -> bool:
     return bool(run_cell(twin, "native").get("status"))
 
 
+def why_left_out(cell: Cell, word: str, twin: Program | None) -> str:
+    if re.search("before first instrumented API call|[Dd]evice not supported", cell.get("end", "")):
+        return f"{SANITIZER} does not start it"
+    return "its twin fails natively" if twin and twin.is_python and word not in ("found", "silent") and fails_natively(twin) else ""
+
+
 def is_aoti(program: Program) -> bool:
     return program.command[0].startswith(str(AOTI))
 
@@ -229,7 +239,7 @@ def todo(options: argparse.Namespace, data: dict[str, Any]) -> list[tuple[str, s
         part = "twins" if is_twin else "bugs"
         wanted += [(part, name, tool, program) for tool in tools_for(program, is_twin)
                    if tool in tools and (not bugs or name in bugs) and is_open(data[part].get(name, {}).get(tool))]  # fmt: skip
-    before = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {"bugs": {}, "twins": {}}  # of each tool, what took long comes first
+    before = json.loads(RESULTS.read_text())  # of each tool, what took long comes first
     return sorted(wanted, key=lambda one: (FIRST.index(one[2]), is_aoti(one[3]), -before[one[0]].get(one[1], {}).get(one[2], {}).get("seconds", 5)))
 
 
@@ -272,15 +282,12 @@ def main() -> int:
     if not facts:
         print("matrix: no GPU here (nvidia-smi names none)", file=sys.stderr)
         return 2
-    data: dict[str, Any] = {"machines": [], "bugs": {}, "twins": {}}
-    if options.json.is_file():
-        data = json.loads(options.json.read_text())
-    facts |= {"jobs": options.jobs, "sanitizer": " ".join([*re.findall(r"Version (\S+)", sanitizer_says("--version")), *more_checks()])}
+    data: dict[str, Any] = json.loads(options.json.read_text()) if options.json.is_file() else {"machines": [], "bugs": {}, "twins": {}}
+    facts |= {"jobs": options.jobs, "sanitizer": sanitizer_here()}
     if facts not in data["machines"]:
         data["machines"].append(facts)
-    until, cells = time.monotonic() + options.limit, todo(options, data)
+    until, cells, twins = time.monotonic() + options.limit, todo(options, data), {bug.name: of_bug(bug, True) for bug in ZOO}
     aoti, saving = threading.Thread(target=make_aoti if any(is_aoti(one[3]) for one in cells) else int), threading.Lock()
-    twins = {bug.name: of_bug(bug, True) for bug in ZOO}
     aoti.start()
 
     def take(one: tuple[str, str, str, Program], is_alone: bool = False) -> None:
@@ -294,8 +301,8 @@ def main() -> int:
             return
         cell = run_cell(program, tool) | {"machine": data["machines"].index(facts)} | ({"alone": True} if is_alone else {})
         word, named = judge(program.facts, cell)
-        if program.is_python and word not in ("found", "silent") and fails_natively(twins[name]):
-            print(f"left out: {part:5} {name:26} {tool:18} its twin fails natively here", flush=True)
+        if reason := why_left_out(cell, word, twins.get(name)):
+            print(f"left out: {part:5} {name:26} {tool:18} {reason}", flush=True)
             return
         with saving:
             data[part].setdefault(name, {})[tool] = cell

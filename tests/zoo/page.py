@@ -1,7 +1,6 @@
-"""Writes docs/detection.md and docs/detection.csv from tests/gpu/results/matrix.json, a result of `./dev matrix`.
+"""Writes docs/detection.md and docs/detection.csv from tests/gpu/results/matrix.json: python3 tests/zoo/page.py [F|--add F]
 
-    python3 tests/zoo/page.py [F]             from F instead
-    python3 tests/zoo/page.py --add F         puts the cells of F into it first: what F has no cell for stays, with its machine
+F: from this result of `./dev matrix` instead. --add F: puts its cells into the committed result first; other cells stay, with their machine.
 """
 
 from __future__ import annotations

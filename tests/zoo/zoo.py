@@ -233,7 +233,6 @@ BUGS = [
         ("trap", "trap", _ONE, ("exception: trap", "the kernel trapped by itself"), "cudaErrorLaunchFailure"),
         ("assert", "fails", _ONE, ("exception: assertion failed", "no buffer is involved"), "cudaErrorAssert"),
         ("illegal", "illegal", r"0,0,0 ([12]?\d|3[012]),0,0", ("exception: illegal instruction", "the mask of a __syncwarp"), "cudaErrorIllegalInstruction"))),
-    # malloc() in a kernel gives null, and in a second launch another heap, whose addresses say nothing.
     _cuda("exceptions", "device_heap", "null pointer", "from_heap", "write", 4, None, thread=r"[01],0,0 \d+,0,0", twin=("device_heap", "fits"), right="cudaSuccess",
           says=(r"\A(?![\s\S]*wild.address)[\s\S]*(null-pointer WRITE|cannot have the device heap)",), lacks=("thread",)),
     _cuda("exceptions", "misaligned", "misaligned", "misaligned", "", 0, None, bytes=256, thread=_ONE, **_UNUSED, prints=("cudaErrorMisalignedAddress",),
@@ -245,7 +244,6 @@ BUGS = [
     *(_cuda("nan", kind, "NaN", kernel, "", 0, None, bytes=400000, mark="", **_UNUSED, **_NAN, prints=("done",), says=(
         rf"\A==\d+== cufence: first NaN: {kernel} writes 1 NaN to buffer #\d+, first to element 41700 of float32\[100000\]",
         r'"index": ?41700')) for kind, kernel in (("log", "log_of"), ("divide", "divide"))),
-    # Two streams write to one buffer: the report names both kernels.
     _cuda("nan", "beside", "NaN", "log_of", "", 0, None, bytes=800000, mark="", twin=("beside", "fits"), right="done", **_NAN, prints=("done",), lacks=("kernel",),
           says=(r"first NaN: scale_slowly, or log_of on another stream, writes 1 NaN",)),
     *(_cuda("unwritten", kind, "uninitialised read", kernel, "read", 0, None, bytes=10000 * width, mark="", twin=(kind, "written"), says=tuple(says), **by)
