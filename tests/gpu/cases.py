@@ -73,7 +73,8 @@ def twin_of(bug: Bug) -> Case:
     return Case(name, program, list(bug.twin), 0, output=[bug.right], options=options, ways=case.ways, needs=case.needs)
 
 
-ROWS = [bug for bug in BUGS if bug.program not in ("unwritten.cu", "aoti_overrun.py")]  # unwritten.py and aoti.py have these
+# unwritten.py and aoti.py have some; of a row whose program ends with 0 nothing is found
+ROWS = [bug for bug in BUGS if bug.status and bug.program not in ("unwritten.cu", "aoti_overrun.py")]
 TWINS = {twin.name: twin for twin in map(twin_of, (bug for bug in ROWS if bug.right and ROOMY[0] not in bug.twin))}
 TWINS["tensor_map_good"].error.append("tensor maps: 1 of guarded buffers, of which 0")
 STORE_ONLY = next(bug for bug in BUGS if bug.name == "triton_store_only")
@@ -108,9 +109,6 @@ SECOND_LAUNCH = [
     *(_bug("variables", kind, kernel, kernel, _LAST, r"WRITE of 4 bytes, 0 bytes past the end of buffer #1\b", r"written +4 bytes past the end: 2\.5 +re-run")
       for kind, kernel in (("device", "by_variable"), ("kernel", "by_variable"), ("struct", "by_struct"), ("constant", "by_constant"), ("value", "by_value"))),
     _bug("variables", "unset", "by_variable", "", "", "null-pointer WRITE of 4 bytes"),
-    # malloc() in a kernel: the second launch has another heap, whose addresses say nothing.
-    _bug("exceptions", "device_heap", "from_heap", "device_heap", "", r"\A(?![\s\S]*wild.address)[\s\S]*(null-pointer WRITE|cannot have the device heap)",
-         access="write", what="null pointer"),
     # For a trap the driver's dump has no exception, but a warp that has stopped; for an infinite recursion local memory (H100, driver 580.159).
     _bug("exceptions", "trap_last", "trap_last", "trap_last", "1,0,0 1,0,0", "exception: trap", "the kernel trapped by itself", what="trap",
          prints=("cudaErrorLaunchFailure",)),

@@ -8,7 +8,8 @@
 #        alone    what fills the GPU or measures it: nothing runs beside it; results as JSON in $OUT
 #        stories  torture and the Python stories; the results file, with the JSON files that lie in build/gpu-pack
 #        figures  ./dev bench; goes on with build/gpu-pack/bench/bench.json
-#        matrix   ./dev matrix; goes on with build/gpu-pack/matrix.json, takes the corpora that are folders of build/gpu-pack/corpora
+#        matrix   ./dev matrix, what cufence finds; goes on with build/gpu-pack/matrix.json, takes the folders of build/gpu-pack/corpora
+#        others   the same of other tools, with the compute-sanitizer of build/sanitizer/*.tgz, else that of PATH. MATRIX_JOBS: 12 without it
 #        sweep    no false NaN in PyTorch's operators; torture
 #        elsewhere  replays of the bundles (bundle_*.tgz) in build/gpu-pack: of another machine. Then the cost of values
 # Each part has a line in the table at the end: exit status, seconds, what it said last; its log is in logs.tgz in $OUT. A part that no
@@ -101,13 +102,19 @@ case ${1:?"which round? See the top of this file"} in
         [ ! -e "$pack/bench/bench.json" ] || cp "$pack/bench/bench.json" "$out/bench.json"
         part bench $((${ROUND_SECONDS:-580} - 20)) ./dev bench --json "$out/bench.json" --limit $((${ROUND_SECONDS:-580} - 40))
         ;;
-    matrix)
+    matrix | others)
+        tools=(--only run --only strict --only own)
+        if [ "$1" = others ]; then
+            tools=(--only native --only dumps --only memcheck --only memcheck_uncached --only own_tool)
+            tar xzf build/sanitizer/*.tgz -C build/sanitizer && PATH=$(echo "$PWD"/build/sanitizer/*/):$PATH
+        fi
         [ ! -e "$pack/matrix.json" ] || cp "$pack/matrix.json" "$out/matrix.json"
         corpora=()
         for folder in "$pack"/corpora/*/; do
             [ ! -d "$folder" ] || corpora+=(--corpus "$(basename "$folder")=$folder")
         done
-        part matrix $((${ROUND_SECONDS:-580} - 15)) ./dev matrix --json "$out/matrix.json" --jobs 5 --limit $((${ROUND_SECONDS:-580} - 90)) "${corpora[@]}"
+        part matrix $((${ROUND_SECONDS:-580} - 5)) ./dev matrix --json "$out/matrix.json" --jobs "${MATRIX_JOBS:-12}" \
+            --limit $((${ROUND_SECONDS:-580} - 40)) "${tools[@]}" "${corpora[@]}"
         ;;
     sweep)
         part nan_sweep 420 python3 tests/gpu/nan_sweep.py --json "$out/nan_sweep.json"
@@ -119,7 +126,7 @@ case ${1:?"which round? See the top of this file"} in
             --only values_none --only values_one --only values_all --only nan --only nan_10 --only nan_stop
         ;;
     *)
-        sed -n '2,16p' "${BASH_SOURCE[0]}" >&2
+        sed -n '2,17p' "${BASH_SOURCE[0]}" >&2
         exit 2
         ;;
 esac

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import standin
@@ -75,6 +76,14 @@ class Zoo(unittest.TestCase):
         self.assertEqual(matrix.tools_for(matrix.of_bug(bug("rerun store_4"), False), False), ["native", "dumps", "memcheck", "run", "strict"])
         self.assertEqual(matrix.tools_for(matrix.of_bug(bug("unwritten floats"), True), True), ["memcheck", "own_tool", "run", "own"])
         self.assertIn("memcheck_uncached", matrix.tools_for(matrix.of_bug(bug("triton_overrun"), False), False))
+
+    def test_the_sanitizer_of_path(self) -> None:
+        program = matrix.Program(("p",), bug("rerun store_4").facts())
+        for known, more in ("--check-tensor-ops arg (=no)", ["--check-tensor-ops", "yes"]), ("--padding", []):
+            with mock.patch.object(matrix, "sanitizer_says", lambda option, known=known: known if option == "--help" else "Version 2026.3.0.0 (build 1)"):
+                for tool, launched in ("memcheck", ["--target-processes", "all"]), ("padding", ["--padding", "64"]):
+                    self.assertEqual(matrix.command_of(program, tool, Path("f"))[-2 - len(more) - 1 :], [*launched, *more, "p"])
+                self.assertEqual(matrix.sanitizer_here(), " ".join(["2026.3.0.0", *more]))
 
 
 class Verdicts(standin.InFolder):
@@ -183,12 +192,22 @@ class Verdicts(standin.InFolder):
 
     def test_what_is_run_again(self) -> None:
         self.assertTrue(matrix.is_open(None))
-        self.assertTrue(matrix.is_open({"was": "found", "named": []}))
         self.assertTrue(matrix.is_open({"slow": True, "said": {}, "machine": 0}))
         self.assertFalse(matrix.is_open({"slow": True, "said": {}, "alone": True}))
         self.assertFalse(matrix.is_open({"slow": True, "said": {"lines": ["error 700"]}}))
         self.assertFalse(matrix.is_open({"said": {}, "status": 0}))
 
+
+    def test_what_is_left_out(self) -> None:
+        """What a machine cannot run is no miss of a tool's."""
+        fails, works = (matrix.Program(("sh", "-c", code), bug("numba_overrun wrong").facts(), is_python=True) for code in ("exit 1", "exit 0"))
+        for word, twin, is_left_out in (("crashed", fails, True), ("elsewhere", fails, True), ("found", fails, False), ("crashed", works, False), ("crashed", None, False)):
+            self.assertEqual(bool(matrix.why_left_out({"status": 1, "said": {}}, word, twin)), is_left_out, (word, twin))
+        said = "========= COMPUTE-SANITIZER\n========= Error: Target application terminated before first instrumented API call\n"
+        for code, is_left_out in (f"printf '{said}'; exit 255", True), ("exit 255", False):
+            cell = matrix.run_cell(matrix.Program(("sh", "-c", code), bug("rerun store_4").facts()), "native")
+            self.assertEqual(judge.judge(bug("rerun store_4").facts(), cell)[0], "crashed")
+            self.assertEqual(bool(matrix.why_left_out(cell, "crashed", None)), is_left_out)
 
     def test_a_program_that_never_ends(self) -> None:
         """What it has said counts, also what stands before and behind megabytes."""
@@ -208,20 +227,32 @@ class Page(unittest.TestCase):
         some = {"said": {"findings": [{"kind": "overrun", "bytes": 2002}]}, "status": 86}
         machine = {"gpu": "a GPU", "driver": "1", "torch": "2", "cufence": "3", "date": "4", "jobs": 5}
         data = {
-            "machines": [machine, {**machine, "gpu": "another"}],
-            "bugs": {"rerun store_4": {"run": nothing, "memcheck": full}, "fp16_odd": {"run": nothing, "own": some}, "rerun add": {"run": {"was": "found", "named": []}}},
+            "machines": [machine, {**machine, "gpu": "another", "sanitizer": "2026.3.0"}],
+            "bugs": {"rerun store_4": {"run": nothing, "memcheck": full}, "fp16_odd": {"run": nothing, "own": some}},
             "twins": {"rerun store_4": {"run": nothing, "memcheck": full}},
         }
         text = page.page(data)
-        self.assertIn("| cufence run | 0/2 | 0 | 0 | 2 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0/1 |\n", text)
-        self.assertIn("| compute-sanitizer memcheck | 1/1 | 1 | 0 | 0 | 0 | 1 | 1 | 1 | 1 | 1 | 1 | 0 | 1/1 |\n", text)
+        self.assertIn("| cufence run | a:3 | 0/2 | 0 | 0 | 2 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0/1 |\n", text)
+        self.assertIn("| compute-sanitizer memcheck | b:2 | 1/1 | 1 | 0 | 0 | 0 | 1 | 1 | 1 | 1 | 1 | 1 | 0 | 1/1 |\n", text)
         self.assertIn("\nrerun store_4,overrun,CUDA,,,,full b,,,,-,,\n", page.rows(data))
-        self.assertIn("\nrerun add,overrun,CUDA,,,,,,,,? *,,\n", page.rows(data))
         self.assertIn("| overrun |  | 1/1 | 0/2 |  |\n", text)
-        self.assertRegex(text, r"\| a size is rounded up to 16 bytes[^|]* \| fp16_odd \|")
-        self.assertIn("- b: another, driver 1, PyTorch 2, cufence 3, 4, 5 programs at a time: 2 cells.", text)
+        self.assertRegex(text, r"\| up to 15 bytes behind a size[^|]* \| fp16_odd \|")
+        self.assertIn("- b: another, driver 1, PyTorch 2, cufence 3, compute-sanitizer 2026.3.0, 4, 5 jobs: 2 cells.", text)
         self.assertIn("| rerun store_4 | compute-sanitizer memcheck | elsewhere |\n", text)
         self.assertEqual(json.loads(matrix.as_text(data)), data)
+
+    def test_results_merge(self) -> None:
+        """A newer cell replaces an older one, others stay with their machine; rows and machines of which nothing is left go."""
+        silent, slow = {"said": {}, "status": 0, "machine": 0}, {"said": {}, "slow": True, "machine": 0}
+        old = {"machines": [{"gpu": "old"}, {"gpu": "older"}], "twins": {},
+               "bugs": {"leak": {"run": silent, "own": silent}, "double_free": {"run": {**silent, "machine": 1}}, "no such row": {"run": silent}}}  # fmt: skip
+        new = {"machines": [{"gpu": "unused"}, {"gpu": "new"}], "twins": {"leak": {"run": {**slow, "machine": 1}}},
+               "bugs": {"leak": {"run": {**slow, "machine": 1}}, "double_free": {"run": {**slow, "machine": 1}}}}  # fmt: skip
+        self.assertEqual(matrix.merged(old, new), {
+            "machines": [{"gpu": "new"}, {"gpu": "old"}],
+            "bugs": {"leak": {"run": slow, "own": {**silent, "machine": 1}}, "double_free": {"run": slow}},
+            "twins": {"leak": {"run": slow}},
+        })  # fmt: skip
 
     @unittest.skipUnless(page.RESULTS.is_file(), "no result is committed yet")
     def test_it_is_of_the_committed_result(self) -> None:

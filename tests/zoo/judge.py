@@ -26,18 +26,18 @@ CLASSES = {  # of a bug's kind: classes of what may be said about it; any other 
     "double free": ("free", "value"), "leak": ("leak",), "NaN": ("NaN",), "uninitialised read": ("uninitialised", "NaN"), "race in shared memory": ("race",),
     "missing record_stream": ("streams",), "pinned buffer reused in flight": ("streams",), "pinned buffer freed in flight": ("streams",),
     "misaligned, wild address": ("misaligned", "access"), "overrun inside a pool": ("region", "access"),
-    "use after free inside a pool": ("region", "access"),
+    "pool memory freed in flight": ("streams", "access"), "use after free inside a pool": ("region", "access"),
 }  # fmt: skip
 OURS = {  # kinds of cufence's findings
     "misaligned access": "misaligned", "exception": "exception", "double free": "free", "invalid free": "free", "leak": "leak", "first NaN": "NaN",
     "first Inf": "NaN", "stream race": "streams", "write to poisoned memory": "region", "unexplained": "",
 }  # fmt: skip
 THEIRS = (  # heads of compute-sanitizer's reports
-    (r"Invalid __\w+__ (?:read|write|atomic)", "access"), (r"Uninitialized __", "uninitialised"), (r".*Race reported|.*[Hh]azard", "race"),
+    (r"Invalid (?:__\w+__|tensor) (?:read|write|atomic|load|store)", "access"), (r"Uninitialized __", "uninitialised"), (r".*Race reported|.*[Hh]azard", "race"),
     (r"Barrier error", "barrier"), (r"Leaked ", "leak"), (r"Malloc/Free error|.*[Dd]ouble free|.*Invalid (?:pointer|free)", "free"),
     (r".*(?:[Ii]llegal instruction|[Aa]ssert|[Tt]rap\b|Stack overflow)", "exception"), (r".*[Mm]isaligned", "misaligned"),
 )  # fmt: skip
-HEAD = re.compile(r"(?!COMPUTE-SANITIZER|ERROR SUMMARY|\w+ SUMMARY|Target application|No attachable|Error: process|Internal|Warning: (?!Race))\S")
+HEAD = re.compile(r"(?!COMPUTE-SANITIZER|ERROR SUMMARY|\w+ SUMMARY|Target application|No attachable|Error: (?:process|Target)|Internal|Warning: (?!Race))\S")
 ERRORS = (
     (r"illegal memory access|cudaErrorIllegalAddress|[Ee]rror 700\b", "access"), (r"misaligned address|cudaErrorMisalignedAddress|[Ee]rror 716\b", "misaligned"),
     (r"illegal instruction|device-side assert|unspecified launch failure|cudaError(?:LaunchFailure|Assert|IllegalInstruction)\b|[Ee]rror 7(?:10|15|19)\b",
@@ -226,9 +226,6 @@ def rightly_named(record: Cell, facts: Facts) -> set[str]:
 
 def judge(facts: Facts, cell: Cell) -> tuple[str, set[str]]:
     """The cell's word, and what is named rightly by the record that names most of it."""
-    if "was" in cell:  # kept no output; kernel and line were compared when it ran
-        named = {"kernel", "line"} & set(cell["named"]) & facts.asked if cell["was"] == "found" else set()
-        return ("found" if named else "?") if cell["was"] in ("found", "elsewhere") else cell["was"], named
     said = records(cell.get("said", {}))
     if not said:
         return "slow" if cell.get("slow") else "silent" if cell.get("status") == 0 else "crashed", set()

@@ -4,18 +4,21 @@
     ./dev matrix --json F --jobs 8            with so many programs at a time
     ./dev matrix --only "rerun store_4" --only memcheck     this bug, under this tool
     ./dev matrix --corpus samples=FOLDER      besides, a corpus of others: corpora.json says how its programs are built and run
-    python3 tests/zoo/page.py F               docs/detection.md, from a result
+    PATH=FOLDER:$PATH ./dev matrix            compute-sanitizer is the first of PATH; its version is recorded
+    python3 tests/zoo/page.py --add F         F's cells into the committed result, and docs/detection.md from it
 
 A cell is one bug under one tool, and keeps what was said, short: judge.py says of it found, elsewhere, silent, crashed or slow. Twins are
 correct: there whatever is said is a false alarm. A cell without an end in time is run again, alone at last. Each remembers its machine.
+Left out: a Python program whose twin fails natively, as where its library does not load; a program that compute-sanitizer does not start.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import functools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +50,8 @@ FOR_PYTHON = ("blocking", "padding", "memcheck_uncached")  # they change PyTorch
 TWINS = ("memcheck", "own_tool", "run", "strict", "own")
 Cell = dict[str, Any]
 NO_BUG = Facts("")
+SANITIZER = "compute-sanitizer"
+RESULTS = HERE.parent / "gpu" / "results" / "matrix.json"
 AOTI = Path(tempfile.gettempdir()) / "cufence-aoti"
 
 
@@ -76,14 +82,29 @@ def of_bug(bug: Bug, is_twin: bool) -> Program:
     return Program(tuple(command), bug.facts(), bug.own, bug.sanitizer, bug.is_python)
 
 
+@functools.cache
+def sanitizer_says(option: str) -> str:
+    return subprocess.run([SANITIZER, option], capture_output=True, text=True, check=False).stdout if shutil.which(SANITIZER) else ""
+
+
+def more_checks() -> list[str]:
+    """What of memcheck is off by default, where the version has it."""
+    return ["--check-tensor-ops", "yes"] if "--check-tensor-ops" in sanitizer_says("--help") else []
+
+
+def sanitizer_here() -> str:
+    return " ".join([*re.findall(r"Version (\S+)", sanitizer_says("--version")), *more_checks()])
+
+
 def command_of(program: Program, tool: str, found: Path) -> list[str]:
     if tool in OURS:
         own = {"run": ("run",), "strict": ("run", "--set", "uaf=strict"), "own": program.own if program.own[:1] == ("hunt",) else ("run", *program.own)}[tool]
         return [str(BUILD / "bin" / "cufence"), *own, "--json", str(found), "--", *program.command]
     if tool == "own_tool":
         tool = ("memcheck", "--leak-check", "full") if program.sanitizer == "leak-check" else (program.sanitizer,)
-        return ["compute-sanitizer", "--tool", *tool, *program.command]
-    return TOOLS[tool].command(*program.command)
+        return [SANITIZER, "--tool", *tool, *program.command]
+    launcher = TOOLS[tool].launcher
+    return [*launcher, *(more_checks() if launcher[:1] == (SANITIZER,) else ()), *program.command]
 
 
 def said_by(program: Program, tool: str, said: str, folder: Path) -> Cell:
@@ -138,8 +159,18 @@ def run_cell(program: Program, tool: str) -> Cell:
 def may_not_run(program: Program, tool: str) -> str:
     """Why a cell is left empty here, or nothing."""
     lacking = [word for word in (command_of(program, tool, Path("found.json"))[0], program.command[0]) if not shutil.which(word)]
-    lacking += ["numba"] if "numba" in program.facts.program and not importlib.util.find_spec("numba") else []
     return f"there is no {lacking[0]}" if lacking else ""
+
+
+@functools.cache
+def fails_natively(twin: Program) -> bool:
+    return bool(run_cell(twin, "native").get("status"))
+
+
+def why_left_out(cell: Cell, word: str, twin: Program | None) -> str:
+    if re.search("before first instrumented API call|[Dd]evice not supported", cell.get("end", "")):
+        return f"{SANITIZER} does not start it"
+    return "its twin fails natively" if twin and twin.is_python and word not in ("found", "silent") and fails_natively(twin) else ""
 
 
 def is_aoti(program: Program) -> bool:
@@ -191,8 +222,8 @@ def is_slow(cell: Cell) -> bool:
 
 
 def is_open(cell: Cell | None) -> bool:
-    """Whether a cell is to be run: it is not there, kept nothing that can be judged, or had no end in time beside others."""
-    return cell is None or "said" not in cell or (is_slow(cell) and not cell.get("alone"))
+    """Whether a cell is to be run: it is not there, or had no end in time beside others."""
+    return cell is None or (is_slow(cell) and not cell.get("alone"))
 
 
 def todo(options: argparse.Namespace, data: dict[str, Any]) -> list[tuple[str, str, str, Program]]:
@@ -208,7 +239,8 @@ def todo(options: argparse.Namespace, data: dict[str, Any]) -> list[tuple[str, s
         part = "twins" if is_twin else "bugs"
         wanted += [(part, name, tool, program) for tool in tools_for(program, is_twin)
                    if tool in tools and (not bugs or name in bugs) and is_open(data[part].get(name, {}).get(tool))]  # fmt: skip
-    return sorted(wanted, key=lambda one: (FIRST.index(one[2]), is_aoti(one[3])))
+    before = json.loads(RESULTS.read_text())  # of each tool, what took long comes first
+    return sorted(wanted, key=lambda one: (FIRST.index(one[2]), is_aoti(one[3]), -before[one[0]].get(one[1], {}).get(one[2], {}).get("seconds", 5)))
 
 
 def as_text(data: dict[str, Any]) -> str:
@@ -219,6 +251,19 @@ def as_text(data: dict[str, Any]) -> str:
                 for name, row in sorted(data[part].items()))  # fmt: skip
         parts.append(f'"{part}": {{\n' + ",\n".join(rows) + "}")
     return f'{{"machines": {json.dumps(data["machines"], indent=1, sort_keys=True)},\n' + ",\n".join(parts) + "}\n"
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The cells of both, of a cell in both the new one, without rows that went; and the machines of these, with most cells first."""
+    known = {*(bug.name for bug in ZOO), *(f"{name}: {row['name']}" for name, of in json.loads(CORPORA.read_text()).items() for row in of["programs"])}
+    cells = {(part, name, tool): (of["machines"][cell.get("machine", 0)], cell)
+             for of in (old, new) for part in ("bugs", "twins") for name, row in of[part].items() for tool, cell in row.items() if name in known}  # fmt: skip
+    count = Counter(json.dumps(machine, sort_keys=True) for machine, _ in cells.values())
+    machines = [json.loads(machine) for machine, _ in count.most_common()]
+    data: dict[str, Any] = {"machines": machines, "bugs": {}, "twins": {}}
+    for (part, name, tool), (machine, cell) in cells.items():
+        data[part].setdefault(name, {})[tool] = cell | {"machine": machines.index(machine)}
+    return data
 
 
 def main() -> int:
@@ -237,13 +282,11 @@ def main() -> int:
     if not facts:
         print("matrix: no GPU here (nvidia-smi names none)", file=sys.stderr)
         return 2
-    data: dict[str, Any] = {"machines": [], "bugs": {}, "twins": {}}
-    if options.json.is_file():
-        data = json.loads(options.json.read_text())
-    facts["jobs"] = options.jobs
+    data: dict[str, Any] = json.loads(options.json.read_text()) if options.json.is_file() else {"machines": [], "bugs": {}, "twins": {}}
+    facts |= {"jobs": options.jobs, "sanitizer": sanitizer_here()}
     if facts not in data["machines"]:
         data["machines"].append(facts)
-    until, cells = time.monotonic() + options.limit, todo(options, data)
+    until, cells, twins = time.monotonic() + options.limit, todo(options, data), {bug.name: of_bug(bug, True) for bug in ZOO}
     aoti, saving = threading.Thread(target=make_aoti if any(is_aoti(one[3]) for one in cells) else int), threading.Lock()
     aoti.start()
 
@@ -257,12 +300,15 @@ def main() -> int:
             print(f"left out: {part:5} {name:26} {tool:18} {reason}", flush=True)
             return
         cell = run_cell(program, tool) | {"machine": data["machines"].index(facts)} | ({"alone": True} if is_alone else {})
+        word, named = judge(program.facts, cell)
+        if reason := why_left_out(cell, word, twins.get(name)):
+            print(f"left out: {part:5} {name:26} {tool:18} {reason}", flush=True)
+            return
         with saving:
             data[part].setdefault(name, {})[tool] = cell
             fresh = options.json.with_name(f"{options.json.name}.new")
             fresh.write_text(as_text(data))
             fresh.replace(options.json)
-        word, named = judge(program.facts, cell)
         print(f"{cell['seconds']:5.1f} s  {part:5} {name:26} {tool:18} {word:9} {' '.join(sorted(named))}", flush=True)
 
     with ThreadPoolExecutor(options.jobs) as pool:

@@ -1,6 +1,6 @@
-"""Writes docs/detection.md and docs/detection.csv from a result of `./dev matrix`: python3 tests/zoo/page.py [F]
+"""Writes docs/detection.md and docs/detection.csv from tests/gpu/results/matrix.json: python3 tests/zoo/page.py [F|--add F]
 
-Without F it is tests/gpu/results/matrix.json.
+F: from this result of `./dev matrix` instead. --add F: puts its cells into the committed result first; other cells stay, with their machine.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import csv
 import io
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from judge import Facts, judge
-from matrix import COLUMNS, CORPORA, NO_BUG, corpus_facts
+from matrix import COLUMNS, CORPORA, NO_BUG, OURS, RESULTS, as_text, corpus_facts, merged
 from tools import ROOT, TOOLS
 from zoo import BUGS
 
-RESULTS = ROOT / "tests" / "gpu" / "results" / "matrix.json"
 PAGE, ROWS = ROOT / "docs" / "detection.md", ROOT / "docs" / "detection.csv"
 TITLES = {tool: TOOLS[tool].title for tool in COLUMNS if tool in TOOLS} | {
     "run": "cufence run", "strict": "cufence run, uaf=strict", "own": "cufence, the option for it", "own_tool": "initcheck or racecheck"}  # fmt: skip
@@ -25,19 +25,18 @@ WHERE = ("kernel", "line", "thread", "buffer")
 INTRO = """# What it finds
 
 `./dev matrix` runs planted bugs under several tools. Each bug has a twin: the same program without the bug. A report about a twin is a false alarm.
-[zoo.py](../tests/zoo/zoo.py) lists the bugs, [detection.csv](detection.csv) has every cell. `python3 tests/zoo/page.py` writes both, and
-tests/gpu/results/matrix.json has notes on each machine.
+[zoo.py](../tests/zoo/zoo.py) lists the bugs, [detection.csv](detection.csv) has every cell.
 
-One rule judges all tools ([judge.py](../tests/zoo/judge.py)). A bug is found if the report has a fitting kind and names the kernel, the line, the
-buffer or the call. It is found in full if kernel, source line, thread and buffer are all right, as far as the bug has them. An error of CUDA counts
-as a report if the program prints it with the line of the launch.
+One rule judges all tools ([judge.py](../tests/zoo/judge.py)). A bug is found if the report has a fitting kind and names kernel, line, buffer or
+call. It is found in full if kernel, source line, thread and buffer are all right, as far as the bug has them. An error of CUDA counts as a report if
+the program prints it with the line of the launch.
 
 """
 LEGEND = """
-kernel to call: in how many cells each is named rightly. elsewhere: the tool reported something, but not the bug. crashed: the program failed, and
-the tool said nothing. slow: no end within 30 s (Python 60 s).
+cells on: how many, bugs and twins, each machine ran. kernel to call: in how many each is named rightly. elsewhere: the tool reported something, but
+not the bug. crashed: the program failed, and the tool said nothing. slow: no end within 30 s (Python 60 s).
 
-In detection.csv, `-` is silent, and an empty cell was not run. A letter names the machine, if it is not a; `*`: only kernel and line were compared.
+In detection.csv, `-` is silent, an empty cell was not run, and a letter names the machine, if it is not a.
 
 """
 NAMES = ("kernel", "line", "thread", "buffer", "distance", "stacks", "call")
@@ -65,34 +64,38 @@ def word(facts: Facts, cell: Data | None) -> str:
     return {"found": "full" if facts.asked & set(WHERE) <= named else "found", "silent": "-"}.get(said, said)
 
 
+def letter(cell: Data) -> str:
+    return chr(ord("a") + cell.get("machine", 0))
+
+
 def shown(facts: Facts, cell: Data | None) -> str:
-    mark = "" if not cell else (chr(ord("a") + cell["machine"]) if cell.get("machine") else "") + ("*" if "was" in cell else "")
-    return word(facts, cell) + (f" {mark}" if mark else "")
+    return f"{word(facts, cell)} {letter(cell).replace('a', '')}".strip() if cell else ""
 
 
 def scores(data: Data) -> str:
     body = []
     for tool in COLUMNS:
         bugs = [(row_of(name)[0], row[tool]) for name, row in data["bugs"].items() if tool in row]
-        bugs = [one for one in bugs if word(*one) != "?"]
         twins = [judge(NO_BUG, row[tool])[0] for row in data["twins"].values() if tool in row]
+        on = Counter(letter(cell) for part in ("bugs", "twins") for row in data[part].values() for name, cell in row.items() if name == tool)
         if bugs:
             words = [word(*one) for one in bugs]
             right = [[judge(*one)[1] for one in bugs if name in one[0].asked or name in ("distance", "stacks")] for name in NAMES]
-            body.append([TITLES[tool], f"{sum(one in ('full', 'found') for one in words)}/{len(bugs)}",
+            body.append([TITLES[tool], ",".join(f"{where}:{count}" for where, count in on.most_common()), f"{sum(one in ('full', 'found') for one in words)}/{len(bugs)}",
                          *(str(words.count(one)) for one in ("full", "elsewhere", "-")), str(words.count("crashed") + words.count("slow")),
                          *(str(sum(name in named for named in of)) for name, of in zip(NAMES, right, strict=True)),
                          f"{sum(one in ('found', 'elsewhere') for one in twins)}/{len(twins)}" if twins else ""])  # fmt: skip
-    return table(["", "found", "of these in full", "elsewhere", "silent", "crashed, slow", *NAMES, "false alarms"], body)
+    return table(["", "cells on", "found", "of these in full", "elsewhere", "silent", "crashed, slow", *NAMES, "false alarms"], body)
 
 
 def machines(data: Data) -> str:
     lines = []
     for number, facts in enumerate(data["machines"]):
-        count = sum(cell.get("machine") == number for part in ("bugs", "twins") for row in data[part].values() for cell in row.values())
-        jobs = f", {facts['jobs']} programs at a time" if "jobs" in facts else ""
-        lines.append(f"- {chr(ord('a') + number)}: {facts['gpu']}, driver {facts['driver']}, PyTorch {facts.get('torch')}, cufence {facts['cufence']}, "
-                     f"{facts['date']}{jobs}: {count} cells.\n")  # fmt: skip
+        ran = [tool for part in ("bugs", "twins") for row in data[part].values() for tool, cell in row.items() if cell.get("machine", 0) == number]
+        other = f", compute-sanitizer {facts.get('sanitizer') or 'unrecorded'}" if not set(ran) <= {"native", "blocking", "dumps", *OURS} else ""
+        jobs = f", {facts['jobs']} jobs" if "jobs" in facts else ""
+        lines.append(f"- {letter({'machine': number})}: {facts['gpu'].removeprefix('NVIDIA ')}, driver {facts['driver']}, PyTorch {facts.get('torch')}, cufence {facts['cufence']}"
+                     f"{other}, {facts['date']}{jobs}: {len(ran)} cells.\n")  # fmt: skip
     return "".join(lines)
 
 
@@ -119,7 +122,7 @@ def kinds(data: Data) -> str:
     for name, row in by_name(data):
         facts = row_of(name)[0]
         for tool in tools:
-            if word(facts, row.get(tool)) not in ("", "?"):
+            if tool in row:
                 count.setdefault(facts.kind, {}).setdefault(tool, []).append(word(facts, row[tool]) in ("full", "found"))
     compared = [tool for tool in tools if tool != "native"]
     easy = [kind for kind, of in sorted(count.items()) if all(tool in of and all(of[tool]) for tool in compared)]
@@ -133,9 +136,7 @@ def missed(data: Data) -> str:
     why: dict[str, list[str]] = {}
     for name, row in by_name(data):
         facts, _, reason = row_of(name)
-        if "run" in row and word(facts, row["run"]) not in ("full", "found", "?"):
-            if row["run"].get("slow") and "said" not in row["run"]:
-                reason = "the program looks at no error and never ends"
+        if "run" in row and word(facts, row["run"]) not in ("full", "found"):
             why.setdefault(reason or "not understood yet", []).append(name)
     return table(["why", "bugs"], [[reason, ", ".join(names)] for reason, names in why.items()])
 
@@ -150,7 +151,10 @@ def page(data: Data) -> str:
 
 
 def main() -> int:
-    data = json.loads(Path(sys.argv[1] if len(sys.argv) > 1 else RESULTS).read_text())
+    words = sys.argv[1:]
+    if words[:1] == ["--add"]:
+        RESULTS.write_text(as_text(merged(json.loads(RESULTS.read_text()), json.loads(Path(words[1]).read_text()))))
+    data = json.loads(Path(words[0] if len(words) == 1 else RESULTS).read_text())
     PAGE.write_text(page(data))
     ROWS.write_text(rows(data))
     return 0

@@ -99,7 +99,7 @@ class Bug:
 def rerun(kind: str, access: str, width: int, distance: int | None = 0, written: str = "", **more: object) -> Bug:
     """A store at the end of a kernel, of which only the second launch knows address and thread."""
     kernel = {"pinned": "by_host", "registered": "through_host", "managed": "by_host"}.get(kind, kind)
-    kernel = "store_4" if kind in ("large", "busy", "graph", "updated", "late", "null", "wild", "green") else kernel
+    kernel = "store_4" if kind in ("large", "busy", "graph", "updated", "late", "null", "wild", "green", "everywhere", "own_dump", "child", "graph_memory") else kernel
     says = (r"address .*(re-run|derived|exact)", *((f"written +{written}", r'"outcome": ?"faulted"') if written else (r'"rerun"',)))
     facts: dict[str, Any] = {"what": "overrun", "bytes": 1000 * width, "thread": _LAST, "twin": (kind, *ROOMY), "says": says, **more}
     return Bug(f"rerun {kind}", "rerun.cu", (kind,), facts.pop("what"), kernel, kernel, access, width, distance, **facts)
@@ -123,7 +123,7 @@ _STREAMS = {"own": ("--set", "streams=on+host"), "reason": "two streams, and not
 _UNINIT = {"sanitizer": "initcheck", "reason": "no access is out of bounds; integers and float64 are for initcheck", "status": 0}
 _FRESH = {"own": ("hunt", "--modes", "fresh"), "sanitizer": "initcheck", "reason": "no access is out of bounds: hunt --modes fresh fills new memory with NaN",
           "status": 86}  # fmt: skip
-_ROUNDED = "a size is rounded up to 16 bytes, and what lies between is only watched for writes: align=auto leaves nothing there"
+_ROUNDED = "up to 15 bytes behind a size are only watched for writes: align=auto leaves none"
 _POOL = "within one allocation nothing faults: what the pool poisons is only watched for writes, which tells the kernel, but not the line"
 _UNUSED = {"twin": ("unused",), "twin_program": "freed.cu", "right": "unused: cudaSuccess"}
 _FREED = ("into buffer #\\d+(?: \"[^\"]*\")?, which has been freed", r"allocated at +\S", r"freed at +\S")
@@ -170,6 +170,10 @@ BUGS = [
            reason="side=end has no guard in front of a buffer; the write is found as one into its slack"),
     rerun("late", "write", 4, None, what="use after free", thread=_ANY_BLOCK, own=("--set", "uaf=strict"), says=(_FREED[0],)),
     rerun("null", "write", 4, None, what="null pointer", bytes=0, thread=_ANY_BLOCK, says=("null-pointer WRITE",)),
+    rerun("everywhere", "write", 4, None, thread=r"\d+,0,0 \d+,0,0", says=(r"kernel +store_4\b",), lacks=("thread", "buffer")),
+    rerun("own_dump", "write", 4, says=("the program's own core dump: ",)),
+    rerun("child", "write", 4),
+    rerun("graph_memory", "write", 4, status=0, reason="a graph's allocation node: its memory is the driver's, and a note says so"),
     rerun("wild", "write", 4, None, what="wild pointer", bytes=0, thread=_ANY_BLOCK, says=("wild-address WRITE of 4 bytes at 0x123456789",)),
     *(_cuda("which", kind, "overrun", kernel, access, 4, 0, bytes=4000, thread=_LAST, mark=kernel, twin=(kind, "right"),
             says=(rf"{access.upper()} of 4 bytes, 0 bytes past the end of buffer #{number}\b", r"address .*(re-run|derived|exact)")) for kind, kernel, access, number in (
@@ -187,6 +191,8 @@ BUGS = [
          r"host write out of bounds by cuGraphLaunch: writes 4000 bytes from byte 0 of buffer #\d+, which has been freed"),
         ("texture", "freed buffer of a texture", "texture", 4096, r"cu(da)?LaunchKernel", "textures_in_order",
          r"use-after-free by cuLaunchKernel\w*: gives a kernel texture 0x[0-9a-f]+, as argument 0, of buffer #\d+, which has been freed"))),
+    Bug("freed pool", "freed.cu", ("pool",), "pool memory freed in flight", mark="pool", bytes=4000, call=r"cu(da|Mem)Free", twin=("pool_waited",),
+        right="pool_waited: cudaSuccess", prints=("pool: cudaSuccess",), says=(r"stream race by cuMemFree\S*: frees buffer #\d+, which work\S* ",), **_STREAMS),
     *(_cuda("pool", kind, what, "fill", "write", 4, None, bytes=1000, thread=thread, mark="WRITES", twin=("clean",), reason=_POOL, status=86, prints=("done",),
             lacks=("line", "thread"), right="done", says=(
                 rf"cufence: WRITE to poisoned memory: {changed} of the 1024 poisoned ones on, in buffer #\d+",
@@ -227,6 +233,8 @@ BUGS = [
         ("trap", "trap", _ONE, ("exception: trap", "the kernel trapped by itself"), "cudaErrorLaunchFailure"),
         ("assert", "fails", _ONE, ("exception: assertion failed", "no buffer is involved"), "cudaErrorAssert"),
         ("illegal", "illegal", r"0,0,0 ([12]?\d|3[012]),0,0", ("exception: illegal instruction", "the mask of a __syncwarp"), "cudaErrorIllegalInstruction"))),
+    _cuda("exceptions", "device_heap", "null pointer", "from_heap", "write", 4, None, thread=r"[01],0,0 \d+,0,0", twin=("device_heap", "fits"), right="cudaSuccess",
+          says=(r"\A(?![\s\S]*wild.address)[\s\S]*(null-pointer WRITE|cannot have the device heap)",), lacks=("thread",)),
     _cuda("exceptions", "misaligned", "misaligned", "misaligned", "", 0, None, bytes=256, thread=_ONE, **_UNUSED, prints=("cudaErrorMisalignedAddress",),
           says=("misaligned WRITE of 4 bytes, not a multiple of 4, 65 bytes into buffer #1",)),
     Bug("double_free", "double_free.cu", (), "double free", bytes=4000, call=r"cu(da|Mem)Free\b|cuMemFree_v2|second free", **_UNUSED,
@@ -236,6 +244,8 @@ BUGS = [
     *(_cuda("nan", kind, "NaN", kernel, "", 0, None, bytes=400000, mark="", **_UNUSED, **_NAN, prints=("done",), says=(
         rf"\A==\d+== cufence: first NaN: {kernel} writes 1 NaN to buffer #\d+, first to element 41700 of float32\[100000\]",
         r'"index": ?41700')) for kind, kernel in (("log", "log_of"), ("divide", "divide"))),
+    _cuda("nan", "beside", "NaN", "log_of", "", 0, None, bytes=800000, mark="", twin=("beside", "fits"), right="done", **_NAN, prints=("done",), lacks=("kernel",),
+          says=(r"first NaN: scale_slowly, or log_of on another stream, writes 1 NaN",)),
     *(_cuda("unwritten", kind, "uninitialised read", kernel, "read", 0, None, bytes=10000 * width, mark="", twin=(kind, "written"), says=tuple(says), **by)
       for kind, kernel, width, by, *says in (
         ("ints", "add_ints", 4, _UNINIT), ("flags", "choose", 1, _UNINIT), ("bytes", "add_bytes", 1, _UNINIT),

@@ -1,5 +1,5 @@
 // Exceptions that are not about an address in global memory, or whose warp has exited; and memory that a second launch has not.
-//   exceptions trap|trap_last|assert|recursion|illegal|shared|misaligned|device_heap
+//   exceptions trap|trap_last|assert|recursion|illegal|shared|misaligned|device_heap [fits]
 #undef NDEBUG
 #include "check.h"
 
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "device_heap")) {
         int **where;
         CALL(cudaMalloc(&where, 256 * sizeof *where));
-        from_heap<<<2, 128>>>(where, 1 << 16);
+        from_heap<<<2, 128>>>(where, argc > 2 ? 16 : 1 << 16);
     } else
         recursion<<<1, 64>>>(out, 1 << 20);
     cudaError_t error = cudaDeviceSynchronize();

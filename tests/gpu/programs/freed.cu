@@ -204,6 +204,16 @@ static void texture()
     printf("launch: %s\n", cudaGetErrorName(cudaGetLastError()));
 }
 
+// cudaFree waits for no stream where the memory is a pool's; 20 ms of work use it.
+static void free_of_pool(bool waits)
+{
+    float *numbers = make(stream);
+    work<<<1, BLOCK, 0, stream>>>(numbers, 35000000);
+    if (waits)
+        CALL(cudaStreamSynchronize(stream));
+    CALL(cudaFree(numbers)); // FAULT pool
+}
+
 // ---- right ----
 
 static void copies_in_order()
@@ -289,6 +299,8 @@ static const struct {
     {"copy_node", copy_node},
     {"set_node", set_node},
     {"texture", texture},
+    {"pool", [] { free_of_pool(false); }},
+    {"pool_waited", [] { free_of_pool(true); }},
     {"copies_in_order", copies_in_order},
     {"textures_in_order", textures_in_order},
     {"unused", unused},

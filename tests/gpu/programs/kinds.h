@@ -6,6 +6,9 @@
 #include <cstring>
 #include <vector>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 static __device__ int own_index()
 {
     return blockIdx.x * blockDim.x + threadIdx.x;

@@ -52,19 +52,44 @@ __global__ void pass_on(const float *in, float *out)
         out[number()] = in[number()] + 1.0f;
 }
 
-int main(int, char **argv)
+/* Half a buffer, while log_of works on the other one. */
+__global__ void scale_slowly(const float *in, float *out)
+{
+    long begin = clock64();
+    while (clock64() - begin < 100000000)
+        ;
+    if (number() < COUNT)
+        out[number()] = in[number()] * 2;
+}
+
+static void play_beside(const float *fine, float *wrong, float at)
+{
+    float *both;
+    cudaStream_t streams[2];
+    for (cudaStream_t &stream : streams)
+        CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CALL(cudaMalloc(&both, 2 * COUNT * sizeof *both));
+    prepare<<<GRID>>>(wrong, at);
+    CALL(cudaDeviceSynchronize());
+    scale_slowly<<<GRID, 0, streams[0]>>>(fine, both);
+    log_of<<<GRID, 0, streams[1]>>>(wrong, both + COUNT);
+}
+
+int main(int argc, char **argv)
 {
     float *in, *out, *more;
     __half *half, *half_out;
+    bool is_log = !strcmp(argv[1], "log"), is_half = !strcmp(argv[1], "half"), is_beside = !strcmp(argv[1], "beside");
     CALL(cudaMalloc(&in, COUNT * sizeof *in));
     CALL(cudaMalloc(&out, COUNT * sizeof *out));
     CALL(cudaMalloc(&more, COUNT * sizeof *more));
     CALL(cudaMalloc(&half, COUNT * sizeof *half));
     CALL(cudaMalloc(&half_out, COUNT * sizeof *half_out));
-    bool is_log = !strcmp(argv[1], "log"), is_half = !strcmp(argv[1], "half");
-    prepare<<<GRID>>>(in, is_log ? -1.0f : is_half ? 60000.0f : 0.0f);
+    prepare<<<GRID>>>(in, is_beside ? 1 : is_log ? -1.0f : is_half ? 60000.0f : 0.0f);
     to_half<<<GRID>>>(in, half);
-    if (is_log)
+    if (is_beside)
+        play_beside(in, out, argc > 2 ? 1 : -1);
+    else if (is_log)
         log_of<<<GRID>>>(in, out);
     else if (is_half)
         attend<<<GRID>>>(half, half_out);

@@ -253,6 +253,16 @@ static void launch_managed()
     by_host<<<BLOCKS, BLOCK>>>(allocate<float>(COUNT), host);
 }
 
+static cudaKernelNodeParams store_node(void **given)
+{
+    cudaKernelNodeParams node = {};
+    node.func = (void *)store_4;
+    node.gridDim = dim3(BLOCKS);
+    node.blockDim = dim3(BLOCK);
+    node.kernelParams = given;
+    return node;
+}
+
 // Two nodes of one kernel; the first gets other arguments when the graph has run.
 static void launch_updated()
 {
@@ -262,11 +272,7 @@ static void launch_updated()
     float *right = allocate<float>(2 * COUNT), *wrong = allocate<float>(COUNT);
     int n = COUNT, fewer = COUNT - 1;
     void *well[] = {&right, &n}, *also_well[] = {&right, &fewer}, *bad[] = {&wrong, &n};
-    cudaKernelNodeParams node = {};
-    node.func = (void *)store_4;
-    node.gridDim = dim3(BLOCKS);
-    node.blockDim = dim3(BLOCK);
-    node.kernelParams = well;
+    cudaKernelNodeParams node = store_node(well);
     CALL(cudaGraphCreate(&graph, 0));
     CALL(cudaGraphAddKernelNode(&nodes[0], graph, nullptr, 0, &node));
     node.kernelParams = also_well;
@@ -317,6 +323,45 @@ static void launch_late()
     store_4<<<BLOCKS, BLOCK>>>(out, COUNT - 1);
 }
 
+// A node of the graph allocates the memory. It is the driver's, and others share its page.
+static void launch_graph_memory()
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    cudaGraphNode_t nodes[2];
+    cudaMemAllocNodeParams memory = {};
+    memory.poolProps.allocType = cudaMemAllocationTypePinned;
+    memory.poolProps.location.type = cudaMemLocationTypeDevice;
+    memory.bytesize = COUNT * sizeof(float) + 2 * margin;
+    CALL(cudaGraphCreate(&graph, 0));
+    CALL(cudaGraphAddMemAllocNode(&nodes[0], graph, nullptr, 0, &memory));
+    float *out = (float *)((char *)memory.dptr + margin);
+    int n = COUNT;
+    void *given[] = {&out, &n};
+    cudaKernelNodeParams node = store_node(given);
+    CALL(cudaGraphAddKernelNode(&nodes[1], graph, &nodes[0], 1, &node));
+    CALL(cudaGraphInstantiate(&executable, graph, 0));
+    CALL(cudaGraphLaunch(executable, 0));
+}
+
+// The program wants the driver's core dump for itself, and the driver then calls the launch a success.
+static void launch_with_dump()
+{
+    setenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1", 1);
+    setenv("CUDA_COREDUMP_FILE", "own.%p.core", 1);
+    setenv("CUDA_COREDUMP_GENERATION_FLAGS", "skip_global_memory,skip_shared_memory,skip_local_memory,skip_abort", 1);
+    launch(store_4);
+}
+
+static void launch_in_child()
+{
+    int status;
+    if (fork() == 0)
+        return launch(store_4);
+    EXPECT(wait(&status) > 0 && WIFEXITED(status));
+    exit(WEXITSTATUS(status));
+}
+
 static const kind kinds[] = {
     {"store_1", [] { launch(store_1, 1008); }},
     {"store_2", [] { launch(store_2); }},
@@ -354,6 +399,10 @@ static const kind kinds[] = {
     {"busy", launch_busy},
     {"graph", launch_graph},
     {"late", launch_late},
+    {"graph_memory", launch_graph_memory},
+    {"own_dump", launch_with_dump},
+    {"child", launch_in_child},
+    {"everywhere", [] { store_4<<<100000, 256>>>(allocate<float>(margin ? 25600000 : COUNT), 25599999); }},
     {"null", [] { store_4<<<BLOCKS, BLOCK>>>(margin ? allocate<float>(COUNT) : nullptr, COUNT); }},
     {"wild", [] { store_4<<<BLOCKS, BLOCK>>>(margin ? allocate<float>(COUNT) : (float *)0x123456789000, COUNT); }},
 };
