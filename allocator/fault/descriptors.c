@@ -37,7 +37,8 @@ static struct {
     int is_begun;         /* bytes of a dump have come, so its end matters */
     uint64_t came, seen;  /* how often something has come, and until when hidden_wait() knows of it */
     uint32_t id;          /* of the thread */
-    int number, trigger;  /* of the pipe in its table, and of the one to the driver; -1: there is none */
+    int number;           /* of the pipe in its table */
+    int has_requests;
     char request[HIDDEN_REQUEST];
 } hidden = {.lock = LOCK(RANK_LEAF)};
 
@@ -77,40 +78,35 @@ static int make_pipe(void)
 
 /* Returns an epoll set that tells of each change: a pipe whose last writer has closed it reports a hang-up until the next one.
  */
-static int watch(int pipe, int requests)
+static int watch(int pipe, int has_requests)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET};
     int events = pipe >= 0 ? (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC) : -1;
-    if (events >= 0 && requests >= 0)
-        syscall(SYS_epoll_ctl, events, EPOLL_CTL_ADD, requests, &event);
+    if (events >= 0 && has_requests)
+        syscall(SYS_epoll_ctl, events, EPOLL_CTL_ADD, HIDDEN_REQUESTS, &event);
     return events >= 0 && syscall(SYS_epoll_ctl, events, EPOLL_CTL_ADD, pipe, &event) == 0 ? events : -1;
 }
 
-/* Makes the pipe to the driver, of which both ends stay, and behind it in the thread's table the one for requests. Returns the
- * end that is read of that, -1 on failure. */
-static int make_requests(int *trigger)
+/* Makes the two other pipes: of the driver's both ends stay. Returns 0 on failure. They end with the thread's table. */
+static int make_requests(void)
 {
-    int ends[2], requests[2];
-    if (syscall(SYS_pipe2, ends, O_CLOEXEC) != 0)
-        return -1;
-    *trigger = ends[0];
-    if (syscall(SYS_pipe2, requests, O_CLOEXEC | O_NONBLOCK) != 0)
-        return -1;
-    syscall(SYS_close, requests[1]);
-    return requests[0];
+    int trigger[2], ends[2];
+    if (syscall(SYS_pipe2, trigger, O_CLOEXEC) != 0 || syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK) != 0)
+        return 0;
+    syscall(SYS_close, ends[1]);
+    return trigger[0] == HIDDEN_TRIGGER && ends[0] == HIDDEN_REQUESTS;
 }
 
 /* The newest one counts. */
-static void note_request(int requests)
+static void note_request(void)
 {
-    char text[HIDDEN_REQUEST];
-    for (long got; requests >= 0 && (got = syscall(SYS_read, requests, text, sizeof text - 1)) > 0;) {
-        text[got] = '\0';
-        HOLD(&hidden.lock);
-        memcpy(hidden.request, text, sizeof text);
-        hidden.came++;
-        pthread_cond_broadcast(&hidden.change);
-    }
+    char text[HIDDEN_REQUEST] = "";
+    if (syscall(SYS_read, HIDDEN_REQUESTS, text, sizeof text - 1) <= 0)
+        return;
+    HOLD(&hidden.lock);
+    memcpy(hidden.request, text, sizeof text);
+    hidden.came++;
+    pthread_cond_broadcast(&hidden.change);
 }
 
 /* Also a program that closes what it does not know changes the pipe: that is nothing to wake anyone for. */
@@ -135,12 +131,12 @@ static void *listen_to(void *fifo)
 {
     pthread_setname_np(pthread_self(), fifo ? "cufence-fifo" : HIDDEN_THREAD);
     int pipe = fifo ? open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : make_pipe();
-    int trigger = -1, requests = fifo || pipe < 0 ? -1 : make_requests(&trigger), events = watch(pipe, requests);
+    int has_requests = !fifo && pipe >= 0 && make_requests(), events = watch(pipe, has_requests);
     lock_take(&hidden.lock);
     hidden.is_made = events >= 0 ? 1 : -1;
     hidden.id = thread_id();
     hidden.number = pipe;
-    hidden.trigger = trigger;
+    hidden.has_requests = has_requests;
     pthread_cond_broadcast(&hidden.change);
     lock_release(&hidden.lock);
     while (events >= 0 && !is_stopped()) {
@@ -149,12 +145,11 @@ static void *listen_to(void *fifo)
         if (ready < 0 && errno != EINTR)
             break;
         note(pipe);
-        note_request(requests);
+        if (has_requests)
+            note_request();
     }
     if (events >= 0)
         syscall(SYS_close, events);
-    if (requests >= 0)
-        syscall(SYS_close, requests);
     if (pipe >= 0)
         syscall(SYS_close, pipe);
     return NULL;
@@ -207,8 +202,8 @@ int hidden_open(char *path, size_t size)
 void hidden_trigger(char *path, size_t size)
 {
     path[0] = '\0';
-    if (hidden.is_made && hidden.trigger >= 0)
-        snprintf(path, size, "/proc/self/task/%u/fd/%d", hidden.id, hidden.trigger);
+    if (hidden.has_requests)
+        snprintf(path, size, "/proc/self/task/%u/fd/%d", hidden.id, HIDDEN_TRIGGER);
 }
 
 int hidden_wait(int ms, int is_begun)

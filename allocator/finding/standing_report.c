@@ -12,22 +12,20 @@ enum { WORDS = 16, WORDS_A_LINE = 4 };
 void standing_wait_text(const struct standing_place *place, char *out, size_t size)
 {
     const struct standing_wait *wait = &place->wait;
-    int is_of_grid = wait->at && wait->at->file && strstr(wait->at->file, "cooperative_groups");
+    static const char *const words[] = {"", "at a barrier", "waiting for other lanes of the warp", "in a loop until "};
     out[0] = '\0';
-    if (wait->kind == WAIT_BARRIER && wait->absent)
-        part_append(out, size, "at a barrier; %zu thread%s of the block%s ha%s not come", wait->absent,
-                    plural(wait->absent), plural(wait->blocks), wait->absent == 1 ? "s" : "ve");
-    else if (wait->kind == WAIT_BARRIER)
-        part_append(out, size, "at a barrier");
-    else if (wait->kind == WAIT_WARP)
-        part_append(out, size, "waiting for other lanes of the warp");
-    else if (wait->kind == WAIT_POLL && is_of_grid)
-        part_append(out, size, "waiting for other blocks of the grid or the cluster");
-    else if (wait->kind == WAIT_POLL && wait->address)
-        part_append(out, size, "in a loop until the %u bytes at 0x%" PRIx64 " change", wait->at->access.bytes, wait->address);
-    else if (wait->kind == WAIT_POLL)
-        part_append(out, size, "in a loop until %s changes",
-                    wait->at->has_access ? "a value in memory" : "a value in shared memory");
+    part_append(out, size, "%s", words[wait->kind]);
+    if (wait->absent)
+        part_append(out, size, "; %zu thread%s of the same block ha%s not come", wait->absent, plural(wait->absent),
+                    wait->absent == 1 ? "s" : "ve");
+    if (wait->kind != WAIT_POLL)
+        return;
+    if (wait->at->file && strstr(wait->at->file, "cooperative_groups"))
+        part_append(out, size, "other blocks come");
+    else if (wait->address)
+        part_append(out, size, "the %u bytes at 0x%" PRIx64 " change", wait->at->access.bytes, wait->address);
+    else
+        part_append(out, size, "a value in %s changes", wait->at->has_access ? "memory" : "shared memory");
 }
 
 static void place_lines(struct report *report, const struct standing_place *place)
@@ -118,7 +116,7 @@ static void absent_line(struct report *report, const struct standing_grid *grid)
                 grid->blocks, all, dim_of(block).text);
 }
 
-static void launch_lines(struct report *report, const struct standing_grid *grid, const char *key)
+static void launch_lines(struct report *report, const struct standing_grid *grid, const char *key, int is_stuck)
 {
     report_begin(report, key, NULL);
     report_put_kernel(report, grid->at->kernel ? grid->at->kernel : grid->at->symbol ? grid->at->symbol : "unknown kernel");
@@ -127,7 +125,8 @@ static void launch_lines(struct report *report, const struct standing_grid *grid
         report_put(report, " in clusters of %s", dim_of(grid->row.cluster).text);
     report_put(report, ", %zu thread%s left", grid->threads, plural(grid->threads));
     report_end(report, CERTAIN_NOT);
-    absent_line(report, grid);
+    if (is_stuck)
+        absent_line(report, grid);
     put_parameters(report, grid->parameters);
 }
 
@@ -147,7 +146,7 @@ void standing_lines(struct report *report, const struct standing *standing, size
         report_line(report, "", "", CERTAIN_NOT, "and %zu more place%s%s", standing->place_count - shown,
                     plural(standing->place_count - shown), report->pid ? "" : " (--all-threads)");
     for (size_t i = 0; i < standing->grid_count; i++)
-        launch_lines(report, &standing->grids[i], i ? "" : "launches");
+        launch_lines(report, &standing->grids[i], i ? "" : "launches", standing_is_stuck(standing));
 }
 
 char *standing_text(const struct standing *standing, const struct standing_wishes *wishes)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -394,6 +395,10 @@ void coredump_listen(const struct dump_settings *settings)
     struct dump_settings *own = memory_copy(settings, sizeof *settings);
     if (mkfifo(settings->pipe, 0600) != 0 && errno != EEXIST)
         fprintf(stderr, "cufence_sim: no pipe '%s': %s\n", settings->pipe, strerror(errno));
+    sigset_t all, previous;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &previous);
     if (pthread_create(&thread, NULL, listen_to_pipe, own) == 0)
         pthread_detach(thread);
+    pthread_sigmask(SIG_SETMASK, &previous, NULL);
 }

@@ -26,7 +26,7 @@ static int tear_down(void **state)
 }
 
 #define STUCK "cufence: stuck: 32 threads are in a loop until the 4 bytes at 0x7f3c6fe00000 change\n"
-#define BARRIER "at a barrier; 32 threads of the block have not come"
+#define BARRIER "at a barrier; 32 threads of the same block have not come"
 
 TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
 {

@@ -8,14 +8,11 @@
 
 #define GRID_LIMIT 1024u
 #define PARAMETER_LIMIT 65536u /* bytes */
-#define WAITS_LIMIT 64u        /* places */
 
 struct builder {
     const struct coredump *dump;
     struct standing *standing;
     struct locator locator;
-    struct standing_place *each; /* the places of each warp, by launch and block */
-    size_t each_count;
 };
 
 /* Adds a place: the threads of one warp at one PC. Returns 0 if out of host memory. */
@@ -80,7 +77,7 @@ static int compare_keys(const void *left, const void *right)
 {
     const struct standing_place *a = left, *b = right;
     return LIST_ORDER(a->grid_id, b->grid_id)
-               ?: LIST_ORDER(a->pc, b->pc)
+               ?: LIST_ORDER(a->wait.at ? a->wait.at->pc : a->pc, b->wait.at ? b->wait.at->pc : b->pc)
                ?: LIST_ORDER(!a->exception.number, !b->exception.number)
                ?: LIST_ORDER(a->sm, b->sm)
                ?: LIST_ORDER(a->warp, b->warp);
@@ -99,13 +96,12 @@ static int is_same(const struct standing_place *a, const struct standing_place *
     return a->grid_id == b->grid_id && (a->pc == b->pc || (a->wait.at && a->wait.at == b->wait.at));
 }
 
-/* Joins equal ones that follow each other in this order. */
-static void merge_places(struct standing *standing, int (*compare)(const void *, const void *))
+static void merge_places(struct standing *standing)
 {
     size_t count = 0;
     if (!standing->place_count)
         return;
-    qsort(standing->places, standing->place_count, sizeof *standing->places, compare);
+    qsort(standing->places, standing->place_count, sizeof *standing->places, compare_keys);
     for (size_t i = 1; i < standing->place_count; i++) {
         struct standing_place *last = &standing->places[count], *next = &standing->places[i];
         if (is_same(last, next)) {
@@ -172,42 +168,6 @@ static struct standing_grid *grid_of(const struct standing *standing, uint64_t i
     return NULL;
 }
 
-/* Finds kernel, line and instruction of each place, up to the locator's limit. Returns 0 if out of host memory. */
-static int name_places(struct builder *builder)
-{
-    for (size_t i = 0; i < builder->standing->place_count; i++) {
-        struct standing_place *place = &builder->standing->places[i];
-        const struct standing_grid *grid = grid_of(builder->standing, place->grid_id);
-        struct coredump_ref device = grid ? grid->device : (struct coredump_ref){0, 0};
-        place->at =
-            locate(&builder->locator, place->pc, device, grid ? grid->row.module : 0, coredump_compute(builder->dump, device));
-        if (!place->at)
-            return 0;
-        if (place->exception.number)
-            place->exception = exception_of(place->exception.number, place->at->text);
-    }
-    return 1;
-}
-
-/* ---- who waits ---- */
-
-static int compare_waits(const void *left, const void *right)
-{
-    const struct standing_place *a = left, *b = right;
-    return LIST_ORDER(a->grid_id, b->grid_id)
-               ?: LIST_ORDER(a->wait.at ? a->wait.at->pc : a->pc, b->wait.at ? b->wait.at->pc : b->pc)
-               ?: compare_places(left, right);
-}
-
-static int compare_blocks(const void *left, const void *right)
-{
-    const struct standing_place *a = left, *b = right;
-    return LIST_ORDER(a->grid_id, b->grid_id)
-               ?: LIST_ORDER(a->block[2], b->block[2])
-               ?: LIST_ORDER(a->block[1], b->block[1])
-               ?: LIST_ORDER(a->block[0], b->block[0]);
-}
-
 /* Returns the address of the place's load, 0 if it is not known. */
 static uint64_t polled_address(const struct coredump *dump, const struct standing_place *place)
 {
@@ -216,10 +176,45 @@ static uint64_t polled_address(const struct coredump *dump, const struct standin
     size_t count = coredump_words(dump, place->lane, COREDUMP_REGISTERS, registers, 256);
     size_t uniform_count = coredump_words(dump, warp, COREDUMP_UNIFORM_REGISTERS, uniforms, 64);
     uint64_t address = 0;
-    return place->wait.at->has_access &&
-                   sass_address(&place->wait.at->access, registers, count, uniforms, uniform_count, &address)
-               ? address
-               : 0;
+    const struct location *at = place->wait.at;
+    return at->has_access && sass_address(&at->access, registers, count, uniforms, uniform_count, &address) ? address : 0;
+}
+
+/* Finds kernel, line and instruction of each place, up to the locator's limit, and what is waited for there. Returns 0 if out
+ * of host memory. */
+static int name_places(struct builder *builder)
+{
+    for (size_t i = 0; i < builder->standing->place_count; i++) {
+        struct standing_place *place = &builder->standing->places[i];
+        const struct standing_grid *grid = grid_of(builder->standing, place->grid_id);
+        struct coredump_ref device = grid ? grid->device : (struct coredump_ref){0, 0};
+        uint64_t module = grid ? grid->row.module : 0;
+        unsigned sm = coredump_compute(builder->dump, device);
+        const struct location *at = place->at = locate(&builder->locator, place->pc, device, module, sm);
+        if (!at)
+            return 0;
+        if (place->exception.number)
+            place->exception = exception_of(place->exception.number, at->text);
+        if (place->exception.number || !at->kernel_code.bytes)
+            continue;
+        struct wait wait = wait_find(at->kernel_code, place->pc - at->kernel_start, sm);
+        place->wait.at = wait.kind ? locate(&builder->locator, at->kernel_start + wait.at, device, module, sm) : NULL;
+        place->wait.kind = place->wait.at ? wait.kind : WAIT_NOT;
+        if (place->wait.at && wait.is_same_base)
+            place->wait.address = polled_address(builder->dump, place);
+    }
+    return 1;
+}
+
+/* ---- who has not come ---- */
+
+static int compare_blocks(const void *left, const void *right)
+{
+    const struct standing_place *a = left, *b = right;
+    return LIST_ORDER(a->grid_id, b->grid_id)
+               ?: LIST_ORDER(a->block[2], b->block[2])
+               ?: LIST_ORDER(a->block[1], b->block[1])
+               ?: LIST_ORDER(a->block[0], b->block[0]);
 }
 
 /* Counts the block of these warps. */
@@ -234,86 +229,55 @@ static void count_block(struct standing *standing, const struct standing_place *
     for (size_t k = 0; k < standing->place_count; k++) {
         struct standing_place *place = &standing->places[k];
         size_t come = 0;
-        for (size_t i = 0; place->wait.kind == WAIT_BARRIER && place->grid_id == warps->grid_id && i < count; i++)
-            come += warps[i].wait.at == place->wait.at ? warps[i].threads : 0;
-        place->wait.blocks += come > 0;
+        for (size_t i = 0; place->wait.kind == WAIT_BARRIER && i < count; i++)
+            come += is_same(&warps[i], place) ? warps[i].threads : 0;
         place->wait.absent += come ? threads - come : 0;
     }
 }
 
-static void count_blocks(struct builder *builder)
+/* Joins places that wait for the same, and counts blocks. `each` has the places of each warp; it gets another order. */
+static void count_blocks(struct standing *standing, struct standing_place *each, size_t count)
 {
-    struct standing_place *each = builder->each;
-    qsort(each, builder->each_count, sizeof *each, compare_blocks);
-    for (size_t i = 0, next; i < builder->each_count; i = next) {
-        struct standing_grid *grid = grid_of(builder->standing, each[i].grid_id);
-        for (next = i + 1; next < builder->each_count && !compare_blocks(&each[i], &each[next]);)
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < standing->place_count && k < LOCATE_LIMIT && !each[i].wait.at; k++)
+            if (is_same(&each[i], &standing->places[k]))
+                each[i].wait.at = standing->places[k].wait.at;
+    merge_places(standing);
+    qsort(each, count, sizeof *each, compare_blocks);
+    for (size_t i = 0, next; i < count; i = next) {
+        struct standing_grid *grid = grid_of(standing, each[i].grid_id);
+        for (next = i + 1; next < count && !compare_blocks(&each[i], &each[next]);)
             next++;
         if (grid)
-            count_block(builder->standing, &each[i], next - i, grid);
+            count_block(standing, &each[i], next - i, grid);
     }
-}
-
-/* Returns 0 if out of host memory. */
-static int find_waits(struct builder *builder)
-{
-    struct standing *standing = builder->standing;
-    for (size_t i = 0; i < standing->place_count && i < WAITS_LIMIT; i++) {
-        struct standing_place *place = &standing->places[i];
-        const struct standing_grid *grid = grid_of(standing, place->grid_id);
-        if (!grid || !place->at->kernel_code.bytes || place->exception.number)
-            continue;
-        unsigned sm = coredump_compute(builder->dump, grid->device);
-        const struct location *at = place->at;
-        struct wait wait = wait_find(at->kernel_code, place->pc - at->kernel_start, sm);
-        place->wait.kind = wait.kind;
-        if (!wait.kind)
-            continue;
-        place->wait.at = locate(&builder->locator, at->kernel_start + wait.at, grid->device, grid->row.module, sm);
-        if (!place->wait.at)
-            return 0;
-        if (wait.kind == WAIT_POLL && wait.is_same_base)
-            place->wait.address = polled_address(builder->dump, place);
-    }
-    for (size_t i = 0; i < builder->each_count; i++)
-        for (size_t k = 0; k < standing->place_count && k < WAITS_LIMIT; k++)
-            if (is_same(&builder->each[i], &standing->places[k]))
-                builder->each[i].wait = standing->places[k].wait;
-    merge_places(standing, compare_waits);
-    count_blocks(builder);
-    return 1;
 }
 
 int standing_is_stuck(const struct standing *standing)
 {
+    size_t waiting = 0;
     for (size_t i = 0; i < standing->place_count; i++)
-        if (!standing->places[i].wait.kind)
-            return 0;
-    return standing->place_count > 0;
-}
-
-/* Takes the places as they are for each warp, and joins them. Returns 0 if out of host memory. */
-static int join_places(struct builder *builder)
-{
-    struct standing *standing = builder->standing;
-    builder->each = json_take(&standing->memory, standing->place_count + 1, sizeof *builder->each);
-    if (!builder->each)
-        return 0;
-    builder->each_count = standing->place_count;
-    memcpy(builder->each, standing->places, standing->place_count * sizeof *builder->each);
-    merge_places(standing, compare_keys);
-    return 1;
+        waiting += standing->places[i].wait.kind != WAIT_NOT;
+    return waiting && waiting == standing->place_count;
 }
 
 cufence_status standing_read(const struct coredump *dump, struct standing **out, struct problem *problem)
 {
     struct standing *standing = *out = calloc(1, sizeof *standing);
+    struct standing_place *each = NULL;
     struct builder builder = {.dump = dump, .standing = standing};
-    int is_complete = standing && warp_each(dump, add_warp, &builder);
+    int is_complete = standing && warp_each(dump, add_warp, &builder) &&
+                      (each = malloc((standing->place_count + 1) * sizeof *each)) != NULL;
     if (is_complete) {
+        size_t count = standing->place_count;
         builder.locator = (struct locator){.dump = dump, .memory = &standing->memory};
-        is_complete = join_places(&builder) && add_grids(&builder) && name_places(&builder) && find_waits(&builder);
+        memcpy(each, standing->places, count * sizeof *each);
+        merge_places(standing);
+        is_complete = add_grids(&builder) && name_places(&builder);
+        if (is_complete)
+            count_blocks(standing, each, count);
     }
+    free(each);
     if (is_complete)
         return CUFENCE_OK;
     standing_free(standing);

@@ -15,10 +15,10 @@ struct standing_wait {
     enum wait_kind kind;
     const struct location *at; /* the barrier, or the load that is repeated; NULL of WAIT_NOT */
     uint64_t address;          /* POLL: of the first thread's load from global memory; 0: unknown */
-    size_t blocks, absent;     /* BARRIER: blocks with threads there; threads of these blocks that are somewhere else */
+    size_t absent;             /* BARRIER: threads of the same blocks that are somewhere else */
 };
 
-/* Threads of one launch at one instruction, or that wait for the same. */
+/* Threads of one launch at one instruction, or that wait at one. */
 struct standing_place {
     uint64_t pc;
     const struct location *at;

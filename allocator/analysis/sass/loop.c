@@ -8,11 +8,10 @@
 #define LOOP_LIMIT 256u /* instructions */
 /* A warp that waits at a barrier is up to two instructions behind it in a dump (580.159). */
 #define BARRIER_BEHIND 2u
-#define ALWAYS 7u
 #define PREDICATES_AT 256u /* numbers of predicates, behind those of registers */
-#define NUMBERS (PREDICATES_AT + 8)
+#define NUMBERS (PREDICATES_AT + 7)
 
-enum { BAR = 0x11d, WARPSYNC = 0x148, BSYNC = 0x141, BRA = 0x147, S2R = 0x119, CS2R = 0x005, SYNCS = 0x1a7, LDS = 0x184 };
+enum { CS2R = 0x005, S2R = 0x119, BAR = 0x11d, BSYNC = 0x141, BRA = 0x147, WARPSYNC = 0x148, STL = 0x187, STS = 0x188 };
 
 struct loop {
     const struct ways *ways;
@@ -20,33 +19,38 @@ struct loop {
     uint8_t is_needed[NUMBERS]; /* registers and predicates that decide whether it goes on */
 };
 
-/* ---- instructions ---- */
-
-/* An atomic that leaves the memory as it is, or does until it has what it waits for: compare and swap, or an operand of RZ. */
-static int is_idle_atomic(struct sass_instruction instruction)
-{
-    unsigned opcode = sass_opcode(instruction);
-    return opcode == 0x18b || opcode == 0x18d || opcode == 0x1a9 ||
-           ((opcode == 0x18a || opcode == 0x18c || opcode == 0x1a8) && sass_bits(instruction, SASS_B_AT, 8) == SASS_RZ);
-}
-
 static int loads(struct sass_instruction instruction)
 {
     unsigned opcode = sass_opcode(instruction);
-    return opcode == 0x180 || opcode == 0x181 || opcode == LDS || opcode == SYNCS || is_idle_atomic(instruction);
+    switch (opcode) {
+    case 0x180: /* LD, LDG, LDS, SYNCS; atomics that compare and swap */
+    case 0x181:
+    case 0x184:
+    case 0x1a7:
+    case 0x18b:
+    case 0x18d:
+    case 0x1a9:
+        return 1;
+    case 0x18a: /* other atomics: with an operand of RZ they change nothing */
+    case 0x18c:
+    case 0x1a8:
+        return sass_bits(instruction, SASS_B_AT, 8) == SASS_RZ;
+    default:
+        return 0;
+    }
 }
 
-/* Something besides registers: then the loop works. */
-static int writes_memory(struct sass_instruction instruction)
+/* It does what a loop that only waits does not. */
+static int works(struct sass_instruction instruction)
 {
     unsigned opcode = sass_opcode(instruction);
-    int is_store = opcode == 0x187 || opcode == 0x188 || opcode == 0x18c || (sass_row_of(instruction)->flags & SASS_WRITES);
-    return is_store && !is_idle_atomic(instruction);
+    return !loads(instruction) && (!sass_is_known(instruction) || (sass_row_of(instruction)->flags & SASS_WRITES) ||
+                                   opcode == 0x18c || opcode == STL || opcode == STS);
 }
 
 static int writes(struct sass_instruction instruction, unsigned number)
 {
-    return number < PREDICATES_AT ? sass_writes_register(instruction, number, 1)
+    return number < PREDICATES_AT ? number != SASS_RZ && sass_writes_register(instruction, number, 1)
                                   : sass_may_write_predicate(instruction, number - PREDICATES_AT);
 }
 
@@ -68,39 +72,26 @@ static int reads(struct sass_instruction instruction, unsigned number)
     return 0;
 }
 
-/* ---- loops ---- */
-
-static size_t need(struct loop *loop, struct sass_instruction instruction)
-{
-    size_t added = 0;
-    for (unsigned number = 0; number < NUMBERS; number++) {
-        int is_new = !loop->is_needed[number] && number != SASS_RZ && number != PREDICATES_AT + ALWAYS;
-        if (is_new && reads(instruction, number))
-            added += loop->is_needed[number] = 1;
-    }
-    return added;
-}
-
-static int has_needed(const struct loop *loop, struct sass_instruction instruction)
+static int decides(const struct loop *loop, struct sass_instruction instruction)
 {
     for (unsigned number = 0; number < NUMBERS; number++)
         if (loop->is_needed[number] && writes(instruction, number))
             return 1;
-    return 0;
+    return sass_branches(instruction);
 }
 
 /* Marks all that decides, beginning with the guards of branches. */
 static void find_needed(struct loop *loop)
 {
-    size_t added = 1;
-    for (uint32_t i = loop->first; i <= loop->last; i++)
-        if (sass_branches(ways_instruction(loop->ways, i)))
-            need(loop, ways_instruction(loop->ways, i));
-    while (added > 0) {
-        added = 0;
-        for (uint32_t i = loop->first; i <= loop->last; i++)
-            if (has_needed(loop, ways_instruction(loop->ways, i)))
-                added += need(loop, ways_instruction(loop->ways, i));
+    for (int is_new = 1; is_new;) {
+        is_new = 0;
+        for (uint32_t i = loop->first; i <= loop->last; i++) {
+            struct sass_instruction instruction = ways_instruction(loop->ways, i);
+            int is_one = decides(loop, instruction);
+            for (unsigned number = 0; is_one && number < NUMBERS; number++)
+                if (number != SASS_RZ && !loop->is_needed[number] && reads(instruction, number))
+                    is_new = loop->is_needed[number] = 1;
+        }
     }
 }
 
@@ -112,7 +103,7 @@ static int is_carried(const struct loop *loop, unsigned number)
         struct sass_instruction instruction = ways_instruction(loop->ways, i);
         is_read |= !is_sure && reads(instruction, number);
         is_written |= writes(instruction, number);
-        is_sure |= writes(instruction, number) && sass_bits(instruction, SASS_GUARD_AT, 4) == ALWAYS;
+        is_sure |= writes(instruction, number) && sass_bits(instruction, SASS_GUARD_AT, 4) == 7;
     }
     return is_read && is_written;
 }
@@ -122,14 +113,13 @@ static uint32_t polled(struct loop *loop)
 {
     uint32_t load = 0;
     find_needed(loop);
-    for (uint32_t i = loop->first; i <= loop->last; i++) {
+    for (uint32_t i = loop->last + 1; i-- > loop->first;) {
         struct sass_instruction instruction = ways_instruction(loop->ways, i);
         unsigned opcode = sass_opcode(instruction);
-        int is_needed = has_needed(loop, instruction);
-        if (!sass_is_known(instruction) || writes_memory(instruction) || ((opcode == S2R || opcode == CS2R) && is_needed))
+        int is_needed = decides(loop, instruction);
+        if (works(instruction) || (is_needed && (opcode == S2R || opcode == CS2R))) /* a clock */
             return 0;
-        if (!load && is_needed && loads(instruction))
-            load = i;
+        load = is_needed && loads(instruction) ? i : load;
     }
     for (unsigned number = 0; load && number < NUMBERS; number++)
         if (loop->is_needed[number] && is_carried(loop, number))
@@ -151,41 +141,29 @@ static int find_loop(const struct ways *ways, uint32_t at, struct loop *loop)
     return least < LOOP_LIMIT;
 }
 
-static int has_same_base(const struct loop *loop, uint32_t load)
-{
-    unsigned base = (unsigned)sass_bits(ways_instruction(loop->ways, load), SASS_A_AT, 8);
-    for (uint32_t i = loop->first; base != SASS_RZ && i <= loop->last; i++)
-        if (sass_writes_register(ways_instruction(loop->ways, i), base, 2))
-            return 0;
-    return 1;
-}
-
-/* Returns the BAR that the warp has come to, `count` if it is at none. */
-static uint32_t barrier_before(const struct ways *ways, uint32_t at)
-{
-    for (uint32_t back = 0; back <= BARRIER_BEHIND && back <= at; back++) {
-        struct sass_instruction instruction = ways_instruction(ways, at - back);
-        if (sass_opcode(instruction) == BAR)
-            return at - back;
-        if (back && sass_branches(instruction))
-            break;
-    }
-    return ways->count;
-}
-
-/* A barrier just in front of a loop: the thread may have come past it, or another way. */
 static struct wait wait_at(const struct ways *ways, uint32_t at)
 {
-    struct loop loop;
-    unsigned opcode = sass_opcode(ways_instruction(ways, at));
-    uint32_t barrier = barrier_before(ways, at), load = 0;
-    if (opcode == BSYNC || opcode == WARPSYNC)
-        return (struct wait){.kind = WAIT_WARP, .at = at};
-    if (find_loop(ways, at, &loop) && (barrier == ways->count || barrier < loop.first))
-        load = polled(&loop);
-    if (load)
-        return (struct wait){WAIT_POLL, load, has_same_base(&loop, load)};
-    return barrier < ways->count ? (struct wait){.kind = WAIT_BARRIER, .at = barrier} : (struct wait){0};
+    struct loop loop = {.ways = ways};
+    struct wait wait = {.at = at};
+    uint32_t back = 0, most = at < BARRIER_BEHIND ? at : BARRIER_BEHIND;
+    unsigned opcode = sass_opcode(ways_instruction(ways, at)), before = opcode;
+    while (before != BAR && back < most && !(back && sass_branches(ways_instruction(ways, at - back))))
+        before = sass_opcode(ways_instruction(ways, at - ++back));
+    int is_at_barrier = before == BAR;
+    if (opcode == BSYNC || opcode == WARPSYNC) {
+        wait.kind = WAIT_WARP;
+    } else if (find_loop(ways, at, &loop) && (!is_at_barrier || at - back < loop.first) && (wait.at = polled(&loop)) != 0) {
+        /* Where a barrier is just in front of a loop, the thread may have come another way. */
+        unsigned base = (unsigned)sass_bits(ways_instruction(ways, (uint32_t)wait.at), SASS_A_AT, 8);
+        wait.kind = WAIT_POLL;
+        wait.is_same_base = 1;
+        for (uint32_t i = loop.first; i <= loop.last; i++)
+            wait.is_same_base &= !sass_writes_register(ways_instruction(ways, i), base, 2);
+    } else if (is_at_barrier) {
+        wait.kind = WAIT_BARRIER;
+        wait.at = at - back;
+    }
+    return wait;
 }
 
 struct wait wait_find(struct span code, uint64_t at, unsigned sm)
