@@ -26,7 +26,7 @@ _cufence_values() {
 
 _cufence() {
     local current=${COMP_WORDS[COMP_CWORD]#=} command=${COMP_WORDS[1]} options='' operands='' awaits='' option='' start=0 i word
-    local keys='uaf= align= side= on_fault= guard= remember= stacks= streams= slack= fill= leaks= wait_ms= explain= peers= ipc=
+    local keys='uaf= align= side= on_fault= guard= remember= stacks= streams= slack= fill= leaks= wait_ms= explain= stuck= peers= ipc=
         skip= small= say= log= json= known= keep= save_values= values= nan='
     keys=${keys//[[:space:]]/ }
     case $command in
@@ -40,10 +40,11 @@ _cufence() {
     report) options='html= sarif= json= known= exit-code' operands=FILE ;;
     options) options='check= json' operands=${keys//=/} ;;
     doctor) options=json ;;
-    help) operands='run hunt demo explain replay report options doctor' ;;
+    stuck) ;;
+    help) operands='run hunt demo explain replay report stuck options doctor' ;;
     esac
     if ((COMP_CWORD == 1)); then
-        operands='run hunt demo explain replay report options doctor help --help --version'
+        operands='run hunt demo explain replay report stuck options doctor help --help --version'
     fi
     for ((i = 2; i < COMP_CWORD && !start; i++)); do
         word=${COMP_WORDS[i]}

@@ -19,8 +19,8 @@
 
 /* In the order of the help. */
 static const struct command *const commands[] = {
-    &run_command,     &hunt_command,   &demo_command, &explain_command, &replay_command, &report_command,
-    &stuck_command,   &options_command, &doctor_command, NULL,
+    &run_command,    &hunt_command,  &demo_command,    &explain_command, &replay_command,
+    &report_command, &stuck_command, &options_command, &doctor_command,  NULL,
 };
 
 /* The sub-command that `name` is, or is probably a slip of; NULL if there is none. */

@@ -85,7 +85,8 @@ const struct command stuck_command = {
     .least = 1,
     .most = -1,
     .missing = "no process given",
-    .about = "Asks the cufence in a running program which kernels are under way, where each of their threads stands, and what it "
-             "waits for: a barrier, or a value in memory, and who may write that. The program goes on.",
+    .about =
+        "Asks the cufence in a running program which kernels are under way, where each of their threads stands, and what it "
+        "waits for: a barrier, or a value in memory, and who may write that. The program goes on.",
     .examples = "Example: cufence run -- python train.py & sleep 60; cufence stuck $!\n",
 };

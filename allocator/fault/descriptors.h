@@ -18,7 +18,8 @@
 int hidden_open(char *path, size_t size);
 
 /* Two more pipes: by one the driver can be asked for a dump ("": there is none); the other,
- * HIDDEN_REQUESTS in the thread's table, takes requests from outside. hidden_request() takes the newest one, for which hidden_wait() returns 1. */
+ * HIDDEN_REQUESTS in the thread's table, takes requests from outside. hidden_request() takes the newest one, for which
+ * hidden_wait() returns 1. */
 #define HIDDEN_THREAD "cufence-pipe" /* its name */
 enum { HIDDEN_TRIGGER = 1, HIDDEN_REQUESTS = 3, HIDDEN_REQUEST = 256 };
 void hidden_trigger(char *path, size_t size);

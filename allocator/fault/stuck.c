@@ -1,17 +1,15 @@
 #include "stuck.h"
 
 #include "base/clock.h"
-#include "base/output.h"
-#include "finding/report.h"
 #include "descriptors.h"
 #include "driver/driver.h"
+#include "finding/report.h"
 #include "kernels/kernels.h"
 #include "launch/launch.h"
 #include "launch/pinned_memory.h"
 #include "tell.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -20,25 +18,25 @@
 #define TURN_MS 250
 #define LATE_MS 20000 /* for the first byte of a dump: a device that is full takes seconds */
 #define READ_MS 200
+#define NS_PER_SECOND (1000 * NS_PER_MS)
 
 static struct {
-    const struct options *options;
-    char answer[HIDDEN_REQUEST]; /* a file that gets the report too; "": nobody has asked from outside */
-    uint64_t asked_ns;           /* 0: no dump is asked for */
-    uint64_t launches, since_ns; /* when there was another number of launches, or the device was idle */
-    uint64_t patience_ns;        /* how long that may be; doubles each time that not all of them wait */
+    uint64_t wanted_ns;          /* stuck=; 0: on request only */
+    uint64_t patience_ns;        /* the same, but doubled each time that not all threads wait; 0: there was a report */
+    uint64_t launches, since_ns; /* since then there are as many */
+    uint64_t asked_ns;           /* when a dump was asked for; 0: none is */
+    char answer[HIDDEN_REQUEST]; /* the file for who has asked; "": nobody has */
 } stuck;
 
 void stuck_open(const struct options *options)
 {
-    stuck.options = options;
-    stuck.patience_ns = options->stuck * 1000 * NS_PER_MS;
+    stuck.wanted_ns = stuck.patience_ns = options->stuck * NS_PER_SECOND;
     stuck.since_ns = monotonic_ns();
 }
 
 int stuck_sleep_ms(void)
 {
-    return stuck.asked_ns || stuck.options->stuck ? TURN_MS : -1;
+    return stuck.asked_ns || stuck.wanted_ns ? TURN_MS : -1;
 }
 
 int stuck_is_asked(void)
@@ -46,20 +44,19 @@ int stuck_is_asked(void)
     return stuck.asked_ns != 0;
 }
 
-/* ---- asking ---- */
-
-/* With its end: a byte 0. */
+/* A byte 0 ends it. */
 static void answer(const char *text)
 {
     int file = stuck.answer[0] ? open(stuck.answer, O_WRONLY | O_NONBLOCK | O_CLOEXEC) : -1;
-    if (file >= 0 && write(file, text, strlen(text) + 1) < 0)
-        output_note("%s does not take the answer", stuck.answer);
-    if (file >= 0)
-        close(file);
     stuck.answer[0] = '\0';
+    if (file < 0)
+        return;
+    ssize_t sent = write(file, text, strlen(text) + 1); /* who has asked may have gone */
+    (void)sent;
+    close(file);
 }
 
-/* By the driver's pipe, which may be the program's. */
+/* The driver's pipe may be the program's. */
 static void ask(void)
 {
     char name[1024] = "";
@@ -67,9 +64,8 @@ static void ask(void)
     if (driver->cuCoredumpGetAttributeGlobal)
         driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_PIPE, name, &size);
     int pipe = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    if (pipe >= 0 && write(pipe, "1", 1) == 1)
-        stuck.asked_ns = monotonic_ns();
-    else
+    stuck.asked_ns = pipe >= 0 && write(pipe, "1", 1) == 1 ? monotonic_ns() : 0;
+    if (!stuck.asked_ns)
         answer("cufence: the driver takes no request for a dump\n");
     if (pipe >= 0)
         close(pipe);
@@ -77,95 +73,93 @@ static void ask(void)
 
 static int is_idle(void)
 {
-    for (struct context *context = context_next(NULL); context; context = context_next(context))
-        if (!context_is_idle(context))
-            return 0;
-    return 1;
+    struct context *context = context_next(NULL);
+    while (context && context_is_idle(context))
+        context = context_next(context);
+    return !context;
 }
 
 void stuck_turn(void)
 {
     uint64_t launches = launch_total(), now = monotonic_ns();
-    char request[HIDDEN_REQUEST];
     if (stuck.asked_ns && now - stuck.asked_ns > LATE_MS * NS_PER_MS) {
         stuck.asked_ns = 0;
-        answer("cufence: no dump has come: the driver has no kernel under way, or does not answer\n");
+        answer("cufence: no kernel is under way, or the driver does not answer\n");
     }
-    if (hidden_request(request)) {
-        request[strcspn(request, "\n")] = '\0';
-        memcpy(stuck.answer, request, sizeof request);
+    if (!stuck.asked_ns && hidden_request(stuck.answer)) {
+        stuck.answer[strcspn(stuck.answer, "\n")] = '\0';
         ask();
     }
     if (launches != stuck.launches) {
         stuck.launches = launches;
         stuck.since_ns = now;
-        stuck.patience_ns = stuck.options->stuck * 1000 * NS_PER_MS;
+        stuck.patience_ns = stuck.wanted_ns;
     } else if (stuck.patience_ns && !stuck.asked_ns && now - stuck.since_ns > stuck.patience_ns) {
-        stuck.since_ns = is_idle() ? now : stuck.since_ns;
-        if (stuck.since_ns != now)
+        if (is_idle())
+            stuck.since_ns = now;
+        else
             ask();
     }
 }
-
-/* ---- the dump ---- */
 
 /* Reads what is polled as it is now. */
 static void read_value(struct stuck_fact *fact, int device)
 {
     struct pinned pinned;
+    uint64_t address = fact->lane.address;
     uint32_t bytes = fact->stops[0].access_bytes;
-    if (!fact->lane.address || !bytes || bytes > sizeof fact->value)
+    struct kernels_piece piece = {.address = address, .to = (uint8_t *)&fact->value, .bytes = bytes};
+    const struct iovec to = {&fact->value, bytes}, from = {(void *)(uintptr_t)address, bytes}; /* NOLINT */
+    if (!address || !bytes || bytes > sizeof fact->value)
         return;
-    if (pinned_find(fact->lane.address, &pinned)) {
-        const struct iovec to = {&fact->value, bytes}, from = {(void *)(uintptr_t)fact->lane.address, bytes}; /* NOLINT */
-        fact->host = pinned.address;
-        fact->host_bytes = pinned.bytes;
-        fact->has_value = pinned.kind != PINNED_DEVICE && process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)bytes;
+    if (!pinned_find(address, &pinned)) {
+        fact->has_value = kernels_read(device, &piece, 1, READ_MS) == 1;
         return;
     }
-    struct kernels_piece piece = {.address = fact->lane.address, .to = (uint8_t *)&fact->value, .bytes = bytes};
-    fact->has_value = kernels_read(device, &piece, 1, READ_MS) == 1;
+    fact->host = pinned.address;
+    fact->host_bytes = pinned.bytes;
+    fact->has_value = pinned.kind != PINNED_DEVICE && process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)bytes;
 }
 
-static void report(const struct fault *fault, const struct standing *standing)
+/* Returns the text for who has asked, which the caller frees; NULL if nobody has. */
+static char *report(const struct fault *fault, const struct standing *standing)
 {
     struct stuck_fact *fact = calloc(1, sizeof *fact);
-    if (!fact)
-        return;
-    fact->standing = standing;
-    stuck_evidence(fact, fault->evidence);
-    struct surroundings *around = surroundings_of(&fact->evidence, fault->device);
+    struct surroundings *around = NULL;
+    char *text = NULL;
+    if (fact) {
+        fact->standing = standing;
+        stuck_evidence(fact, fault->evidence);
+        around = surroundings_of(&fact->evidence, fault->device);
+    }
     if (around) {
         read_value(fact, fault->device);
         fact->memory = &around->memory;
         fact->silent_ns = stuck.answer[0] ? 0 : monotonic_ns() - stuck.since_ns;
-        char *text = tell_stuck(fact, fault->device, stuck.answer[0] != '\0');
-        answer(text ? text : "cufence: the host has no memory for the report\n");
-        free(text);
+        text = tell_stuck(fact, fault->device, stuck.answer[0] != '\0');
     }
     free(around);
     free(fact);
+    return text;
 }
 
 int stuck_take(const struct fault *fault)
 {
+    const struct standing_wishes all = {.places = SIZE_MAX};
     struct standing *standing = NULL;
     struct problem problem;
+    char *text = NULL;
     if (!stuck.asked_ns)
         return 0;
     stuck.asked_ns = 0;
-    if (standing_read(&fault->opened, &standing, &problem) != CUFENCE_OK) {
-        answer(problem.text);
-    } else if (standing_is_stuck(standing)) {
-        report(fault, standing);
-        stuck.patience_ns = 0; /* until there is another launch */
-    } else {
-        const struct standing_wishes wishes = {.places = SIZE_MAX};
-        char *text = stuck.answer[0] ? standing_text(standing, &wishes) : NULL;
-        answer(text ? text : "");
-        free(text);
-        stuck.patience_ns *= 2;
+    if (standing_read(&fault->opened, &standing, &problem) == CUFENCE_OK) {
+        int is_stuck = standing_is_stuck(standing);
+        if (!stuck.answer[0])
+            stuck.patience_ns = is_stuck ? 0 : stuck.patience_ns * 2;
+        text = is_stuck ? report(fault, standing) : standing_text(standing, &all);
     }
+    answer(text ? text : "cufence: the host has no memory for the report\n");
+    free(text);
     standing_free(standing);
     return 1;
 }

@@ -252,8 +252,7 @@ TABLE(guarded, struct guarded, GUARDED(NUMBER, allocations, "allocations", MUST)
       GUARDED(NUMBER, left_bytes, "left_to_driver_bytes"), GUARDED(NUMBER, findings, "findings", MUST),
       GUARDED(NUMBER, known, "known", MUST));
 
-TABLE(stuck, struct stuck_fact,
-      FIELD(PART, struct stuck_fact, standing, "standing", .flags = BEHIND, .table = &standing_facts),
+TABLE(stuck, struct stuck_fact, FIELD(PART, struct stuck_fact, standing, "standing", .flags = BEHIND, .table = &standing_facts),
       FIELD(HEX, struct stuck_fact, value, "polled_value", WHEN(struct stuck_fact, has_value)));
 static const struct field of_finding[] = {
     {.name = "schema", .type = FIELD_FIXED, .most = JSON_SCHEMA, MUST},

@@ -320,11 +320,11 @@ struct stuck_fact {
     uint64_t host, host_bytes;         /* the pinned memory that has the address; 0 bytes: none */
     uint64_t value;                    /* that is polled, if has_value */
     int has_value;
-    struct evidence evidence;                    /* a stop for each kernel, the first with the address: stuck_evidence() */
-    struct evidence_stop stops[STUCK_KERNELS];   /* filled in by it, like: */
+    struct evidence evidence;                  /* a stop for each kernel, the first with the address: stuck_evidence() */
+    struct evidence_stop stops[STUCK_KERNELS]; /* filled in by it, like: */
     struct evidence_lane lane;
-    const struct standing_place *place;          /* of the first stop */
-    char reason[160];                            /* filled in by finding_of_stuck() */
+    const struct standing_place *place; /* of the first stop */
+    char reason[160];                   /* filled in by finding_of_stuck() */
 };
 
 /* Fills in stuck->evidence, for those who look for buffers and launches. Requires `standing`. */

@@ -113,7 +113,8 @@ static void add_writers(struct finding *finding, const struct stuck_fact *stuck,
         part_add(note->text, "%s", finding->buffer.buffer || !stuck->host_bytes ? "" : ", the host");
     }
     if (last && given + elsewhere)
-        part_add(note->text, ", newer launches that are given it: %zu behind the kernel, %zu on other streams", given, elsewhere);
+        part_add(note->text, ", newer launches that are given it: %zu behind the kernel, %zu on other streams", given,
+                 elsewhere);
     if (behind)
         part_add(note->text, "%s%zu launch%s behind the kernel on its stream", last ? "; " : "", behind,
                  behind == 1 ? " waits" : "es wait");

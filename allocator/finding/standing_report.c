@@ -16,7 +16,7 @@ void standing_wait_text(const struct standing_place *place, char *out, size_t si
     out[0] = '\0';
     part_append(out, size, "%s", words[wait->kind]);
     if (wait->absent)
-        part_append(out, size, "; %zu thread%s of the same block ha%s not come", wait->absent, plural(wait->absent),
+        part_append(out, size, "; %zu thread%s of the block ha%s not come", wait->absent, plural(wait->absent),
                     wait->absent == 1 ? "s" : "ve");
     if (wait->kind != WAIT_POLL)
         return;
@@ -196,9 +196,9 @@ TABLE(place_table, struct standing_place, PLACE(NUMBER, threads, "threads"), PLA
       PLACE(HEX, grid_id, "launch"), PLACE(HEX, pc, "pc"), PLACE(PART, at, NULL, .flags = BEHIND, .table = &code),
       PLACE(PART, exception, "exception", .table = &exception, WHEN(struct standing_place, exception.number)),
       PLACE(PART, wait, "waits", .table = &wait_table, WHEN(struct standing_place, wait.kind)));
-TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(NUMBER, blocks, "blocks"), GRID(HEX, row.id, "id"),
-      GRID(PART, at, NULL, .flags = BEHIND, .table = &names), GRID(TRIPLE, row.grid, "grid"), GRID(TRIPLE, row.block, "block"),
-      GRID(TRIPLE, row.cluster, "cluster", WHEN(struct standing_grid, row.cluster[0])),
+TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(NUMBER, blocks, "blocks"),
+      GRID(HEX, row.id, "id"), GRID(PART, at, NULL, .flags = BEHIND, .table = &names), GRID(TRIPLE, row.grid, "grid"),
+      GRID(TRIPLE, row.block, "block"), GRID(TRIPLE, row.cluster, "cluster", WHEN(struct standing_grid, row.cluster[0])),
       GRID(BYTES, parameters.bytes, "parameters", .flags = BEHIND | NOT_ZERO, COUNT(struct standing_grid, parameters.size)));
 TABLE(lane, struct evidence_lane, LANE(NUMBER, lane, "lane"), LANE(TRIPLE, thread, "thread"),
       LANE(HEX, address, "address", WHEN(struct evidence_lane, certainty)));

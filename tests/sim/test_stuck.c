@@ -1,5 +1,5 @@
-/* Kernels that hang: by stuck=SECONDS, and by `cufence stuck PID`. The simulated device runs no code of a GPU; where the threads
- * stand is what was recorded on one. As test_preload.c. */
+/* Kernels that hang: by stuck=SECONDS, and by `cufence stuck PID`. The simulated device runs no code of a GPU; where the
+ * threads stand is what was recorded on one. As test_preload.c. */
 #include "guarded.h"
 
 static char dump[32];
@@ -25,8 +25,8 @@ static int tear_down(void **state)
     return unlink(dump) != 0 || finish(state) != 0 ? -1 : 0;
 }
 
-#define STUCK "cufence: stuck: 32 threads are in a loop until the 4 bytes at 0x7f3c6fe00000 change\n"
-#define BARRIER "at a barrier; 32 threads of the same block have not come"
+#define STUCK "cufence: stuck: 32 threads in a loop until the 4 bytes at 0x7f3c6fe00000 change\n"
+#define BARRIER "at a barrier; 32 threads of the block have not come"
 
 TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
 {

@@ -266,8 +266,8 @@ cufence_status standing_read(const struct coredump *dump, struct standing **out,
     struct standing *standing = *out = calloc(1, sizeof *standing);
     struct standing_place *each = NULL;
     struct builder builder = {.dump = dump, .standing = standing};
-    int is_complete = standing && warp_each(dump, add_warp, &builder) &&
-                      (each = malloc((standing->place_count + 1) * sizeof *each)) != NULL;
+    int is_complete =
+        standing && warp_each(dump, add_warp, &builder) && (each = malloc((standing->place_count + 1) * sizeof *each)) != NULL;
     if (is_complete) {
         size_t count = standing->place_count;
         builder.locator = (struct locator){.dump = dump, .memory = &standing->memory};

@@ -20,6 +20,7 @@ class Options(TypedDict, total=False):
     leaks: bool | Literal["on", "off"]
     wait_ms: int | str
     explain: Literal["auto", "off", "dump", "rerun"]
+    stuck: int | str
     peers: bool | Literal["auto", "on", "off"]
     ipc: Literal["refuse", "driver"]
     skip: str
