@@ -252,7 +252,7 @@ TABLE(guarded, struct guarded, GUARDED(NUMBER, allocations, "allocations", MUST)
       GUARDED(NUMBER, left_bytes, "left_to_driver_bytes"), GUARDED(NUMBER, findings, "findings", MUST),
       GUARDED(NUMBER, known, "known", MUST));
 
-TABLE(stuck, struct stuck_fact, FIELD(PART, struct stuck_fact, standing, "standing", .flags = BEHIND, .table = &standing_facts),
+TABLE(stuck, struct stuck_fact, FIELD(PART, struct stuck_fact, standing, NULL, .flags = BEHIND, .table = &standing_facts),
       FIELD(HEX, struct stuck_fact, value, "polled_value", WHEN(struct stuck_fact, has_value)));
 static const struct field of_finding[] = {
     {.name = "schema", .type = FIELD_FIXED, .most = JSON_SCHEMA, MUST},
@@ -321,7 +321,7 @@ static const struct field of_finding[] = {
     CLOSE,
     ROW(LIST, where.also, "also", .flags = NOT_ZERO, .table = &also, COUNT(struct finding, where.also_count)),
     ROW(LIST, notes.list, "notes", .flags = NOT_ZERO, .table = &note, COUNT(struct finding, notes.count)),
-    ROW(PART, stuck, NULL, .flags = BEHIND, .table = &stuck),
+    ROW(PART, stuck, "stuck", .flags = BEHIND, .table = &stuck),
     ROW(PART, nan, "nan", .flags = BEHIND, .table = &nan_of),
     ROW(CHARS, hint, "hint"),
     ROW(PART, previous, "previous", .table = &buffer, WHEN(struct finding, previous.buffer)),

@@ -61,7 +61,7 @@ class Completion(unittest.TestCase):
 
     def test_everything_is_offered(self) -> None:
         commands = sub_commands()
-        self.assertEqual(len(commands), 8)
+        self.assertEqual(len(commands), 9)
         self.assertEqual(set(self.complete_in_bash("")), {*commands, "help", "--help", "--version"})
         self.assertEqual(set(self.complete_in_bash("help", "")), set(commands))
         for command in commands:
@@ -150,7 +150,7 @@ class Output(unittest.TestCase):
 
     def test_help_keeps_to_79_columns(self) -> None:
         commands = sub_commands()
-        self.assertEqual(len(commands), 8)
+        self.assertEqual(len(commands), 9)
         for text in [cufence("--help"), *(cufence(command, "--help") for command in commands)]:
             self.assertEqual([line for line in text.splitlines() if len(line) > 79], [])
 
