@@ -8,6 +8,7 @@
 #include <glob.h>
 #include <limits.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,13 +54,18 @@ static int print_answer(int pipe)
     return 0;
 }
 
-static int ask(const char *process)
+struct wishes {
+    int kills;
+};
+
+static int ask(const char *process, const struct wishes *wishes)
 {
     char request[HIDDEN_REQUEST];
     int ends[2], requests = open_requests(process);
     if (requests < 0 || pipe2(ends, O_CLOEXEC) != 0)
         return complain("%s: no cufence is in that process, or it is not yours, or it has not begun with CUDA", process);
-    int length = snprintf(request, sizeof request, "/proc/%d/fd/%d\n", (int)getpid(), ends[1]);
+    int length = snprintf(request, sizeof request, "%s /proc/%d/fd/%d\n", wishes->kills ? "kill" : "tell", (int)getpid(),
+                          ends[1]);
     int is_told = write(requests, request, (size_t)length) == length && print_answer(ends[0]);
     close(ends[0]);
     close(ends[1]);
@@ -67,13 +73,19 @@ static int ask(const char *process)
     return is_told ? 0 : complain("%s: no answer; what the program prints may tell more", process);
 }
 
+static const struct argument arguments[] = {
+    {"kill", NULL, "also have the driver write a dump, which ends all work of the process on the GPU, and report where threads stand",
+     .offset = offsetof(struct wishes, kills)},
+};
+
 static int run(int argc, char **argv)
 {
+    struct wishes wishes = {0};
     int status, worst = 0;
-    if (!arguments_read(&stuck_command, argc, argv, NULL, &status))
+    if (!arguments_read(&stuck_command, argc, argv, &wishes, &status))
         return status;
     for (int i = optind; i < argc; i++)
-        worst |= ask(argv[i]);
+        worst |= ask(argv[i], &wishes);
     return worst;
 }
 
@@ -81,6 +93,7 @@ const struct command stuck_command = {
     .name = "stuck",
     .help = "of a program that hangs: where each thread of its kernels stands",
     .run = run,
+    ARGUMENTS(arguments),
     .operands = "PID...",
     .least = 1,
     .most = -1,

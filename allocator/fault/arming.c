@@ -1,6 +1,7 @@
 #include "arming.h"
 
 #include "driver/driver.h"
+#include "base/aside.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "descriptors.h"
@@ -23,6 +24,7 @@
 #define FOLDER_PREFIX "cufence-"
 #define FIFO_NAME "core"
 #define OLD_SECONDS 60
+#define TRIGGER_MS 1000 /* until the driver has made its pipe, and reads it */
 
 /* Removes the folder of a process that has ended, other than by exit(): its FIFO has no reader. A new one may have none yet. */
 static void sweep_folder(int parent, const char *name)
@@ -59,18 +61,24 @@ void dumps_remove_name(const struct dump_pipe *pipe)
     rmdir(pipe->folder);
 }
 
-static cufence_status make_fifo(struct dump_pipe *fifo)
+/* Makes a folder of a new name for a FIFO. Returns 0 on failure; folder is then "". */
+static int make_folder(char folder[256])
 {
     const char *base = env_get("TMPDIR");
-    if (!base || !*base)
-        base = "/tmp";
+    base = base && *base ? base : "/tmp";
     sweep(base);
-    int length = snprintf(fifo->folder, sizeof fifo->folder, "%s/" FOLDER_PREFIX "XXXXXX", base);
-    if (length < 0 || (size_t)length >= sizeof fifo->folder || !mkdtemp(fifo->folder)) {
-        fifo->folder[0] = '\0';
-        return error_set(CUFENCE_ERROR_SYSTEM, "cannot make a folder in %s: %s; set TMPDIR to one that can be written", base,
+    int length = snprintf(folder, 256, "%s/" FOLDER_PREFIX "XXXXXX", base);
+    if (length > 0 && length < 256 && mkdtemp(folder))
+        return 1;
+    folder[0] = '\0';
+    return 0;
+}
+
+static cufence_status make_fifo(struct dump_pipe *fifo)
+{
+    if (!make_folder(fifo->folder))
+        return error_set(CUFENCE_ERROR_SYSTEM, "cannot make a folder in TMPDIR or /tmp: %s; set TMPDIR to one that can be written",
                          strerror(errno));
-    }
     snprintf(fifo->path, sizeof fifo->path, "%s/" FIFO_NAME, fifo->folder);
     if (mkfifo(fifo->path, 0600) != 0) {
         cufence_status status = error_set(CUFENCE_ERROR_SYSTEM, "cannot make the FIFO %s: %s", fifo->path, strerror(errno));
@@ -128,18 +136,6 @@ static cufence_status arm(const char *path)
                      variable);
 }
 
-/* So that a dump of what runs can be asked for (stuck.h). The program's own pipe is left to it. */
-static void arm_trigger(void)
-{
-    bool on = true;
-    char path[280];
-    hidden_trigger(path, sizeof path);
-    size_t size = strlen(path) + 1, on_size = sizeof on;
-    if (path[0] && !program_dump_has_trigger() &&
-        driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_PIPE, path, &size) == CUDA_SUCCESS)
-        driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_USER_TRIGGER, &on, &on_size);
-}
-
 static cufence_status try_to_arm(struct dump_pipe *pipe)
 {
     if (!driver->cuCoredumpSetAttributeGlobal)
@@ -164,9 +160,7 @@ static cufence_status try_to_arm(struct dump_pipe *pipe)
         return status;
     program_dump_learn();
     status = arm(pipe->path);
-    if (status == CUFENCE_OK) {
-        arm_trigger();
-    } else {
+    if (status != CUFENCE_OK) {
         disarm();
         dumps_forget_pipe(pipe);
     }
@@ -179,6 +173,29 @@ cufence_status dumps_arm(struct dump_pipe *pipe)
     if (status != CUFENCE_OK)
         program_dump_hand_back();
     return status;
+}
+
+int dumps_ask(void)
+{
+    bool on = true;
+    struct dump_pipe fifo = {.end = -1};
+    size_t size = sizeof fifo.path, on_size = sizeof on;
+    int is_ours = !program_dump_has_trigger() && make_folder(fifo.folder), pipe = -1;
+    snprintf(fifo.path, sizeof fifo.path, "%s/" FIFO_NAME, fifo.folder);
+    if (is_ours) {
+        size = strlen(fifo.path) + 1;
+        driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_PIPE, fifo.path, &size);
+        driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_USER_TRIGGER, &on, &on_size);
+    } else if (driver->cuCoredumpGetAttributeGlobal) {
+        driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_PIPE, fifo.path, &size);
+    }
+    for (int waited = 0; pipe < 0 && waited < TRIGGER_MS; waited++, aside_sleep(1000))
+        pipe = open(fifo.path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    int is_asked = pipe >= 0 && write(pipe, "1", 1) == 1;
+    if (pipe >= 0)
+        close(pipe);
+    dumps_remove_name(&fifo);
+    return is_asked;
 }
 
 /* ---- the end that is read ---- */

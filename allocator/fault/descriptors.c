@@ -38,7 +38,6 @@ static struct {
     uint64_t came, seen;  /* how often something has come, and until when hidden_wait() knows of it */
     uint32_t id;          /* of the thread */
     int number;           /* of the pipe in its table */
-    int has_requests;
     char request[HIDDEN_REQUEST];
 } hidden = {.lock = LOCK(RANK_LEAF)};
 
@@ -87,14 +86,14 @@ static int watch(int pipe, int has_requests)
     return events >= 0 && syscall(SYS_epoll_ctl, events, EPOLL_CTL_ADD, pipe, &event) == 0 ? events : -1;
 }
 
-/* Makes the two other pipes: of the driver's both ends stay. Returns 0 on failure. They end with the thread's table. */
+/* The pipe for requests, which ends with the thread's table. Returns 0 on failure. */
 static int make_requests(void)
 {
-    int trigger[2], ends[2];
-    if (syscall(SYS_pipe2, trigger, O_CLOEXEC) != 0 || syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK) != 0)
+    int ends[2];
+    if (syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK) != 0)
         return 0;
     syscall(SYS_close, ends[1]);
-    return trigger[0] == HIDDEN_TRIGGER && ends[0] == HIDDEN_REQUESTS;
+    return ends[0] == HIDDEN_REQUESTS;
 }
 
 /* The newest one counts. */
@@ -136,7 +135,6 @@ static void *listen_to(void *fifo)
     hidden.is_made = events >= 0 ? 1 : -1;
     hidden.id = thread_id();
     hidden.number = pipe;
-    hidden.has_requests = has_requests;
     pthread_cond_broadcast(&hidden.change);
     lock_release(&hidden.lock);
     while (events >= 0 && !is_stopped()) {
@@ -197,13 +195,6 @@ int hidden_open(char *path, size_t size)
     else
         hidden_close(path);
     return fd >= 0;
-}
-
-void hidden_trigger(char *path, size_t size)
-{
-    path[0] = '\0';
-    if (hidden.has_requests)
-        snprintf(path, size, "/proc/self/task/%u/fd/%d", hidden.id, HIDDEN_TRIGGER);
 }
 
 int hidden_wait(int ms, int is_begun)

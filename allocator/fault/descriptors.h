@@ -17,12 +17,10 @@
  * (Linux 5.9, or unshare()), or /proc is not mounted. */
 int hidden_open(char *path, size_t size);
 
-/* Two more pipes: by one the driver can be asked for a dump ("": there is none); the other,
- * HIDDEN_REQUESTS in the thread's table, takes requests from outside. hidden_request() takes the newest one, for which
- * hidden_wait() returns 1. */
-#define HIDDEN_THREAD "cufence-pipe" /* its name */
-enum { HIDDEN_TRIGGER = 1, HIDDEN_REQUESTS = 3, HIDDEN_REQUEST = 256 };
-void hidden_trigger(char *path, size_t size);
+/* The thread has another pipe, for requests from outside. hidden_request() takes the newest one, for which hidden_wait() returns
+ * 1. */
+#define HIDDEN_THREAD "cufence-pipe"                   /* its name */
+enum { HIDDEN_REQUESTS = 1, HIDDEN_REQUEST = 256 }; /* the number in its table; bytes */
 int hidden_request(char out[HIDDEN_REQUEST]);
 
 /* Starts the thread for a FIFO, with descriptors in the program's table; NULL: for the pipe. Returns 0 on failure. */

@@ -187,7 +187,9 @@ static void explain(const struct dump *dump)
     monitor.evidence_ns = monotonic_ns();
     if (status == CUFENCE_OK && is_ours(fault.evidence)) {
         __atomic_fetch_sub(&monitor.poisons, monitor.poisons > 0, __ATOMIC_RELAXED);
-    } else if (status != CUFENCE_OK || fault.evidence->stop_count || !stuck_take(&fault)) {
+    } else if (status == CUFENCE_OK && !fault.evidence->stop_count && stuck_take(&fault)) {
+        note_fault(fault.device);
+    } else {
         int is_triggered = status == CUFENCE_OK && !fault.evidence->stop_count && program_dump_has_trigger();
         program_dump_write(dump, fault.device, is_triggered); /* first: who is told may end the process */
         if (!is_triggered)

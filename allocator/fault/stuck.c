@@ -1,15 +1,16 @@
 #include "stuck.h"
 
+#include "arming.h"
 #include "base/clock.h"
 #include "descriptors.h"
-#include "driver/driver.h"
-#include "finding/report.h"
+#include "finding/report_common.h"
 #include "kernels/kernels.h"
 #include "launch/launch.h"
 #include "launch/pinned_memory.h"
 #include "tell.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -21,22 +22,21 @@
 #define NS_PER_SECOND (1000 * NS_PER_MS)
 
 static struct {
-    uint64_t wanted_ns;          /* stuck=; 0: on request only */
-    uint64_t patience_ns;        /* the same, but doubled each time that not all threads wait; 0: there was a report */
-    uint64_t launches, since_ns; /* since then there are as many */
+    uint64_t patience_ns;        /* stuck=; 0: on request only */
+    uint64_t launches, since_ns; /* since then there are as many, and the device is not idle */
     uint64_t asked_ns;           /* when a dump was asked for; 0: none is */
     char answer[HIDDEN_REQUEST]; /* the file for who has asked; "": nobody has */
 } stuck;
 
 void stuck_open(const struct options *options)
 {
-    stuck.wanted_ns = stuck.patience_ns = options->stuck * NS_PER_SECOND;
+    stuck.patience_ns = options->stuck * NS_PER_SECOND;
     stuck.since_ns = monotonic_ns();
 }
 
 int stuck_sleep_ms(void)
 {
-    return stuck.asked_ns || stuck.wanted_ns ? TURN_MS : -1;
+    return stuck.asked_ns || stuck.patience_ns ? TURN_MS : -1;
 }
 
 int stuck_is_asked(void)
@@ -56,21 +56,6 @@ static void answer(const char *text)
     close(file);
 }
 
-/* The driver's pipe may be the program's. */
-static void ask(void)
-{
-    char name[1024] = "";
-    size_t size = sizeof name;
-    if (driver->cuCoredumpGetAttributeGlobal)
-        driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_PIPE, name, &size);
-    int pipe = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    stuck.asked_ns = pipe >= 0 && write(pipe, "1", 1) == 1 ? monotonic_ns() : 0;
-    if (!stuck.asked_ns)
-        answer("cufence: the driver takes no request for a dump\n");
-    if (pipe >= 0)
-        close(pipe);
-}
-
 static int is_idle(void)
 {
     struct context *context = context_next(NULL);
@@ -79,28 +64,74 @@ static int is_idle(void)
     return !context;
 }
 
+/* What is known without a dump: the newest launches. */
+static void tell_launches(void)
+{
+    enum { SHOWN = 8 };
+    static struct launch_entry entries[SHOWN];
+    static struct stack stacks[SHOWN];
+    struct stack_frame frames[STACK_READ];
+    struct report report;
+    const struct launch_query all = {.device = -1, .has_graphs = 1};
+    size_t count = launch_read(&all, entries, stacks, SHOWN);
+    if (!report_open(&report, (int)getpid()))
+        return;
+    report_line(&report, NULL, NULL, CERTAIN_NOT, "cufence: %s", is_idle() ? "no work is under way" : "work is under way");
+    report_sentence(&report, "note", "only a dump tells where threads stand, and with it the driver ends all work of the process "
+                    "on the GPU: cufence stuck --kill", CERTAIN_NOT);
+    for (size_t i = 0; i < count; i++) {
+        report_begin(&report, i ? "" : "launches", NULL);
+        report_put_kernel(&report, entries[i].function ? entries[i].function->name : "a graph");
+        report_put(&report, "%s", grid_of(entries[i].grid, entries[i].block).text);
+        report_end(&report, CERTAIN_NOT);
+        report_when_line(&report, "launched", monotonic_ns(), entries[i].time_ns, entries[i].tid, entries[i].stream);
+        report_frame_lines(&report, "", "at", NULL, CERTAIN_NOT, frames, stack_frames(&stacks[i], frames, STACK_READ));
+    }
+    char *text = report_close(&report);
+    answer(text ? text : "");
+    free(text);
+}
+
+static void ask(void)
+{
+    stuck.asked_ns = dumps_ask() ? monotonic_ns() : 0;
+    stuck.patience_ns = 0; /* once: the contexts end by that */
+    if (!stuck.asked_ns)
+        answer("cufence: the driver takes no request for a dump\n");
+}
+
+/* "kill FILE" or "tell FILE" */
+static void take_request(const char *request)
+{
+    snprintf(stuck.answer, sizeof stuck.answer, "%.*s", (int)strcspn(request + 5, "\n"), request + 5);
+    if (!strncmp(request, "kill ", 5))
+        ask();
+    else
+        tell_launches();
+}
+
 void stuck_turn(void)
 {
     uint64_t launches = launch_total(), now = monotonic_ns();
+    char request[HIDDEN_REQUEST];
     if (stuck.asked_ns && now - stuck.asked_ns > LATE_MS * NS_PER_MS) {
         stuck.asked_ns = 0;
         answer("cufence: no kernel is under way, or the driver does not answer\n");
     }
-    if (!stuck.asked_ns && hidden_request(stuck.answer)) {
-        stuck.answer[strcspn(stuck.answer, "\n")] = '\0';
-        ask();
-    }
-    if (launches != stuck.launches) {
-        stuck.launches = launches;
+    if (!stuck.asked_ns && hidden_request(request) && strlen(request) > 5)
+        take_request(request);
+    if (launches != stuck.launches)
         stuck.since_ns = now;
-        stuck.patience_ns = stuck.wanted_ns;
-    } else if (stuck.patience_ns && !stuck.asked_ns && now - stuck.since_ns > stuck.patience_ns) {
+    stuck.launches = launches;
+    if (stuck.patience_ns && !stuck.asked_ns && now - stuck.since_ns > stuck.patience_ns) {
         if (is_idle())
             stuck.since_ns = now;
         else
             ask();
     }
 }
+
+/* ---- the dump ---- */
 
 /* Reads what is polled as it is now. */
 static void read_value(struct stuck_fact *fact, int device)
@@ -121,45 +152,38 @@ static void read_value(struct stuck_fact *fact, int device)
     fact->has_value = pinned.kind != PINNED_DEVICE && process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)bytes;
 }
 
-/* Returns the text for who has asked, which the caller frees; NULL if nobody has. */
-static char *report(const struct fault *fault, const struct standing *standing)
+static void report_stuck(const struct fault *fault, const struct standing *standing)
 {
     struct stuck_fact *fact = calloc(1, sizeof *fact);
     struct surroundings *around = NULL;
-    char *text = NULL;
     if (fact) {
         fact->standing = standing;
         stuck_evidence(fact, fault->evidence);
+        read_value(fact, fault->device); /* first: the context ends soon */
+        contexts_set_faulted(fault->device, CUDA_ERROR_LAUNCH_FAILED);
         around = surroundings_of(&fact->evidence, fault->device);
     }
     if (around) {
-        read_value(fact, fault->device);
         fact->memory = &around->memory;
         fact->silent_ns = stuck.answer[0] ? 0 : monotonic_ns() - stuck.since_ns;
-        text = tell_stuck(fact, fault->device, stuck.answer[0] != '\0');
+        char *text = tell_stuck(fact, fault->device);
+        answer(text ? text : "");
+        free(text);
     }
     free(around);
     free(fact);
-    return text;
 }
 
 int stuck_take(const struct fault *fault)
 {
-    const struct standing_wishes all = {.places = SIZE_MAX};
     struct standing *standing = NULL;
     struct problem problem;
-    char *text = NULL;
     if (!stuck.asked_ns)
         return 0;
     stuck.asked_ns = 0;
-    if (standing_read(&fault->opened, &standing, &problem) == CUFENCE_OK) {
-        int is_stuck = standing_is_stuck(standing);
-        if (!stuck.answer[0])
-            stuck.patience_ns = is_stuck ? 0 : stuck.patience_ns * 2;
-        text = is_stuck ? report(fault, standing) : standing_text(standing, &all);
-    }
-    answer(text ? text : "cufence: the host has no memory for the report\n");
-    free(text);
+    if (standing_read(&fault->opened, &standing, &problem) == CUFENCE_OK && standing->place_count)
+        report_stuck(fault, standing);
+    answer("cufence: no thread is in the dump\n");
     standing_free(standing);
     return 1;
 }

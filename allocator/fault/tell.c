@@ -332,20 +332,12 @@ void tell_nan(const struct nan_fact *nan, int device, int stops)
     tell(&finding, stops);
 }
 
-char *tell_stuck(struct stuck_fact *stuck, int device, int is_asked)
+char *tell_stuck(struct stuck_fact *stuck, int device)
 {
     struct finding finding;
     finding_of_stuck(&finding, stuck, ORIGIN(device));
     finding.where.source_count = source_read(finding.where.stop.file, finding.where.stop.line, finding.where.source);
-    finding.is_verbose = wanted->say == SAY_VERBOSE;
-    if (!is_asked) {
-        tell(&finding, 0);
-        return NULL;
-    }
-    char *text = finding_text(&finding), *json = finding_json(&finding);
-    if (text)
-        delivery_add(text, json);
-    free(json);
-    finding_free(&finding);
+    char *text = finding_text(&finding);
+    tell(&finding, 0);
     return text;
 }

@@ -38,9 +38,8 @@ void tell_guarded(const struct guarded *guarded);
  * told, so that who is told gets no memory. */
 void tell_nan(const struct nan_fact *nan, int device, int stops);
 
-/* Reports kernels that hang. is_asked: somebody wants to know; then it does not count as a finding, and the text is returned,
- * which the caller frees; NULL: out of host memory. */
-char *tell_stuck(struct stuck_fact *stuck, int device, int is_asked);
+/* Reports kernels that hang. Returns the text, which the caller frees; NULL: out of host memory. */
+char *tell_stuck(struct stuck_fact *stuck, int device);
 
 /* ---- what a finding says about the process: host, command line, job ---- */
 

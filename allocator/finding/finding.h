@@ -324,7 +324,7 @@ struct stuck_fact {
     struct evidence_stop stops[STUCK_KERNELS]; /* filled in by it, like: */
     struct evidence_lane lane;
     const struct standing_place *place; /* of the first stop */
-    char reason[160];                   /* filled in by finding_of_stuck() */
+    char reason[256];                   /* filled in by finding_of_stuck() */
 };
 
 /* Fills in stuck->evidence, for those who look for buffers and launches. Requires `standing`. */

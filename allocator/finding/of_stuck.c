@@ -43,7 +43,7 @@ void stuck_evidence(struct stuck_fact *stuck, const struct evidence *of_dump)
     for (size_t i = 0; i < standing->grid_count && count < STUCK_KERNELS; i++) {
         const struct standing_grid *grid = &standing->grids[i];
         if (grid->row.id == first->grid_id)
-            *stop = stop_of(grid, first->wait.at);
+            *stop = stop_of(grid, first->wait.at ? first->wait.at : first->at);
         else if (grid->threads)
             stop[count++] = stop_of(grid, grid->at);
     }
@@ -146,12 +146,14 @@ void finding_of_stuck(struct finding *finding, struct stuck_fact *stuck, const s
     part_add(finding->device.driver, "%" PRIu32 ".%" PRIu32, evidence->driver_major, evidence->driver_minor);
     stuck->reason[0] = '\0';
     if (stuck->silent_ns)
-        part_add(stuck->reason, "nothing was launched for %s, the device still works, and ", age_of(stuck->silent_ns).text);
-    part_add(stuck->reason, "all %zu threads of %zu kernel%s wait", stuck->standing->threads, evidence->stop_count,
+        part_add(stuck->reason, "nothing was launched for %s, and the device still worked; ", age_of(stuck->silent_ns).text);
+    part_add(stuck->reason, "%s %zu threads of %zu kernel%s wait. With its dump the driver has ended them",
+             standing_is_stuck(stuck->standing) ? "all" : "not all", stuck->standing->threads, evidence->stop_count,
              plural(evidence->stop_count));
     standing_wait_text(place, wait, sizeof wait);
     part_add(finding->what, FINDING_STUCK);
-    part_add(finding->headline, FINDING_STUCK ": %zu thread%s %s", place->threads, plural(place->threads), wait);
+    part_add(finding->headline, FINDING_STUCK ": %zu thread%s %s", place->threads, plural(place->threads),
+             wait[0] ? wait : "at work");
     if (stuck->lane.address)
         take_address(finding, stuck, &first, &last);
     add_writers(finding, stuck, first, last);

@@ -23,12 +23,7 @@ CUresult coredump_set_global(coredump_call function, CUcoredumpSettings attribut
 
 CUresult coredump_get_global(coredump_call function, CUcoredumpSettings attribute, void *value, size_t *size)
 {
-    if (is_noted(attribute, value, size))
-        return program_dump_get(NULL, attribute, value, size);
-    CUresult result = function(attribute, value, size);
-    if (result == CUDA_SUCCESS && value && attribute == CU_COREDUMP_ENABLE_USER_TRIGGER && is_active() && monitor_is_armed())
-        *(unsigned char *)value = program_dump_has_trigger() != 0; /* cufence has switched it on for itself */
-    return result;
+    return is_noted(attribute, value, size) ? program_dump_get(NULL, attribute, value, size) : function(attribute, value, size);
 }
 
 /* NULL: the driver answers that there is none. */

@@ -113,10 +113,16 @@ static CUcontext create_locked(int device, CUcontext home)
     atomic_store(&context->id, next_id++);
     context->device = device;
     coredump_snapshot(&context->dump);
-    coredump_listen(&context->dump);
     context->legacy = stream_create(context, CU_STREAM_DEFAULT);
     atomic_store(&context->is_alive, 1);
     return context;
+}
+
+void contexts_fail(CUresult error)
+{
+    HOLD(&contexts_lock);
+    for (CUcontext context = contexts; context != NULL; context = context->next)
+        atomic_store(&context->error, (int)error);
 }
 
 /* Makes the handle available to the next context. Until then it stays known as a destroyed one. */

@@ -74,11 +74,11 @@ int context_reaches(CUcontext context, CUcontext owner);
 /* Checks that a handle names a live context. Errors: INVALID_CONTEXT, CONTEXT_IS_DESTROYED, its sticky error. */
 CUresult context_validate(CUcontext context);
 
+/* All contexts have this error from now on. */
+void contexts_fail(CUresult error);
+
 /* trap_dump.c: gets the present process-wide settings. */
 void coredump_snapshot(struct dump_settings *settings);
-
-/* trap_dump.c: a context is made with these: begins to read the pipe by which dumps are asked for, if they may be. */
-void coredump_listen(const struct dump_settings *settings);
 
 /* trap_dump.c: reads the CUDA_..._COREDUMP variables. Called once, by cuInit(). */
 void coredump_load_environment(void);

@@ -36,7 +36,6 @@ void coredump_load_environment(void)
     const char *enable = fixed_by("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", CU_COREDUMP_ENABLE_ON_EXCEPTION);
     const char *file = fixed_by("CUDA_COREDUMP_FILE", CU_COREDUMP_FILE);
     const char *trigger = fixed_by("CUDA_ENABLE_USER_TRIGGERED_COREDUMP", CU_COREDUMP_ENABLE_USER_TRIGGER);
-    const char *pipe = fixed_by("CUDA_COREDUMP_PIPE", CU_COREDUMP_PIPE);
     const char *lightweight = fixed_by("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP", CU_COREDUMP_LIGHTWEIGHT);
     const char *host = fixed_by("CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION", CU_COREDUMP_TRIGGER_HOST);
     const char *flags = fixed_by("CUDA_COREDUMP_GENERATION_FLAGS", CU_COREDUMP_GENERATION_FLAGS);
@@ -44,8 +43,6 @@ void coredump_load_environment(void)
     global.is_user_trigger_enabled = trigger != NULL && atoi(trigger) != 0;
     if (file != NULL)
         snprintf(global.file, sizeof global.file, "%s", file);
-    if (pipe != NULL)
-        snprintf(global.pipe, sizeof global.pipe, "%s", pipe);
     if (lightweight != NULL && atoi(lightweight) != 0)
         global.flags |= CU_COREDUMP_LIGHTWEIGHT_FLAGS;
     if (host != NULL && atoi(host) == 0)
@@ -101,6 +98,8 @@ static CUresult get(const struct dump_settings *settings, CUcoredumpSettings num
     return CUDA_SUCCESS;
 }
 
+static void listen_for_requests(const struct dump_settings *settings);
+
 static CUresult set(struct dump_settings *to, CUcoredumpSettings number, const void *value, size_t *size)
 {
     const struct attribute *attribute;
@@ -117,6 +116,8 @@ static CUresult set(struct dump_settings *to, CUcoredumpSettings number, const v
     memcpy(out, value, length);
     if (attribute->form == TEXT)
         out[length] = '\0';
+    if (number == CU_COREDUMP_ENABLE_USER_TRIGGER && to->is_user_trigger_enabled && to->pipe[0] != '\0')
+        listen_for_requests(to);
     return CUDA_SUCCESS;
 }
 
@@ -359,46 +360,37 @@ void coredump_write(const struct fault_site *site, const struct dump_settings *s
 
 /* ---- a dump that is asked for ---- */
 
-/* The simulated device runs no code of a GPU: it tells what was recorded on one, in the file CUSIM_RUNNING. */
-static void write_recorded(const char *file)
-{
-    char bytes[4096];
-    const char *name = secure_getenv("CUSIM_RUNNING");
-    FILE *from = name != NULL ? fopen(name, "rb") : NULL, *to = from != NULL ? open_file(file) : NULL;
-    for (size_t got; to != NULL && (got = fread(bytes, 1, sizeof bytes, from)) > 0;)
-        if (fwrite(bytes, got, 1, to) != 1)
-            break;
-    if (to != NULL)
-        fclose(to);
-    if (from != NULL)
-        fclose(from);
-}
-
+/* The simulated device runs no code of a GPU: it tells what was recorded on one, in the file CUSIM_RUNNING. Measured (580.159):
+ * afterwards the contexts have an error. */
 static void *listen_to_pipe(void *settings)
 {
     struct dump_settings *own = settings;
-    char name[2048], byte;
+    const char *recorded = secure_getenv("CUSIM_RUNNING");
+    char name[2048], bytes[4096];
     int pipe = open(own->pipe, O_RDWR | O_CLOEXEC);
     expand_name(own->file, name, sizeof name);
-    while (pipe >= 0 && read(pipe, &byte, 1) == 1)
-        write_recorded(name);
+    if (pipe >= 0 && recorded != NULL && read(pipe, bytes, 1) == 1) {
+        FILE *from = fopen(recorded, "rb"), *to = open_file(name);
+        size_t got = 0;
+        while (from != NULL && to != NULL && (got = fread(bytes, 1, sizeof bytes, from)) > 0 && fwrite(bytes, got, 1, to) == 1)
+            ;
+        contexts_fail(CUDA_ERROR_LAUNCH_FAILED);
+        fclose(to);
+        fclose(from);
+    }
     free(own);
     return NULL;
 }
 
-void coredump_listen(const struct dump_settings *settings)
+/* Measured: the driver makes the pipe, also where contexts exist already. */
+static void listen_for_requests(const struct dump_settings *settings)
 {
-    static atomic_int has_begun;
     pthread_t thread;
-    if (!settings->is_user_trigger_enabled || settings->pipe[0] == '\0' || atomic_exchange(&has_begun, 1))
-        return;
-    struct dump_settings *own = memory_copy(settings, sizeof *settings);
-    if (mkfifo(settings->pipe, 0600) != 0 && errno != EEXIST)
-        fprintf(stderr, "cufence_sim: no pipe '%s': %s\n", settings->pipe, strerror(errno));
     sigset_t all, previous;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &previous);
-    if (pthread_create(&thread, NULL, listen_to_pipe, own) == 0)
+    if (mkfifo(settings->pipe, 0600) == 0 &&
+        pthread_create(&thread, NULL, listen_to_pipe, memory_copy(settings, sizeof *settings)) == 0)
         pthread_detach(thread);
     pthread_sigmask(SIG_SETMASK, &previous, NULL);
 }

@@ -30,7 +30,7 @@ static int tear_down(void **state)
 
 TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
 {
-    run_guarded(&by_dlsym, "hang 2500", "stuck=1", FAULTED, "waited: CUDA_SUCCESS\n");
+    run_guarded(&by_dlsym, "hang 2500", "stuck=1", 1, "waited: CUDA_ERROR_LAUNCH_FAILED\n");
     expect_err(STUCK, BARRIER, "/src/deadlock.cu:9 in deadlock, block (0,0,0) thread (32,0,0) and 31 more",
                "nothing was launched for 1.0 s", "SUMMARY: cufence: stuck at /src/deadlock.cu:9 in deadlock: 32 threads");
     if (count_in(last.err, STUCK) != 1)
@@ -44,16 +44,23 @@ TEST_WITH(what_is_slow_is_not_stuck, set_up, tear_down)
     expect_silence();
 }
 
-/* The answer is what the program prints; it ends as it would have. */
+/* Without --kill it goes on. */
 TEST_WITH(the_command_asks, set_up, tear_down)
 {
+    static const char asks[] = "hang 2000 & sleep 1; LD_PRELOAD= " CUFENCE_CLI " stuck %s $!; echo \"asked: $?\"; wait $!";
     char story[512];
-    snprintf(story, sizeof story, "hang 2000 & sleep 1; LD_PRELOAD= %s stuck $!; echo \"asked: $?\"; wait $!", CUFENCE_CLI);
+    snprintf(story, sizeof story, asks, "");
     run(&by_dlsym, story, PRELOAD, NULL, NULL);
     expect_status(0);
+    expect_in(last.out, "cufence: work is under way\n");
+    expect_in(last.out, "launches   cusim_spin<<<(1,1,1), (1,1,1)>>>");
+    expect_in(last.out, "asked: 0\nwaited: CUDA_SUCCESS\n");
+    snprintf(story, sizeof story, asks, "--kill");
+    run(&by_dlsym, story, PRELOAD, NULL, NULL);
+    expect_status(1);
     expect_in(last.out, STUCK);
     expect_in(last.out, BARRIER);
-    expect_in(last.out, "asked: 0\nwaited: CUDA_SUCCESS\n");
+    expect_in(last.out, "asked: 0\nwaited: CUDA_ERROR_LAUNCH_FAILED\n");
     expect_err(STUCK);
     run(&by_dlsym, "hang 1 & LD_PRELOAD= " CUFENCE_CLI " stuck $$; echo \"asked: $?\"; wait $!", NO_PRELOAD, NULL, NULL);
     expect_in(last.out, "asked: 1\n");

@@ -240,6 +240,5 @@ STORY(hang)
     spin(&flag, NULL);
     usleep(1000 * (useconds_t)atoi(arguments[count - 1]));
     let_go(&flag);
-    say("waited", cu.cuCtxSynchronize());
-    return 0;
+    return say("waited", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }
