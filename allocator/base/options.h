@@ -43,7 +43,7 @@ struct options {
     enum option_explain explain; /* auto (default): dump, and rerun but on the simulated device | off | dump: arm GPU core dumps
                                     | rerun: also launch a faulted kernel again */
     uint64_t rerun_ms;           /* 100..600000, default 10000: the most that a report waits for that */
-    uint64_t stuck;              /* 0..86400, default 0: report kernels that hang, seconds after the last launch; 0: none */
+    uint64_t stuck;              /* 0..86400, default 0: end and report kernels, seconds after the last launch; 0: never */
     enum option_peers peers; /* auto (default): map buffers for peers that the program gives access to | on: all | off: none */
     enum option_ipc ipc;     /* refuse (default) | driver: under the preload library, memory of cuMemAlloc can be exported */
     char skip[256];          /* filter.h: do not guard these */

@@ -40,7 +40,7 @@ _cufence() {
     report) options='html= sarif= json= known= exit-code' operands=FILE ;;
     options) options='check= json' operands=${keys//=/} ;;
     doctor) options=json ;;
-    stuck) ;;
+    stuck) options=kill ;;
     help) operands='run hunt demo explain replay report stuck options doctor' ;;
     esac
     if ((COMP_CWORD == 1)); then
