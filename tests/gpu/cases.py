@@ -88,7 +88,7 @@ ZOO = [
 
 
 def _program(name: str, program: str = "", **facts: object) -> Case:
-    return Case(name, f"{program or name}.cu", ways=RUNTIMES, **{"needs": (), **facts})  # type: ignore[arg-type]
+    return Case(name, f"{program or name}.cu", **{"ways": RUNTIMES, "needs": (), **facts})  # type: ignore[arg-type]
 
 
 def _bug(program: str, kind: str, kernel: str, mark: str, thread: str, *says: str, **more: object) -> Case:
@@ -127,9 +127,9 @@ STUCK = {
     "coop": [r"in a loop until other blocks come", r"blocks +7 of 8 are there; \(5,0,0\) has ended"],
 }
 WAITING = [
-    *(_program(f"stuck_{name}", "stuck", arguments=[name], status=2, options={"stuck": "6"}, output=["cudaErrorLaunchFailure"], report=[
+    *(_program(f"stuck_{name}", "stuck", arguments=[name], status=2, ways=("static",), options={"stuck": "3"}, output=["cudaErrorLaunchFailure"], report=[
         r"cufence: stuck: \d+ threads? ", r"all \d+\s+threads", r'"kind": ?"stuck"', *says]) for name, says in STUCK.items()),
-    *(_program(f"slow_{name}", "stuck", arguments=[name, "slow"], status=0, options={"stuck": "6"}, output=["right"]) for name in STUCK),
+    *(_program(f"slow_{name}", "stuck", arguments=[name, "slow"], status=0, ways=("static",), options={"stuck": "3"}, output=["right"]) for name in STUCK),
 ]
 
 PROGRAMS = [
