@@ -21,6 +21,7 @@
 #include "launch/pinned_memory.h"
 #include "order/order.h"
 #include "vmm/arena.h"
+#include "fault/stuck.h"
 #include "fault/delivery.h"
 #include "fault/arming.h"
 #include "fault/monitor.h"
@@ -302,6 +303,10 @@ static void at_exit(int status, void *unused)
         aside_call(conclude, &end);
     else if (!status && delivery_count())
         end.exitcode = (int)process.options.exitcode;
+    if (stuck_has_ended()) {
+        fflush(NULL);
+        _exit(end.exitcode ? end.exitcode : status);
+    }
     if (end.exitcode) /* the remaining exit handlers run with the new status */
         exit(end.exitcode);
 }

@@ -185,6 +185,7 @@ int dumps_ask(void)
     if (is_ours) {
         size = strlen(fifo.path) + 1;
         driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_PIPE, fifo.path, &size);
+        driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &on_size); /* again */
         driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_USER_TRIGGER, &on, &on_size);
     } else if (driver->cuCoredumpGetAttributeGlobal) {
         driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_PIPE, fifo.path, &size);

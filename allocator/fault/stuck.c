@@ -3,6 +3,7 @@
 #include "arming.h"
 #include "base/clock.h"
 #include "descriptors.h"
+#include "driver/driver.h"
 #include "finding/report_common.h"
 #include "kernels/kernels.h"
 #include "launch/launch.h"
@@ -25,6 +26,7 @@ static struct {
     uint64_t patience_ns;        /* stuck=; 0: on request only */
     uint64_t launches, since_ns; /* since then there are as many, and the device is not idle */
     uint64_t asked_ns;           /* when a dump was asked for; 0: none is */
+    int has_ended;               /* atomic */
     char answer[HIDDEN_REQUEST]; /* the file for who has asked; "": nobody has */
 } stuck;
 
@@ -42,6 +44,11 @@ int stuck_sleep_ms(void)
 int stuck_is_asked(void)
 {
     return stuck.asked_ns != 0;
+}
+
+int stuck_has_ended(void)
+{
+    return __atomic_load_n(&stuck.has_ended, __ATOMIC_RELAXED);
 }
 
 /* A byte 0 ends it. */
@@ -181,6 +188,7 @@ int stuck_take(const struct fault *fault)
     if (!stuck.asked_ns)
         return 0;
     stuck.asked_ns = 0;
+    __atomic_store_n(&stuck.has_ended, !driver->is_sim, __ATOMIC_RELAXED);
     if (standing_read(&fault->opened, &standing, &problem) == CUFENCE_OK && standing->place_count)
         report_stuck(fault, standing);
     answer("cufence: no thread is in the dump\n");

@@ -20,5 +20,8 @@ void stuck_turn(void);
 /* Whether a dump was asked for, and has not come. */
 int stuck_is_asked(void);
 
+/* The driver has ended the contexts for a dump. Measured (580.159): a process then does not end by itself. */
+int stuck_has_ended(void);
+
 /* Of a dump without an exception: reports it if it was asked for. Returns 0 if it was not. */
 int stuck_take(const struct fault *fault);

@@ -16,6 +16,7 @@ static int rank_of(const struct standing_wait *wait)
 
 static struct evidence_stop stop_of(const struct standing_grid *grid, const struct location *at)
 {
+    const uint32_t *size = grid->row.grid;
     return (struct evidence_stop){.kernel = grid->at->kernel,
                                   .symbol = grid->at->symbol,
                                   .kernel_offset = at->symbol ? at->kernel_offset : UINT64_MAX,
@@ -24,7 +25,7 @@ static struct evidence_stop stop_of(const struct standing_grid *grid, const stru
                                   .line = at->line,
                                   .instruction = at->text,
                                   .access_bytes = at->access.bytes,
-                                  .has_grid = 1,
+                                  .has_grid = grid->blocks <= (uint64_t)size[0] * size[1] * size[2], /* else: cooperative */
                                   .grid_id = grid->row.id,
                                   .shape = grid->row.shape,
                                   .parameters = grid->parameters.bytes,
@@ -81,6 +82,8 @@ static void take_address(struct finding *finding, const struct stuck_fact *stuck
         *first = stuck->host;
         *last = stuck->host + stuck->host_bytes - 1;
         part_add(fact->where, "byte %" PRIu64 " of pinned host memory", address - stuck->host);
+    } else if (finding->launch.launch && finding->launch.launch->entry->is_cooperative) {
+        part_add(fact->where, "perhaps where the blocks of this cooperative launch meet");
     }
     if (stuck->has_value)
         part_add(fact->where, "%sit holds %" PRIu64, fact->where[0] ? "; " : "", stuck->value);

@@ -16,13 +16,11 @@ void standing_wait_text(const struct standing_place *place, char *out, size_t si
     out[0] = '\0';
     part_append(out, size, "%s", words[wait->kind]);
     if (wait->absent)
-        part_append(out, size, "; %zu thread%s of the block ha%s not come", wait->absent, plural(wait->absent),
+        part_append(out, size, "; %zu other thread%s ha%s not come", wait->absent, plural(wait->absent),
                     wait->absent == 1 ? "s" : "ve");
     if (wait->kind != WAIT_POLL)
         return;
-    if (wait->at->file && strstr(wait->at->file, "cooperative_groups"))
-        part_append(out, size, "other blocks come");
-    else if (wait->address)
+    if (wait->address)
         part_append(out, size, "the %u bytes at 0x%" PRIx64 " change", wait->at->access.bytes, wait->address);
     else
         part_append(out, size, "a value in %s changes", wait->at->has_access ? "memory" : "shared memory");
@@ -101,19 +99,18 @@ static void put_parameters(struct report *report, struct span parameters)
         report_line(report, "", shown ? "" : "parameters", CERTAIN_NOT, "%zu bytes in all", parameters.size);
 }
 
-/* Puts which block of the grid has no thread left, or none yet. */
+/* Puts which block of the grid has no thread left, or none yet. Of a cooperative launch the dump has no grid (580.159). */
 static void absent_line(struct report *report, const struct standing_grid *grid)
 {
     const uint32_t *size = grid->row.grid;
-    uint64_t all = (uint64_t)size[0] * size[1] * size[2], first = grid->absent;
-    if (!grid->blocks || grid->blocks >= all || first >= all)
-        return;
-    uint32_t block[3] = {(uint32_t)(first % size[0]), (uint32_t)(first / size[0] % size[1]),
-                         (uint32_t)(first / size[0] / size[1])};
-    report_line(report, "", "blocks", CERTAIN_DERIVED,
-                first == grid->blocks ? "%" PRIu64 " of %" PRIu64 " are there; from %s on, they have not begun"
-                                      : "%" PRIu64 " of %" PRIu64 " are there; %s has ended",
-                grid->blocks, all, dim_of(block).text);
+    uint64_t all = (uint64_t)size[0] * size[1] * size[2], first = grid->absent, x = all > 1 ? size[0] : UINT64_MAX;
+    uint32_t block[3] = {(uint32_t)(first % x), (uint32_t)(first / x % size[1]), (uint32_t)(first / x / size[1])};
+    if (first < grid->blocks)
+        report_line(report, "", "blocks", CERTAIN_DERIVED, "%" PRIu64 " are there; %s has ended", grid->blocks,
+                    dim_of(block).text);
+    else if (grid->blocks && grid->blocks < all)
+        report_line(report, "", "blocks", CERTAIN_DERIVED, "%" PRIu64 " of %" PRIu64 " are there; from %s on, they have not begun",
+                    grid->blocks, all, dim_of(block).text);
 }
 
 static void launch_lines(struct report *report, const struct standing_grid *grid, const char *key, int is_stuck)

@@ -26,7 +26,7 @@ static int tear_down(void **state)
 }
 
 #define STUCK "cufence: stuck: 32 threads in a loop until the 4 bytes at 0x7f3c6fe00000 change\n"
-#define BARRIER "at a barrier; 32 threads of the block have not come"
+#define BARRIER "at a barrier; 32 other threads have not come"
 
 TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
 {
@@ -37,11 +37,19 @@ TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
         complain("reports that are not", "1");
 }
 
-/* A shorter wait, or a kernel of which not all threads wait. */
-TEST_WITH(what_is_slow_is_not_stuck, set_up, tear_down)
+TEST_WITH(a_shorter_wait_is_left_alone, set_up, tear_down)
 {
     run_guarded(&by_dlsym, "hang 500", "stuck=1", 0, "waited: CUDA_SUCCESS\n");
     expect_silence();
+}
+
+/* One thread still works. */
+TEST_WITH(what_is_slow_is_told_apart, set_up, tear_down)
+{
+    assert_int_equal(record("hang/coop-slow"), 0);
+    run_guarded(&by_dlsym, "hang 2500", "stuck=1", 1, "waited: CUDA_ERROR_LAUNCH_FAILED\n");
+    expect_err("not all 512", "cufence: stuck: 7 threads in a loop until the 4 bytes at 0x7fa462c00004 change",
+               "1             /src/stuck.cu:24 ");
 }
 
 /* Without --kill it goes on. */

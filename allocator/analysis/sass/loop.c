@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #define LOOP_LIMIT 256u /* instructions */
-/* A warp that waits at a barrier is up to two instructions behind it in a dump (580.159). */
-#define BARRIER_BEHIND 2u
+/* A warp that waits at a barrier is up to three instructions behind it in a dump (580.159). */
+#define BARRIER_BEHIND 3u
 #define PREDICATES_AT 256u /* numbers of predicates, behind those of registers */
 #define NUMBERS (PREDICATES_AT + 7)
 
@@ -141,27 +141,27 @@ static int find_loop(const struct ways *ways, uint32_t at, struct loop *loop)
     return least < LOOP_LIMIT;
 }
 
+/* Where a barrier is just in front of a loop, the thread may have come another way: the loop decides. */
 static struct wait wait_at(const struct ways *ways, uint32_t at)
 {
     struct loop loop = {.ways = ways};
     struct wait wait = {.at = at};
     uint32_t back = 0, most = at < BARRIER_BEHIND ? at : BARRIER_BEHIND;
     unsigned opcode = sass_opcode(ways_instruction(ways, at)), before = opcode;
+    int is_in_loop = find_loop(ways, at, &loop);
     while (before != BAR && back < most && !(back && sass_branches(ways_instruction(ways, at - back))))
         before = sass_opcode(ways_instruction(ways, at - ++back));
-    int is_at_barrier = before == BAR;
     if (opcode == BSYNC || opcode == WARPSYNC) {
         wait.kind = WAIT_WARP;
-    } else if (find_loop(ways, at, &loop) && (!is_at_barrier || at - back < loop.first) && (wait.at = polled(&loop)) != 0) {
-        /* Where a barrier is just in front of a loop, the thread may have come another way. */
+    } else if (before == BAR && (!is_in_loop || at - back >= loop.first)) {
+        wait.kind = WAIT_BARRIER;
+        wait.at = at - back;
+    } else if (is_in_loop && (wait.at = polled(&loop)) != 0) {
         unsigned base = (unsigned)sass_bits(ways_instruction(ways, (uint32_t)wait.at), SASS_A_AT, 8);
         wait.kind = WAIT_POLL;
         wait.is_same_base = 1;
         for (uint32_t i = loop.first; i <= loop.last; i++)
             wait.is_same_base &= !sass_writes_register(ways_instruction(ways, i), base, 2);
-    } else if (is_at_barrier) {
-        wait.kind = WAIT_BARRIER;
-        wait.at = at - back;
     }
     return wait;
 }

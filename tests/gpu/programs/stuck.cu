@@ -104,6 +104,9 @@ static void launch(const char *name, bool is_slow, int *flags, int *host, int *o
     unsigned missing = is_slow ? 99 : 5;
     cudaStream_t streams[2];
     void *arguments[] = {&out, &missing, (void *)&rounds};
+    cudaFuncAttributes loaded; // a kernel that is loaded only when it is launched waits for those that run
+    CALL(cudaFuncGetAttributes(&loaded, right_waits));
+    CALL(cudaFuncGetAttributes(&loaded, left_waits));
     CALL(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
     CALL(cudaFuncSetAttribute(wait_for_last_block, cudaFuncAttributeMaxDynamicSharedMemorySize, 128 << 10));
     for (cudaStream_t &stream : streams)
