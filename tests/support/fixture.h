@@ -26,7 +26,7 @@ static inline size_t fixture_member(gzFile archive, const char *name)
  * of cubins/cubins.tar.gz. */
 __attribute__((format(printf, 1, 2))) static inline struct span fixture_read(const char *format, ...)
 {
-    enum { ROOM = 4 << 20 };
+    enum { ROOM = 8 << 20 };
     char name[128], path[512];
     uint8_t *bytes = malloc(ROOM);
     va_list arguments;

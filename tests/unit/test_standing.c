@@ -68,6 +68,49 @@ TEST(those_with_an_exception_come_first)
     check_standing("standing_with_an_exception");
 }
 
+/* What was recorded on an H200 of the programs in fixtures/stuck.cu. */
+TEST(what_threads_wait_for)
+{
+    static const struct {
+        const char *name, *kernel;
+        enum wait_kind kind;
+        int line; /* of what is waited for */
+        size_t threads, absent;
+        int is_stuck;
+    } cases[] = {
+        {"branch", "barrier_in_branch", WAIT_BARRIER, 37, 128, 128, 1},
+        {"branch", "barrier_in_branch", WAIT_POLL, 42, 128, 0, 1},
+        {"grid", "wait_for_last_block", WAIT_POLL, 59, 132, 0, 1},
+        {"grid", "wait_for_last_block", WAIT_BARRIER, 61, 4224, 4224, 1},
+        {"hostflag", "wait_for_host", WAIT_POLL, 69, 1, 0, 1},
+        {"hostflag", "wait_for_host", WAIT_WARP, 71, 31, 0, 1},
+        {"streams", "left_waits", WAIT_POLL, 78, 1, 0, 1},
+        {"coop", "all_blocks_meet", WAIT_POLL, 107, 7, 0, 1},
+        {"coop-slow", "all_blocks_meet", WAIT_POLL, 107, 7, 0, 0},
+        {"coop-slow", "all_blocks_meet", WAIT_NOT, 24, 1, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct coredump recorded;
+        struct standing *found;
+        struct span file = fixture_read("hang/%s.core", cases[i].name);
+        assert_int_equal(coredump_open(file.bytes, file.size, &recorded, &problem), CUFENCE_OK);
+        assert_int_equal(standing_read(&recorded, &found, &problem), CUFENCE_OK);
+        const struct standing_place *place = found->places;
+        while (place->wait.kind != cases[i].kind || place->threads != cases[i].threads)
+            assert_true(++place < found->places + found->place_count);
+        const struct location *at = place->wait.at ? place->wait.at : place->at;
+        assert_string_equal(at->file, "/src/stuck.cu");
+        assert_int_equal(at->line, cases[i].line);
+        assert_true(!strncmp(at->kernel, cases[i].kernel, strlen(cases[i].kernel)));
+        assert_int_equal(place->wait.absent, cases[i].absent);
+        assert_int_equal(place->wait.kind == WAIT_POLL && at->has_access, place->wait.address != 0);
+        assert_int_equal(standing_is_stuck(found), cases[i].is_stuck);
+        standing_free(found);
+        coredump_close(&recorded);
+        fixture_free(file);
+    }
+}
+
 /* ---- the command ---- */
 
 /* The arguments up to the first that is NULL. */
