@@ -1,6 +1,6 @@
 """Measures cufence and what people use instead, on the same work in the same rounds: `./dev bench`. Needs a GPU.
 
-    ./dev bench                                     everything
+    ./dev bench                                     everything; what matters most comes first, so that --limit 520 has it
     ./dev bench --quick                             within five minutes: fewer rounds, threads, sizes and bugs
     ./dev bench --only training --only run          that workload, and the tool `run` beside the native one
     ./dev bench --json F --plots DIR                F is written after every round, and goes on where it stops
@@ -22,21 +22,24 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import found
-from models import MODELS
-from players import SLOW_ROUNDS, SPOILS, Micro, Player, Torch, Whole
+from players import SHOWN, SPOILS, Micro, Player, Torch, Whole
 from rounds import Stopped, ToolError
 from store import Store, report
 from tools import BASELINE, BUILD, SANITIZERS, TOOLS
-from workloads_of import GROUPS, WORKLOADS, Workload
+from workloads_of import GROUPS, MODELS, WORKLOADS, Workload
 
 QUICK_SECONDS = 285
-ROUNDS, QUICK_ROUNDS = 15, 5
+ROUNDS, FEW_ROUNDS = 15, 5  # of cufence as most use it and of what --only names; of all else
+FIRST = ("run", "enable")
+MEMORY_FIRST = (BASELINE, *FIRST, "packed")
+ALIKE = ("async", "off", "no_slack")  # find what others do
+LATE = ("live.1000000",)  # takes minutes
 JOBS = 10  # bugs at a time: they are not timed
-COVERAGE_STEPS = 20
 PROBE = """
 import json, sys
 facts = {"python": sys.version.split()[0]}
@@ -73,8 +76,9 @@ class Bench:
         self.options, self.store, self.progress = options, store, progress
         self.is_stopped = False
         self.until = progress.began + options.limit if options.limit else float("inf")
-        self.rounds = QUICK_ROUNDS if options.quick else ROUNDS
         self.only = set(options.only)
+        self.rounds = FEW_ROUNDS if options.quick else ROUNDS
+        self.few_rounds = self.rounds if self.only else FEW_ROUNDS
 
     def is_over(self) -> bool:
         return self.is_stopped or time.time() > self.until
@@ -95,9 +99,9 @@ class Bench:
         return not named or group in named
 
 
-def play(bench: Bench, pairs: list[tuple[Player, Workload]], most: int | None = None) -> None:
-    """Rounds of each workload in turn, until each has as many as it should have, or `most`."""
-    for number in range(most or bench.rounds):
+def play(bench: Bench, pairs: list[tuple[Player, Workload]]) -> None:
+    """Rounds of each workload in turn, until each has as many as it should have."""
+    for number in range(bench.rounds):
         for player, workload in pairs:
             if player.taken(workload) > number or bench.store.row(workload.name)["left_out"] or number >= player.goal():
                 continue
@@ -106,11 +110,10 @@ def play(bench: Bench, pairs: list[tuple[Player, Workload]], most: int | None = 
             bench.store.save()
 
 
-def run_micro(bench: Bench) -> None:
-    wanted = bench.workloads("micro")
+def run_micro(bench: Bench, wanted: list[Workload]) -> None:
     if not wanted:
         return
-    player = Micro(bench, bench.tools("micro"))
+    player = Micro(bench, bench.tools("micro"), bench.few_rounds)
     try:
         for workload in wanted:  # one after the other: live buffers stay between the rounds of one
             if player.warm(workload):
@@ -120,7 +123,7 @@ def run_micro(bench: Bench) -> None:
 
 
 def run_fault(bench: Bench) -> None:
-    player = Whole(bench, [name for name in bench.tools("whole") if name not in ("off", "strict", "no_slack")])
+    player = Whole(bench, [name for name in bench.tools("whole") if name not in ("off", "strict", "no_slack")], bench.few_rounds)
     for workload in bench.workloads("fault"):
         if player.warm(workload):
             play(bench, [(player, workload)])
@@ -131,7 +134,8 @@ def run_found(bench: Bench) -> None:
     if not bench.has("found"):
         return
     bugs = list(found.BUGS)[: found.QUICK if bench.options.quick else None]
-    todo = [(bug, tool) for bug in bugs for tool in bench.tools("torch") if tool not in bench.store.data["found"].get(bug, {})]
+    tools = [tool for tool in bench.tools("torch") if tool not in ALIKE or tool in bench.only]
+    todo = [(bug, tool) for tool in tools for bug in bugs if tool not in bench.store.data["found"].get(bug, {})]
 
     def keep(bug: str, tool: str, word: str) -> None:
         bench.store.data["found"].setdefault(bug, {})[tool] = word
@@ -146,38 +150,30 @@ def run_found(bench: Bench) -> None:
         keep(bug, tool, found.try_bug(tool, bug, bench.is_over))
 
 
-def memory_player(bench: Bench, model: str) -> Torch:
-    taken = bench.store.data["memory"].setdefault(model, {})
-    return Torch(bench, [tool for tool in bench.tools("torch") if tool not in taken and not (tool in SANITIZERS and bench.options.quick)])
-
-
-def run_memory(bench: Bench, model: str, player: Torch) -> None:
-    """One tool after the other: the figure is the device's. Each in a fresh process, which ends before the next is asked."""
-    taken = bench.store.data["memory"][model]
+def take_memory(bench: Bench, model: str, tool: str, player: Torch) -> None:
+    bench.progress.say(f"memory of {model} under {TOOLS[tool].title}")
     try:
-        player.ready()
-        for tool in list(player.processes):
-            bench.progress.say(f"memory of {model} under {TOOLS[tool].title}")
-            try:
-                taken[tool] = player.processes[tool].ask(f"memory {model}")
-            except ToolError as error:
-                bench.progress.say(f"memory of {model} under {TOOLS[tool].title}: {error}", True)
-            player.processes.pop(tool).close()
-            bench.store.save()
-    finally:
-        player.close()
+        taken = player.processes[tool].ask(f"memory {model}")
+        coverage = taken.pop("coverage")
+        bench.store.data["coverage"] = bench.store.data["coverage"] or coverage
+        bench.store.data["memory"][model][tool] = taken
+    except ToolError as error:
+        bench.progress.say(f"memory of {model} under {TOOLS[tool].title}: {error}", True)
+    player.processes.pop(tool).close()
+    bench.store.save()
 
 
-def run_coverage(bench: Bench) -> None:
-    if bench.store.data["coverage"] or not bench.has("memory") or "enable" not in bench.tools("torch"):
-        return
-    player = Torch(bench, ["enable"])
-    try:
-        player.ready()
-        if "enable" in player.processes:
-            bench.store.data["coverage"] = player.processes["enable"].ask(f"coverage {COVERAGE_STEPS}")
-    finally:
-        player.close()
+def run_memory(bench: Bench, models: list[str], tools: list[str]) -> None:
+    """One tool after the other: a figure is the device's. Each in a fresh process, which ends before the next is asked."""
+    for model in models:
+        taken = bench.store.data["memory"].setdefault(model, {})
+        player = Torch(bench, [tool for tool in tools if tool not in taken])
+        try:
+            player.ready()
+            for tool in list(player.processes):
+                take_memory(bench, model, tool, player)
+        finally:
+            player.close()
 
 
 def warm_all(player: Player, wanted: list[Workload]) -> list[tuple[Player, Workload]]:
@@ -186,20 +182,14 @@ def warm_all(player: Player, wanted: list[Workload]) -> list[tuple[Player, Workl
     return pairs
 
 
-def run_torch(bench: Bench, fast: Torch, sanitizers: Torch, wanted: list[Workload], aoti: subprocess.Popen[str] | None) -> None:
-    """The sanitizers start slowly, and have rounds of their own with another native process, between the others' rounds."""
-    for workload in wanted:  # in this order
-        bench.store.row(workload.name, workload.group, workload.title)
-    players: list[Player] = [fast, sanitizers]
-    workers = [one for one in wanted if one.name != "aoti"]
+def run_team(bench: Bench, tools: list[str], wanted: list[Workload], rounds: int, aoti: subprocess.Popen[str] | None) -> None:
+    """Rounds of tools whose processes live at the same time, the native one among them."""
+    players: list[Player] = [Torch(bench, tools, rounds)]
     try:
-        pairs = warm_all(fast, workers)
-        play(bench, pairs, SLOW_ROUNDS)
-        if sanitizers.tools:
-            play(bench, warm_all(sanitizers, [one for one in workers if not sanitizers.skips(one, sanitizers.tools[-1])]))
+        pairs = warm_all(players[0], [one for one in wanted if one.name != "aoti" and players[0].has_part(one)])
         for workload in wanted:
             if workload.name == "aoti" and aoti:
-                players.append(aoti_player(bench, workload, aoti))
+                players.append(aoti_player(bench, workload, aoti, tools, rounds))
                 pairs += warm_all(players[-1], [workload])
         play(bench, pairs)
     finally:
@@ -220,18 +210,18 @@ def start_aoti(bench: Bench) -> subprocess.Popen[str] | None:
                             env=TOOLS[BASELINE].variables())  # fmt: skip
 
 
-def aoti_player(bench: Bench, workload: Workload, build: subprocess.Popen[str]) -> Player:
+def aoti_player(bench: Bench, workload: Workload, build: subprocess.Popen[str], tools: list[str], rounds: int) -> Player:
     bench.progress.say("waits for the program of AOTInductor")
     while build.poll() is None:
         if bench.is_over():
             raise Stopped
         time.sleep(0.1)
-    said = build.stdout.read().strip() if build.stdout else ""
     row = bench.store.row(workload.name, workload.group, workload.title)
-    if build.returncode:
+    if build.returncode and not row["left_out"]:
+        said = build.stdout.read().strip() if build.stdout else ""
         row["left_out"] = f"cannot be built: {said.splitlines()[-1][-200:] if said else build.returncode}"
-    tools = [name for name in bench.tools("torch") if TOOLS[name].enable is None]
-    return Torch(bench, [] if row["left_out"] else tools, [AOTI / "aoti", AOTI / "perceptron.pt2"])
+    tools = [name for name in tools if TOOLS[name].enable is None]
+    return Torch(bench, [] if row["left_out"] else tools, rounds, [AOTI / "aoti", AOTI / "perceptron.pt2"])
 
 
 def facts_here() -> dict[str, Any]:
@@ -252,26 +242,45 @@ def facts_here() -> dict[str, Any]:
     return {**facts, "cufence": version[-1] if version else None, "processors": os.cpu_count(), "date": today}
 
 
-def run_pytorch(bench: Bench, aoti: subprocess.Popen[str] | None) -> None:
-    """What is not timed comes first, and the processes for the rest start meanwhile."""
-    models = [] if not bench.has("memory") else list(MODELS)[: 1 if bench.options.quick else None]
-    wanted = bench.workloads("torch")
-    players: list[Torch] = []
-    try:
-        players += [memory_player(bench, model) for model in models[:1]]
-        tools = bench.tools("torch") if wanted else []
-        slow = [tool for tool in tools if tool in SANITIZERS]
-        players += [Torch(bench, [tool for tool in tools if tool not in slow]), Torch(bench, [BASELINE, *slow] if slow else [])]
-        run_found(bench)
-        if models:
-            run_coverage(bench)
-        for number, model in enumerate(models):
-            run_memory(bench, model, memory_player(bench, model) if number else players.pop(0))
-        if wanted:
-            run_torch(bench, players.pop(0), players.pop(0), wanted, aoti)
-    finally:
-        for player in players:
-            player.close()
+def teams(bench: Bench) -> tuple[list[str], list[str], list[str]]:
+    """Which tools play together: cufence as most use it, all others but the sanitizers, and these, which start slowly. Those that
+    --only names are in the first."""
+    tools = [tool for tool in bench.tools("torch") if tool != BASELINE]
+    slow = [tool for tool in tools if tool in SANITIZERS]
+    first = [tool for tool in tools if tool not in slow and (tool in FIRST or bench.only & set(TOOLS))]
+    rest = [tool for tool in tools if tool not in (*first, *slow)]
+    return first, rest, slow
+
+
+def parts(bench: Bench, aoti: subprocess.Popen[str] | None) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What is measured, in this order; nothing else runs beside it."""
+    first, rest, slow = teams(bench)
+    wanted, micro = bench.workloads("torch"), bench.workloads("micro")
+    shown = [one for one in wanted if one.name in SHOWN]
+    models = list(MODELS)[: 1 if bench.options.quick else None] if bench.has("memory") else []
+    all_tools = bench.tools("torch")
+    early = all_tools if bench.only & set(TOOLS) else [*MEMORY_FIRST]
+
+    def team(tools: list[str], workloads: list[Workload], rounds: int) -> Callable[[], None]:
+        return lambda: run_team(bench, [BASELINE, *tools], workloads, rounds, aoti)
+
+    if wanted and (first or not slow):
+        yield "PyTorch", team(first, wanted, bench.rounds)
+    yield "memory", lambda: run_memory(bench, models, early)
+    if wanted and rest:
+        yield "PyTorch under other tools", team(rest, wanted, bench.few_rounds)
+    if shown and slow:
+        yield "sanitizers", team(slow, shown, bench.few_rounds)
+    yield "bugs", lambda: run_found(bench)
+    yield "single calls", lambda: run_micro(bench, [one for one in micro if one.name not in LATE])
+    yield "faults and starts", lambda: run_fault(bench)
+    if wanted and slow:
+        yield "sanitizers on the rest", team(slow, [one for one in wanted if one.name not in MODELS or one.name in bench.only], bench.few_rounds)
+    yield "memory under other tools", lambda: run_memory(bench, models, [tool for tool in all_tools if tool not in SANITIZERS])
+    yield "many live buffers", lambda: run_micro(bench, [one for one in micro if one.name in LATE])
+
+
+WITHOUT_TORCH = ("single calls", "faults and starts", "many live buffers")
 
 
 def run_all(bench: Bench) -> str | None:
@@ -280,14 +289,18 @@ def run_all(bench: Bench) -> str | None:
     for tool in SANITIZERS:
         if not shutil.which(TOOLS[tool].launcher[0]):
             bench.progress.say(f"{TOOLS[tool].title}: there is no {TOOLS[tool].launcher[0]} here", True)
+    if not has_torch and bench.workloads("torch"):
+        bench.progress.say("PyTorch's workloads are left out: it cannot be imported here, or sees no GPU", True)
+    for workload in bench.workloads("torch") if has_torch else []:  # in this order
+        row = bench.store.row(workload.name, workload.group, workload.title)
+        if workload.name == "fsdp" and bench.store.data["facts"]["gpus"] < 2:
+            row["left_out"] = "needs two GPUs, and there is one"
     aoti = start_aoti(bench) if has_torch else None
     try:
-        run_micro(bench)  # what takes least time comes first
-        run_fault(bench)
-        if has_torch:
-            run_pytorch(bench, aoti)
-        elif bench.workloads("torch"):
-            bench.progress.say("PyTorch's workloads are left out: it cannot be imported here, or sees no GPU", True)
+        for title, part in parts(bench, aoti):
+            if has_torch or title in WITHOUT_TORCH:
+                bench.progress.say(title, True)
+                part()
         return None
     except Stopped:
         return "stopped" if bench.is_stopped else f"the {bench.options.limit:.0f} s are over"

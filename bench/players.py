@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rounds import Process, Stopped, ToolError, play_round
-from tools import BASELINE, BUILD, SANITIZERS, TOOLS
-from workloads_of import WORKLOADS, Workload
+from tools import BASELINE, BUILD, OURS, SANITIZERS, TOOLS
+from workloads_of import MODELS, WORKLOADS, Workload
 
 if TYPE_CHECKING:
     from bench import Bench
@@ -18,23 +18,24 @@ BLOCKS = 3
 BLOCK_SECONDS, BLOCK_MS = 0.03, 10  # a block of the baseline takes so long; of others at most three times as long
 SLOW, SLOW_ROUNDS = 10, 3  # a tool whose step takes so many times as long has one block a round, in so many rounds
 SPOILS = "graph"  # a process in which a capture has failed is of no use any more
-QUICK_SANITIZED = ("training", "inference", "small")  # with --quick; every launch on record and memory besides
+SHOWN = ("training", "inference", "small")  # in the README; the sanitizers take them first, with --quick these alone
+MODEL_TOOLS = (BASELINE, "run", "enable", "strict", "blocking")  # others run a large model where --only names them: a device has little room
 WARM_SECONDS, QUICK_WARM_SECONDS = 300, 60
 SHORT = "{:.5g}"
 
 
 class Player:
-    """Starts a process for each tool at once. `ready` waits for them: then `processes` has those that could be started, and why others
-    could not stands in `dead`."""
+    """Has a process for each tool. `ready` starts them at once and waits for them: then `processes` has those that could be started, and
+    why others could not stands in `dead`."""
 
-    def __init__(self, bench: Bench, tools: list[str]) -> None:
-        self.bench, self.tools = bench, tools
+    def __init__(self, bench: Bench, tools: list[str], rounds: int | None = None) -> None:
+        self.bench, self.tools, self.rounds = bench, tools, rounds or bench.rounds
+        self.has_begun = False
         self.processes: dict[str, Process] = {}
         self.started: dict[str, Process] = {}
         self.dead: dict[str, str] = {}
         self.counts: dict[tuple[str, str], int] = {}
         self.slow: dict[str, set[str]] = {}
-        self.start(tools)
 
     def command(self, tool: str) -> list[str]:
         raise NotImplementedError
@@ -48,6 +49,9 @@ class Player:
 
     def ready(self) -> None:
         """Who does not greet is dead."""
+        if not self.has_begun:
+            self.has_begun = True
+            self.start(self.tools)
         while self.started:
             tool = next(iter(self.started))
             self.bench.progress.say(f"starts {TOOLS[tool].title}")
@@ -57,8 +61,12 @@ class Player:
                 self.dead.pop(tool, None)
                 if "allocator" in greeting:
                     self.bench.store.data["allocators"][tool] = greeting["allocator"]
+                self.check(tool, greeting)
             except ToolError as error:
                 self.drop(tool, str(error))
+
+    def check(self, tool: str, greeting: dict[str, Any]) -> None:
+        """Raises ToolError where the tool does not do its work in the program."""
 
     def drop(self, tool: str, why: str) -> None:
         self.dead[tool] = why
@@ -83,11 +91,17 @@ class Player:
                 self.drop(tool, str(error))
 
     def skips(self, workload: Workload, tool: str) -> bool:
-        return self.bench.options.quick and tool in SANITIZERS and workload.group == "torch" and workload.name not in QUICK_SANITIZED
+        if tool in SANITIZERS and workload.group == "torch" and self.bench.options.quick:
+            return workload.name not in SHOWN
+        return workload.name in MODELS and tool not in MODEL_TOOLS and tool not in self.bench.only
+
+    def has_part(self, workload: Workload) -> bool:
+        """Whether any tool beside the native one takes it."""
+        return self.tools == [BASELINE] or any(not self.skips(workload, tool) for tool in self.tools if tool != BASELINE)
 
     def goal(self) -> int:
         """How many rounds are taken. Of peers that are slow on every workload alone, few."""
-        return SLOW_ROUNDS if self.tools[1:] and set(self.tools) <= {BASELINE, *SANITIZERS} else self.bench.rounds
+        return SLOW_ROUNDS if self.tools[1:] and set(self.tools) <= {BASELINE, *SANITIZERS} else self.rounds
 
     def taken(self, workload: Workload) -> int:
         """How many rounds there are of its tools: those of the sanitizers are rounds of their own, with the baseline."""
@@ -183,9 +197,14 @@ class Player:
 class Torch(Player):
     """Workers of bench/worker.py, or of a program that answers like them."""
 
-    def __init__(self, bench: Bench, tools: list[str], program: list[str | Path] | None = None) -> None:
+    def __init__(self, bench: Bench, tools: list[str], rounds: int | None = None, program: list[str | Path] | None = None) -> None:
         self.program = program or []
-        super().__init__(bench, tools)
+        super().__init__(bench, tools, rounds)
+
+    def check(self, tool: str, greeting: dict[str, Any]) -> None:
+        """A program of C++ says the class of its allocator."""
+        if tool in OURS and "cufence" not in greeting.get("class", "cufence"):
+            raise ToolError(f"PyTorch allocates with {greeting['class']}, not with cufence's class")
 
     def command(self, tool: str) -> list[str]:
         worker = Path(__file__).resolve().with_name("worker.py")
@@ -231,10 +250,6 @@ REPORTED = ("SUMMARY: cufence: ", "Invalid __global__ ")
 class Whole(Player):
     """A program from its start to its end, or to a fault, each time."""
 
-    def __init__(self, bench: Bench, tools: list[str]) -> None:
-        super().__init__(bench, [])
-        self.tools = tools
-
     def taken(self, workload: Workload) -> int:
         return len(self.row(workload)["rounds"])
 
@@ -249,7 +264,7 @@ class Whole(Player):
         return self.tools[0] not in row["failed"]
 
     def goal(self) -> int:
-        return (self.bench.rounds + 1) // 2
+        return (self.rounds + 1) // 2
 
     def take(self, workload: Workload, tool: str) -> dict[str, float]:
         """Seconds by workload: one run of bench_micro gives both of a fault's."""

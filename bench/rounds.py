@@ -23,6 +23,7 @@ from typing import Any
 
 from worker import MARK
 
+NOISE = 0.1
 Round = dict[str, list[float]]  # seconds a step of each block, by tool
 
 
@@ -137,6 +138,11 @@ def ratios(rounds: list[Round], tool: str, baseline: str) -> list[float]:
 def quartiles(values: list[float]) -> tuple[float, float, float]:
     lower, middle, upper = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
     return lower, middle, upper
+
+
+def is_noise(found: dict[str, float]) -> bool:
+    """Whether the quartiles of a summary() lie on both sides of 1, and far from each other."""
+    return found["lower"] < 1 < found["upper"] and found["upper"] - found["lower"] > NOISE
 
 
 def summary(rounds: list[Round], tool: str, baseline: str) -> dict[str, float] | None:

@@ -4,7 +4,7 @@ facts       GPU, driver, versions, processors, date of the first sample
 tools       titles
 allocators  TOOL: PyTorch's allocator in its process
 workloads   NAME: group, title, rounds (a list of {TOOL: [seconds a step of each block]}), failed ({TOOL: why}), left_out (why)
-memory      MODEL: {TOOL: {"device": bytes, "host": bytes}}
+memory      MODEL: {TOOL: {"device": bytes, "reserved": bytes as PyTorch says, "used": bytes of tensors, "host": bytes}}
 found       BUG: {TOOL: "found", "silent" or what went wrong}
 coverage    after each training step: [places of allocation tested for use after free, places that have freed]
 """
@@ -18,7 +18,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rounds import summary
+from rounds import is_noise, summary
 from tools import BASELINE, OURS, TOOLS
 
 FORMAT = 1
@@ -93,8 +93,8 @@ def lines_of(name: str, row: dict[str, Any]) -> list[str]:
     for tool in TOOLS:
         found = summary(row["rounds"], tool, BASELINE)
         if found and found["ratio"] == found["ratio"]:
-            lines.append(f"  {TOOLS[tool].title:42} {time_of(found['seconds']):>9}   {found['ratio']:7.3f}  "
-                         f"({found['lower']:.3f} to {found['upper']:.3f}, {found['rounds']} rounds)")  # fmt: skip
+            lines.append(f"  {TOOLS[tool].title:42} {time_of(found['seconds']):>9}   {found['ratio']:6.2f}  "
+                         f"({found['lower']:.2f} to {found['upper']:.2f}, {found['rounds']} rounds{', noise' * is_noise(found)})")  # fmt: skip
         elif found:
             lines.append(f"  {TOOLS[tool].title:42} {time_of(found['seconds']):>9}")
         elif tool in row["failed"]:
@@ -107,8 +107,11 @@ def report(data: dict[str, Any]) -> str:
     for name, row in data["workloads"].items():
         lines += ["", *lines_of(name, row)]
     for model, taken in data["memory"].items():
-        lines += ["", f"memory: {model}, MiB of the device and of the host"]
-        lines += [f"  {TOOLS[tool].title:42} {one['device'] >> 20:9}   {one['host'] >> 20:9}" for tool, one in taken.items()]
+        native = taken.get(BASELINE, {}).get("reserved")
+        lines += ["", f"memory: {model}, MiB of the device and of the host; reserved, MiB and native = 1"]
+        for tool, one in taken.items():
+            ratio = f"{one['reserved'] / native:9.2f}" if native and "reserved" in one else ""
+            lines.append(f"  {TOOLS[tool].title:42} {one['device'] >> 20:9} {one['host'] >> 20:9} {one.get('reserved', 0) >> 20:9}{ratio}")
     for bug, by_tool in data["found"].items():
         lines += ["", f"bug: {bug}", *(f"  {TOOLS[tool].title:42} {word}" for tool, word in by_tool.items())]
     lines += ["", "PyTorch's allocator: " + ", ".join(f"{TOOLS[tool].title}: {name}" for tool, name in data["allocators"].items())]

@@ -3,8 +3,9 @@
 Each line on stdin is a request, each answer a line on stdout that begins with MARK:
   warm WORKLOAD        builds it and takes two steps: {"probe": seconds of another}, or {"why": "..."} where it cannot be had here
   WORKLOAD STEPS       seconds of STEPS steps, after one that is not timed
-  memory MODEL         {"device": bytes, "host": bytes} that a few steps of it take at most, in a fresh process
-  coverage STEPS       uaf=adaptive after each training step: [places tested, places that have freed]
+  memory WORKLOAD      what MEMORY_STEPS steps of it take at most, in a fresh process: {"device", "reserved" (as PyTorch says), "used"
+                       (by tensors), "host": bytes, "coverage": with cufence.enable() uaf=adaptive after each step, [places
+                       tested, places that have freed]}
   pin COUNT            stays on the first COUNT processors
 A request that fails is answered with {"error": "..."}.
 """
@@ -25,6 +26,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 MARK = "bench> "
+MEMORY_STEPS, MEMORY_LOOKS = 20, (1, 2)  # of these steps; nvidia-smi takes half a second
 
 
 def say(value: Any) -> None:
@@ -75,37 +77,32 @@ class Bench:
         synchronize()
         return time.perf_counter() - start
 
-    def memory(self, name: str) -> dict[str, int]:
-        from models import MODELS
+    def memory(self, name: str) -> dict[str, Any]:
+        cuda, number, coverage = self.torch.cuda, 0, []
 
-        def used() -> int:
+        def device() -> int:
             """Of the whole device. cuMemGetInfo says under `cufence run` what the program would find, not what is mapped."""
-            self.torch.cuda.synchronize()
-            query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", f"--id=GPU-{properties.uuid}"]
+            cuda.synchronize()
+            query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", f"--id=GPU-{cuda.get_device_properties(0).uuid}"]
             return int(subprocess.run(query, capture_output=True, check=True).stdout) << 20
 
-        properties = self.torch.cuda.get_device_properties(0)
-        self.torch.zeros(1, device="cuda")
-        before, most = used(), 0
-        build, steps = MODELS[name]
-        forward, optimizer = build(self.torch)
-        for _ in range(steps):
-            loss = forward()
-            most = max(most, used() - before)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            most = max(most, used() - before)
-        return {"device": most, "host": int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10}
+        def look() -> None:
+            if number in MEMORY_LOOKS:
+                looks.append(device())
 
-    def coverage(self, steps: int) -> list[list[int]]:
-        seen, step = [], self.build("training")
-        for _ in range(steps):
+        self.torch.zeros(1, device="cuda")
+        looks = [device()]
+        step = importlib.import_module(name).build(self.torch, look)
+        for number in range(MEMORY_STEPS):  # noqa: B007: look() reads it
             step()
-            self.torch.cuda.synchronize()
-            stats = self.cufence.stats()
-            seen.append([stats["tested_places"], stats["freed_places"]])
-        return seen
+            look()
+            if self.cufence:
+                cuda.synchronize()
+                stats = self.cufence.stats()
+                coverage.append([stats["tested_places"], stats["freed_places"]])
+        host = int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
+        peaks = {"reserved": cuda.max_memory_reserved(), "used": cuda.max_memory_allocated()}
+        return {"device": max(looks) - looks[0], **peaks, "host": host, "coverage": coverage}
 
     def answer(self, request: str, *words: str) -> Any:
         if request == "pin":
@@ -114,8 +111,6 @@ class Bench:
                 with contextlib.suppress(ProcessLookupError):
                     os.sched_setaffinity(int(task), few)
             return few
-        if request == "coverage":
-            return self.coverage(int(words[0]))
         if request in ("warm", "memory"):
             return getattr(self, request)(*words)
         return self.timed(request, int(words[0]))

@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
-from rounds import summary  # noqa: E402
+from rounds import is_noise, summary  # noqa: E402
 from store import digest, time_of  # noqa: E402
 from tools import BASELINE, TOOLS  # noqa: E402
 
@@ -32,6 +32,7 @@ SHORT = {  # a row of the README's table
     "memcheck_uncached": "compute-sanitizer memcheck, without PyTorch's caching",
 }
 COLUMNS = {"training": "training step", "inference": "inference step", "small": "100 small operations"}
+KINDS = {"device": "of the device", "reserved": "PyTorch's reserved memory", "host": "of the host"}
 TABLE = re.compile(r"(<!-- (cost|all costs|single calls|peaks): begin -->\n).*?(<!-- \2: end -->)", re.S)
 ELSEWHERE = re.compile(r"(?:training|inference)\s+steps?\b[^.|]{0,60}?\d(?:\.\d+)?\s+times(?:\s+as\s+long|\s+slower)")
 Data = dict[str, Any]
@@ -39,6 +40,11 @@ Data = dict[str, Any]
 
 def short(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+
+
+def cell(one: dict[str, float]) -> str:
+    quartiles = f"{short(one['lower'])}-{short(one['upper'])}"
+    return f"{short(one['ratio'])} ({quartiles}{', noise' * is_noise(one)})"
 
 
 def rows(head: list[str], body: list[list[str]]) -> str:
@@ -56,7 +62,7 @@ def source(data: Data) -> str:
 
 
 def cost(data: Data) -> str:
-    body = [[title, *(short(one["ratio"]) if (one := found(data, workload, tool)) else "not measured" for workload in COLUMNS)]
+    body = [[title, *(cell(one) if (one := found(data, workload, tool)) else "not measured" for workload in COLUMNS)]
             for tool, title in SHORT.items()]  # fmt: skip
     counts = [one["rounds"] for workload in COLUMNS for tool in ("enable", "run") if (one := found(data, workload, tool))]
     return rows(["native PyTorch = 1", *COLUMNS.values()], body) + source(data) + (
@@ -67,14 +73,14 @@ def all_costs(data: Data) -> str:
     workloads = [name for name, row in data["workloads"].items() if row["group"] == "torch" and row["rounds"]]
     tools = [tool for tool in TOOLS if tool != BASELINE and any(found(data, name, tool) for name in workloads)]
 
-    def cell(name: str, tool: str) -> str:
-        if not (one := found(data, name, tool)):
-            return "not possible" if tool in data["workloads"][name]["failed"] else "-"
-        return f"{short(one['ratio'])} ({short(one['lower'])}-{short(one['upper'])})"
+    def said(name: str, tool: str) -> str:
+        if one := found(data, name, tool):
+            return cell(one)
+        return "not possible" if tool in data["workloads"][name]["failed"] else "-"
 
     head = ["native PyTorch = 1", *(data["workloads"][name]["title"] for name in workloads)]
-    return rows(head, [[TOOLS[tool].title, *(cell(name, tool) for name in workloads)] for tool in tools]) + source(data) + (
-        "medians of the rounds' ratios, and their quartiles. \"-\": not measured.\n")
+    return rows(head, [[TOOLS[tool].title, *(said(name, tool) for name in workloads)] for tool in tools]) + source(data) + (
+        "medians of the rounds' ratios, and their quartiles; noise: these lie on both sides of 1, and far apart. \"-\": not measured.\n")
 
 
 def single_calls(data: Data) -> str:
@@ -93,13 +99,18 @@ def single_calls(data: Data) -> str:
 
 
 def peaks(data: Data) -> str:
-    body = []
+    body, kinds = [], [kind for kind in KINDS if any(kind in one for by_tool in data["memory"].values() for one in by_tool.values())]
     for model, by_tool in data["memory"].items():
-        native = by_tool.get(BASELINE, {}).get("device")
-        for tool, one in by_tool.items():
-            ratio = f", {short(one['device'] / native)} of native" if native and tool != BASELINE else ""
-            body.append([model, TOOLS[tool].title, f"{one['device'] / 2**30:.2f} GiB{ratio}", f"{one['host'] / 2**30:.2f} GiB"])
-    return rows(["training", "", "of the device, at most", "of the host, at most"], body) + source(data) + "memory in use.\n"
+        native = by_tool.get(BASELINE, {})
+
+        def gib(tool: str, one: dict[str, int], kind: str, native: dict[str, int] = native) -> str:
+            if kind not in one:
+                return "-"
+            ratio = f", {short(one[kind] / native[kind])}" if tool != BASELINE and kind in native else ""
+            return f"{one[kind] / 2**30:.2f} GiB{ratio}"
+
+        body += [[model, TOOLS[tool].title, *(gib(tool, one, kind) for kind in kinds)] for tool, one in by_tool.items()]
+    return rows(["training", "", *(KINDS[kind] for kind in kinds)], body) + source(data) + "at most in use, and native = 1.\n"
 
 
 TABLES = {"cost": cost, "all costs": all_costs, "single calls": single_calls, "peaks": peaks}

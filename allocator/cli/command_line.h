@@ -79,7 +79,7 @@ extern char *run_announcement; /* hunt's, which it says when nothing but the pro
 int cli_await(int argc, char **argv);
 
 /* Whether it can run the program. Returns 0, or the exit status after a message. */
-int run_check(const char *command);
+int run_check(char **command);
 
 /* Whether it has an option of its own of that name, which hides the library's. */
 int arguments_has(const struct command *command, const char *name);

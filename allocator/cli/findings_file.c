@@ -188,6 +188,48 @@ static int add(struct collected *collected, struct line *line)
     return !process || has_equal(found->processes, process) || json_array_append(found->processes, process) == 0;
 }
 
+static void free_one(struct collected_finding *finding)
+{
+    json_memory_free(&finding->memory);
+    json_decref(finding->first);
+    json_decref(finding->processes);
+    free(finding->key);
+}
+
+/* Returns the fault whose access has left what was found, NULL if there is none. */
+static struct collected_finding *cause_of(struct collected_finding *list, size_t count, const struct finding *found)
+{
+    for (size_t i = 0; i < count; i++)
+        if (finding_is_left_by(found, list[i].facts))
+            return &list[i];
+    return NULL;
+}
+
+void collected_join(struct collected *collected)
+{
+    json_t *process;
+    size_t k;
+    for (size_t i = 0; i < collected->count; i++) {
+        struct collected_finding *found = &collected->findings[i];
+        struct collected_finding *fault = cause_of(collected->findings, collected->count, found->facts)
+                                              ?: cause_of(collected->known, collected->known_count, found->facts);
+        if (!fault)
+            continue;
+        fault->count += found->count;
+        fault->tags |= found->tags;
+        collected->reports -= fault->known ? found->count : 0;
+        json_array_foreach(found->processes, k, process)
+        {
+            if (!has_equal(fault->processes, process))
+                json_array_append(fault->processes, process);
+        }
+        free_one(found);
+        collected->count--;
+        memmove(found, found + 1, (collected->count - i) * sizeof *found);
+        i--;
+    }
+}
+
 /* ---- what was run ---- */
 
 static int add_line(json_t **lines, json_t *line)
@@ -363,12 +405,8 @@ json_t *collected_json(const struct collected_finding *finding)
 
 static void free_list(struct collected_finding *list, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        json_memory_free(&list[i].memory);
-        json_decref(list[i].first);
-        json_decref(list[i].processes);
-        free(list[i].key);
-    }
+    for (size_t i = 0; i < count; i++)
+        free_one(&list[i]);
     free(list);
 }
 

@@ -49,6 +49,9 @@ void collected_say_guarded(const struct collected *collected, char *out, size_t 
  * messages; NULL: there are none.
  */
 int collected_read(struct collected *collected, const char *command, const char *path);
+
+/* Counts bytes found beside a buffer as a fault's, if its access has left them in another run. */
+void collected_join(struct collected *collected);
 void collected_free(struct collected *collected);
 
 /* Makes the file to which each process of a program adds its reports, whatever json= says (environment_collect()).

@@ -226,6 +226,7 @@ static int run_in(struct hunt *hunt, unsigned mode)
     hunt->merged.tag = mode;
     if (!run->refusal)
         collected_read(&hunt->merged, NULL, hunt->plan.reports);
+    collected_join(&hunt->merged);
     if (!hunt->kept)
         unlink(hunt->plan.reports);
     if (run->refusal)
@@ -318,7 +319,7 @@ static int start(struct hunt *hunt, int argc, char **argv, char **own)
         hunt->plan.modes = ALL_MODES;
     if (hunt->kept && !*hunt->kept)
         return complain(STATUS_USAGE, "--keep: the folder's name is empty");
-    int status = check_settings(hunt, own) ?: run_check(hunt->plan.command[0]) ?: hunt->kept ? make_folder(hunt) : 0;
+    int status = check_settings(hunt, own) ?: run_check(hunt->plan.command) ?: hunt->kept ? make_folder(hunt) : 0;
     return status ?: begin_list(hunt) ?: conclude(hunt, run_all(hunt));
 }
 

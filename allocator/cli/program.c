@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -249,6 +250,27 @@ int program_judge(const char *path)
         memcpy(at, next, sizeof at);
     }
     return PROGRAM_FITS;
+}
+
+int program_try(const char *path, char **argv)
+{
+    int status = 0;
+    fflush(NULL);
+    signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the process ended */
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0)
+            execv(path, argv);
+        _exit(errno == EPERM || errno == ENOSYS ? 0 : errno);
+    }
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFSTOPPED(status)) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
 /* ---- cufence's own files ---- */

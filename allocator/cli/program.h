@@ -29,6 +29,10 @@ const char *program_runner(const char *name);
  */
 int program_judge(const char *path);
 
+/* Executes the file in a process that is ended before its first instruction. Returns errno if that can't be done; 0 if it can,
+ * or if nobody may trace a process here. */
+int program_try(const char *path, char **argv);
+
 /* ---- cufence's own files, relative to the folder of the running program: in an installation, a build or a wheel ---- */
 
 #define INSTALLED_PRELOAD "libcufence_preload.so"

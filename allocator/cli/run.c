@@ -172,10 +172,17 @@ static int choose(const char *command, char path[PATH_MAX])
     return status == PROGRAM_FITS ? 0 : complain(status, "%s", error_detail());
 }
 
-int run_check(const char *command)
+static int refuse_start(const char *path, int error)
+{
+    return complain(STATUS_UNFIT, "%s cannot be run: %s%s", path, strerror(error),
+                    error == ENOEXEC ? "; name the program that runs it, as in `cufence run -- sh FILE`" : "");
+}
+
+int run_check(char **command)
 {
     char path[PATH_MAX];
-    return choose(command, path);
+    int status = choose(command[0], path), error = status ? 0 : program_try(path, command);
+    return error ? refuse_start(path, error) : status;
 }
 
 /* The tally of an earlier `cufence run` that has made this process the one that speaks; -1: there is none. */
@@ -221,8 +228,7 @@ static int become(struct request *request)
     if (run_announcement)
         arguments_complain("hunt", 0, "%s", run_announcement);
     execv(path, request->command);
-    return complain(STATUS_UNFIT, "%s cannot be run: %s%s", path, strerror(errno),
-                    errno == ENOEXEC ? "; name the program that runs it, as in `cufence run -- sh FILE`" : "");
+    return refuse_start(path, errno);
 }
 
 /* `cufence await FD [silent]`: what the program's first process becomes at its end, with the tally that it has had open

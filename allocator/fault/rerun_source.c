@@ -3,6 +3,7 @@
 #include "analysis/dump/coredump.h"
 #include "analysis/dump/kernel_module.h"
 #include "analysis/lines/cubin.h"
+#include "analysis/sass/ways.h"
 #include "analysis/verdict/cause.h"
 #include "analysis/verdict/launches.h"
 #include "base/error.h"
@@ -23,9 +24,9 @@
 
 enum { MOST_HELD = 256 };
 
-/* The driver's dump of a full device takes seconds (5.6 s of 8,448 warps: H100, driver 580.159), and that of a second launch
- * again: it would not be done in the time that the report may take. */
-enum { FULL_WARPS = 2048, FULL_MS = 950 };
+/* The driver's dump takes 0.7 ms a warp (5.6 s of 8,448: H100; 0.7 s of 800: H200, driver 580.159), and that of a second launch
+ * again. Of so many warps it would not be done in the time that the report may take, 1.2 s, so few are tried first. */
+enum { FULL_WARPS = 512, FULL_MS = 950, FEW_WARPS = 64 };
 
 struct rerun_source {
     struct saving *saving; /* NULL: the memory is not kept */
@@ -342,7 +343,7 @@ static int is_to_be_traced(struct fault *fault)
 uint64_t rerun_source_limit(const struct options *options, const struct evidence *evidence, char name[96])
 {
     int is_short = options->explain == EXPLAIN_AUTO && evidence->warps >= FULL_WARPS && options->rerun_ms > FULL_MS;
-    snprintf(name, 96, "%swait_ms=%llu/%llu%s", is_short ? "the second that it has on a full device (explain=rerun: " : "",
+    snprintf(name, 96, "%swait_ms=%llu/%llu%s", is_short ? "the second that it has where 512 warps run (explain=rerun: " : "",
              (unsigned long long)options->exit_wait, (unsigned long long)options->rerun_ms, is_short ? ")" : "");
     return is_short ? FULL_MS : options->rerun_ms;
 }
@@ -368,6 +369,22 @@ static struct rerun_source *rerun_source_make(const struct options *options, con
     return source;
 }
 
+/* With how many blocks the launch is tried first; 0: with all, as what its blocks have in common would show. */
+static uint64_t first_blocks(const struct rerun_source *source)
+{
+    const struct rerun_launch *launch = &source->launches[0];
+    const struct rerun_input *input = &source->rerun.input;
+    struct cubin_kernel kernel;
+    uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2], warps = (threads + 31) / 32;
+    double blocks = (double)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    if (source->launch_count != 1 || source->saving || launch->is_cooperative || launch->cluster[0] || !warps ||
+        blocks * (double)warps < FULL_WARPS ||
+        !cubin_find_kernel((struct span){input->image, input->image_bytes}, input->bundle.symbol, &kernel) ||
+        code_reads_grid(kernel.code, kernel.sm))
+        return 0;
+    return (FEW_WARPS + warps - 1) / warps;
+}
+
 /* Fills in the input. Errors: UNSUPPORTED, also in the result. */
 static cufence_status prepare(struct rerun_source *source, const struct fault *fault)
 {
@@ -389,6 +406,7 @@ static cufence_status prepare(struct rerun_source *source, const struct fault *f
     if (status == CUFENCE_OK && source->launch_count == 1)
         rerun_input_describe(input, &source->launches[0], &fault->around->memory);
     input->bundle.launch_count = source->launch_count;
+    input->first_blocks = status == CUFENCE_OK ? first_blocks(source) : 0;
     return status;
 }
 

@@ -328,6 +328,10 @@ void finding_of_leak(struct finding *finding, struct leak *leak, const struct fi
  * launch), and where the buffer was allocated, or what one place allocates again and again. The caller frees it; NULL: the host
  * has no memory. */
 char *finding_key(const struct finding *finding);
+
+/* Whether bytes found beside a buffer may be what that fault's access left there in another run, where nothing was in its way.
+ */
+int finding_is_left_by(const struct finding *found, const struct finding *fault);
 uint64_t finding_hash(const char *key); /* FNV-1a: http://www.isthe.com/chongo/tech/comp/fnv/ */
 
 /*

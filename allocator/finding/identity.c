@@ -5,6 +5,7 @@
 #include "base/text.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the same again ---- */
@@ -38,7 +39,7 @@ static void put_kernel(FILE *key, const struct finding *finding)
     const struct launch_entry *entry = slack && slack->launch_count ? slack->launches[0].entry : NULL;
     if (slack) {
         put_text(key, entry && entry->function ? entry->function->name : NULL);
-        put_text(key, slack->found.poison.bytes ? "in" : slack->found.is_before ? "before" : "behind");
+        put_text(key, slack->found.poison.bytes ? "in" : finding->buffer.from == BEFORE_START ? "before" : "behind");
         return;
     }
     fprintf(key, "%" PRIu32 "|", stop->exception.number);
@@ -54,31 +55,83 @@ static void put_launch(FILE *key, const struct finding *finding)
         fprintf(key, "%d|", finding->nan->argument);
 }
 
-char *finding_key(const struct finding *finding)
+static void put_buffer(FILE *key, const struct finding *finding)
 {
-    static const cufence_buffer none;
-    const cufence_buffer *buffer = finding->buffer.buffer ? finding->buffer.buffer : &none;
+    const cufence_buffer *buffer = finding->buffer.buffer;
     const struct called_from *allocated = &finding->buffer.allocated;
-    const struct earlier_use *use = finding->used.use;
+    put_text(key, buffer ? buffer->label : "");
+    if (allocated->count)
+        put_frames(key, allocated->frames, allocated->count);
+    else
+        fprintf(key, "%" PRIu64 "|", buffer ? buffer->size : 0);
+}
+
+/* Returns NULL if the host has no memory. */
+static char *key_of(const struct finding *finding, void (*put)(FILE *key, const struct finding *finding))
+{
     char *key = NULL;
     size_t size;
     FILE *out = open_memstream(&key, &size);
     if (!out)
         return NULL;
-    put_text(out, finding->kind);
-    put_text(out, finding->called.call);
-    put_kernel(out, finding);
-    put_frames(out, finding->called.frames, finding->called.count);
-    if (use) /* not the place of its launch, which is not on record each time */
-        put_text(out, use->kernel ? use->kernel : use->call);
-    if (finding->by)
-        put_launch(out, finding);
-    put_text(out, buffer->label);
-    if (allocated->count)
-        put_frames(out, allocated->frames, allocated->count);
-    else
-        fprintf(out, "%" PRIu64 "|", buffer->size);
+    put(out, finding);
     return fclose(out) ? NULL : key;
+}
+
+static void put_all(FILE *key, const struct finding *finding)
+{
+    const struct earlier_use *use = finding->used.use;
+    put_text(key, finding->kind);
+    put_text(key, finding->called.call);
+    put_kernel(key, finding);
+    put_frames(key, finding->called.frames, finding->called.count);
+    if (use) /* not the place of its launch, which is not on record each time */
+        put_text(key, use->kernel ? use->kernel : use->call);
+    if (finding->by)
+        put_launch(key, finding);
+    put_buffer(key, finding);
+}
+
+char *finding_key(const struct finding *finding)
+{
+    return key_of(finding, put_all);
+}
+
+/* Whether the fault's access lies within what was found. */
+static int is_within(const struct finding *found, const struct finding *fault)
+{
+    uint64_t span = found->slack->found.span, more = fault->buffer.distance - found->buffer.distance;
+    return (found->buffer.from == PAST_END ? more : -more) < span;
+}
+
+/* Whether that line of the kernel may have written what was found. */
+static int may_have_written(const struct finding *found, const struct finding *fault)
+{
+    const struct evidence_stop *own = &found->where.stop, *stop = &fault->where.stop;
+    const struct slack_write *slack = found->slack;
+    if (own->symbol)
+        return !strcmp(own->symbol, stop->symbol) && (!own->file || !stop->file || own->line == stop->line);
+    for (size_t i = 0; i < slack->launch_count && is_within(found, fault); i++) {
+        const struct launch_entry *entry = slack->launches[i].entry;
+        if (entry && entry->function && entry->function->name && !strcmp(entry->function->name, stop->symbol))
+            return 1;
+    }
+    return 0;
+}
+
+int finding_is_left_by(const struct finding *found, const struct finding *fault)
+{
+    const struct evidence_stop *stop = &fault->where.stop;
+    int is_beside = found->buffer.from == PAST_END || found->buffer.from == BEFORE_START;
+    if (!found->slack || found->slack->found.buffers > 1 || fault->slack || !fault->where.is_known || !stop->symbol ||
+        fault->access.kind == ACCESS_READ || !is_beside || found->buffer.from != fault->buffer.from ||
+        !may_have_written(found, fault))
+        return 0;
+    char *here = key_of(found, put_buffer), *there = key_of(fault, put_buffer);
+    int is_same = here && there && !strcmp(here, there);
+    free(here);
+    free(there);
+    return is_same;
 }
 
 uint64_t finding_hash(const char *key)

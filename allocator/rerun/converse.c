@@ -46,6 +46,7 @@ static void take_launch(struct rerun *rerun, struct rerun_run *run, const struct
 {
     rerun->number = (uint32_t)run->first + (message->number < run->input.bundle.launch_count ? message->number : 0);
     run->is_amid_patterns = message->address != 0;
+    rerun->blocks = message->bytes;
     if (run->result->launches_tried <= rerun->number)
         run->result->launches_tried = rerun->number + 1;
 }

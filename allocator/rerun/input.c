@@ -24,6 +24,7 @@ static const struct field of_input[] = {
     INPUT(HEX, device[1]),
     INPUT(NUMBER, mode, .most = RERUN_MODES - 1),
     INPUT(NUMBER, is_saved),
+    INPUT(NUMBER, first_blocks),
     INPUT(TEXT, dump, .flags = REQUIRED | EVEN_EMPTY),
     INPUT(HEX, traced.code_at),
     INPUT(HEX, traced.address),

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RERUN_VERSION 13
+#define RERUN_VERSION 14
 #define RERUN_RANGES 16 /* of memory that is described */
 #define MOVED_ROOM                                                                                                             \
     ((uint64_t)64 << 20)              /* that stays free at the ends of the address space, and around a buffer that is moved */
@@ -51,6 +51,7 @@ struct rerun_input {
     uint32_t mode;               /* enum rerun_mode */
     uint32_t is_saved;           /* ask with MESSAGE_SAVE where the bytes of each mapping are to be kept */
     const char *dump;            /* file or pipe for the core dump of the second fault; "" if none is to be written */
+    uint64_t first_blocks;       /* the launch that is to fault is tried with so many of its blocks first; 0: with all */
     struct origin_access traced; /* of the thread that RERUN_TRACED follows */
     const uint8_t *image;        /* its module: a cubin */
     size_t image_bytes;
@@ -87,7 +88,7 @@ enum rerun_message_type {
                        Answered like: */
     MESSAGE_SAVE,   /* from the rerun process: it has mapped `bytes` at `address`; which of them are to be kept? */
     MESSAGE_LAUNCHES, /* from the rerun process: launches number `number` of the input; `address` is 1 with patterns in the
-                         guards */
+                         guards; `bytes`: with so many of its blocks, 0: all */
     MESSAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values`; `number` is 1 in slack.
                          With `data_bytes`: so many of the `bytes`, in too many pieces to tell each */
     MESSAGE_FIGURES,  /* what a range of the input holds before the first launch, in `figures` */

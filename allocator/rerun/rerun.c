@@ -282,27 +282,21 @@ static enum rerun_event look_again(struct rerun *rerun, enum rerun_mode mode, st
     return play(rerun, &run);
 }
 
-static void complete(struct rerun *rerun)
+/* The launch that was cut is told as it was. */
+static void restore_grid(struct rerun *rerun)
 {
-    rerun->result.evidence = rerun->evidence;
-    rerun->result.took_ms = (monotonic_ns() - rerun->begin_ns) / 1000000;
+    for (size_t i = 0; rerun->blocks && rerun->evidence && i < rerun->evidence->stop_count; i++) {
+        struct evidence_stop *stop = &rerun->evidence->stops[i];
+        if (stop->has_grid && stop->symbol && !strcmp(stop->symbol, rerun->input.bundle.symbol))
+            memcpy(stop->grid, rerun->input.bundle.launches[rerun->number].grid, sizeof stop->grid);
+    }
 }
 
-/* Takes the outcome of what rerun_begin() has started. */
-static void take_outcome(struct rerun *rerun, enum rerun_event event)
+static void complete(struct rerun *rerun)
 {
-    static const enum rerun_outcome outcomes[RERUN_EVENTS] = {[RERUN_FAULT] = RERUN_FAULTED,
-                                                              [RERUN_FAULT_AMID_PATTERNS] = RERUN_FAULTED,
-                                                              [RERUN_WRITES] = RERUN_WROTE,
-                                                              [RERUN_SILENCE] = RERUN_NO_FAULT};
-    struct rerun_result unmapped;
-    if (outcomes[event] == RERUN_NOT_TRIED) /* unless there is a better reason */
-        rerun_result_fail(&rerun->result, "the process that launches it again has ended early");
-    else
-        rerun->result.outcome = outcomes[event];
-    if (event == RERUN_FAULT_AMID_PATTERNS && may_look(rerun))
-        look_again(rerun, RERUN_BARE, &unmapped);
-    complete(rerun);
+    restore_grid(rerun);
+    rerun->result.evidence = rerun->evidence;
+    rerun->result.took_ms = (monotonic_ns() - rerun->begin_ns) / 1000000;
 }
 
 /* Whether the second launch's dump has a warp of the kernel at the access, if that is known; has_address: with its address. */
@@ -319,6 +313,37 @@ static int is_at_access(const struct rerun *rerun, int has_address)
                 return 1;
     }
     return 0;
+}
+
+static void note_cut(struct rerun *rerun)
+{
+    const uint32_t *grid = rerun->input.bundle.launches[rerun->number].grid;
+    char why[128];
+    snprintf(why, sizeof why, "to save time, the thread was looked for in the first %llu of %llu blocks alone",
+             (unsigned long long)rerun->blocks, (unsigned long long)grid[0] * grid[1] * grid[2]);
+    rerun_take_note(&rerun->result, why);
+}
+
+/* Takes the outcome of what rerun_begin() has started. */
+static void take_outcome(struct rerun *rerun, enum rerun_event event)
+{
+    static const enum rerun_outcome outcomes[RERUN_EVENTS] = {[RERUN_FAULT] = RERUN_FAULTED,
+                                                              [RERUN_FAULT_AMID_PATTERNS] = RERUN_FAULTED,
+                                                              [RERUN_WRITES] = RERUN_WROTE,
+                                                              [RERUN_SILENCE] = RERUN_NO_FAULT};
+    struct rerun_result unmapped;
+    if (outcomes[event] == RERUN_NOT_TRIED) /* unless there is a better reason */
+        rerun_result_fail(&rerun->result, "the process that launches it again has ended early");
+    else
+        rerun->result.outcome = outcomes[event];
+    int is_other = event == RERUN_FAULT && rerun->blocks && !is_at_access(rerun, 0);
+    if (is_other)
+        rerun->input.first_blocks = 0;
+    if ((event == RERUN_FAULT_AMID_PATTERNS || is_other) && may_look(rerun))
+        look_again(rerun, RERUN_BARE, &unmapped);
+    if (outcomes[event] == RERUN_FAULTED && rerun->blocks)
+        note_cut(rerun);
+    complete(rerun);
 }
 
 /* Lets the process that was begun, and others after a fault at another place, try the launches until one faults. Returns how

@@ -106,6 +106,7 @@ struct rerun {
     uint8_t *dumped;        /* the image in the dump, if `input` had none of a single cubin */
     int is_choosing;        /* several launches may have been it, and are tried until one faults */
     int is_held;            /* there is one behind the access that faulted */
+    uint64_t blocks;        /* that the launch which ran last was cut to; 0: it had all */
     int has_access;         /* access_at is known */
     uint64_t access_at;     /* offset of the access that faulted in the kernel's code */
     uint64_t saving_since_ns, saved_ns;

@@ -2,6 +2,8 @@
  * The perceptron, compiled by AOTInductor (aoti.py) and run by a program of C++ that knows nothing of cufence: aoti PACKAGE. It
  * answers as bench/worker.py does.
  */
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/util/Type.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 #include <torch/cuda.h>
 #include <torch/torch.h>
@@ -10,6 +12,7 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <typeinfo>
 
 static double take(torch::inductor::AOTIModelPackageLoader &model, const at::Tensor &data, int steps)
 {
@@ -29,7 +32,8 @@ int main(int, char **argv)
         torch::inductor::AOTIModelPackageLoader model(argv[1]);
         const at::Tensor data = torch::randn({256, 1024}, torch::kCUDA);
         std::string request;
-        std::cout << "bench> {}" << std::endl;
+        c10::cuda::CUDACachingAllocator::CUDAAllocator &allocator = *c10::cuda::CUDACachingAllocator::get();
+        std::cout << "bench> {\"class\": \"" << c10::demangle(typeid(allocator).name()) << "\"}" << std::endl;
         while (std::cin >> request) {
             std::string argument;
             std::cin >> argument;

@@ -8,10 +8,6 @@ import sys
 TITLE = "FSDP on two GPUs"
 
 
-def why_not(torch):
-    return None if torch.cuda.device_count() > 1 else "needs two GPUs, and there is one"
-
-
 def step_of(torch, rank):
     from torch.distributed.fsdp import fully_shard
 

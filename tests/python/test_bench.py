@@ -19,6 +19,7 @@ from standin import BUILD, ROOT
 BENCH = ROOT / "bench" / "bench.py"
 
 sys.path.insert(0, str(ROOT / "bench"))
+import bench  # noqa: E402
 import found  # noqa: E402
 import players  # noqa: E402
 import rounds  # noqa: E402
@@ -82,6 +83,13 @@ class Statistic(unittest.TestCase):
         assert alone
         self.assertEqual((alone["seconds"], alone["ratio"] == alone["ratio"]), (7.0, False))
 
+    def test_noise(self) -> None:
+        for lower, upper, is_noise in ((0.9, 1.1, True), (0.98, 1.02, False), (1.01, 1.3, False), (0.6, 0.99, False)):
+            self.assertEqual(rounds.is_noise({"lower": lower, "ratio": 1.0, "upper": upper}), is_noise)
+        taken = [{"native": [1.0], "run": [seconds]} for seconds in (0.8, 1.0, 1.3)]
+        row = {"title": "a step", "rounds": taken, "left_out": None, "failed": {}}
+        self.assertIn("1.00  (0.90 to 1.15, 3 rounds, noise)", store.lines_of("a", row)[2])
+
     def test_the_order_changes_and_a_slow_tool_has_one_block(self) -> None:
         order: list[str] = []
 
@@ -100,7 +108,7 @@ class Players(unittest.TestCase):
     def setUp(self) -> None:
         self.bench = types.SimpleNamespace(
             store=store.Store(None, FACTS), progress=types.SimpleNamespace(say=lambda *_: None), rounds=5, is_over=lambda: False,
-            options=types.SimpleNamespace(quick=False),
+            options=types.SimpleNamespace(quick=False), only=set(),
         )  # fmt: skip
         self.workload = next(one for one in WORKLOADS if one.name == "training")
 
@@ -138,6 +146,19 @@ class Players(unittest.TestCase):
         row["left_out"] = None
         is_warm, row = self.play("native=missing")
         self.assertEqual((is_warm, "no such thing here" in row["left_out"]), (False, True))
+
+    def test_a_program_without_the_class_is_no_row(self) -> None:
+        player = players.Torch(self.bench, [])  # type: ignore[arg-type]
+        player.check("run", {"class": "(anonymous namespace)::cufence_allocator"})
+        player.check("native", {"class": "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator"})
+        with self.assertRaisesRegex(rounds.ToolError, "not with cufence's class"):
+            player.check("run", {"class": "c10::cuda::CUDACachingAllocator::CudaMallocAsync::CudaMallocAsyncAllocator"})
+
+    def test_large_models_have_few_tools(self) -> None:
+        large, player = next(one for one in WORKLOADS if one.name == "gpt2"), players.Torch(self.bench, ["native", "off"])  # type: ignore[arg-type]
+        self.assertEqual((player.has_part(large), player.has_part(self.workload)), (False, True))
+        self.bench.only = {"off"}
+        self.assertTrue(player.has_part(large))
 
     def test_stopped_in_a_round_keeps_the_rounds_before(self) -> None:
         blocks = iter([False] * 40)
@@ -181,7 +202,7 @@ class Results(unittest.TestCase):
         data = results()
         data["workloads"]["fsdp"] = {"group": "torch", "title": "FSDP", "rounds": [], "failed": {}, "left_out": "needs two GPUs"}
         said = store.report(data)
-        self.assertRegex(said, r"cufence run +1.5 ms +1.500 +\(1.500 to 1.500, 3 rounds\)")
+        self.assertRegex(said, r"cufence run +1.5 ms +1.50 +\(1.50 to 1.50, 3 rounds\)")
         self.assertIn("fsdp: FSDP: left out: needs two GPUs", said)
         self.assertIn("2 of 2 places of allocation tested after 2 training steps", said)
 
@@ -205,6 +226,24 @@ class Results(unittest.TestCase):
         for name in ("ratio", "found", "scaling", "memory"):
             self.assertTrue((self.file.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG"))
             self.assertIn(f"results {store.digest(results())}", (self.file.parent / f"{name}.svg").read_text())
+
+
+class Order(unittest.TestCase):
+    def parts(self, *only: str, quick: bool = False) -> list[str]:
+        options = types.SimpleNamespace(quick=quick, limit=None, only=list(only))
+        measured = bench.Bench(options, store.Store(None, FACTS), types.SimpleNamespace(began=0.0, say=lambda *_: None))  # type: ignore[arg-type]
+        self.assertEqual(measured.few_rounds, 15 if only else 5)
+        return [title for title, _ in bench.parts(measured, None)]
+
+    def test_what_matters_comes_first(self) -> None:
+        titles = self.parts()
+        self.assertEqual(titles[:4], ["PyTorch", "memory", "PyTorch under other tools", "sanitizers"])
+        self.assertLess(titles.index("single calls"), titles.index("faults and starts"))
+
+    def test_named_tools_share_their_rounds(self) -> None:
+        self.assertNotIn("PyTorch under other tools", self.parts("training", "run", "values_all"))
+        self.assertEqual([title for title in self.parts("training", "memcheck") if "PyTorch" in title], [])
+        self.assertNotIn("PyTorch", self.parts("micro"))
 
 
 class CommandLine(unittest.TestCase):

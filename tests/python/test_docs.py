@@ -156,7 +156,7 @@ class Figures(standin.InFolder):
         self.assertIn("README.md has other figures than", self.figures("check").stderr)
         self.assertEqual(self.figures("write").returncode, 0)
         page = (self.folder / "README.md").read_text()
-        self.assertIn("| `cufence.enable()` | 1.25 | 1.25 | not measured |\n", page)
+        self.assertIn("| `cufence.enable()` | 1.25 (1.25-1.25) | 1.25 (1.25-1.25) | not measured |\n", page)
         self.assertTrue(page.startswith("Before\n") and page.endswith("\nAfter\n"))
         self.assertEqual(self.figures("check").returncode, 0)
         self.write_results(1.26)
@@ -171,7 +171,7 @@ class Figures(standin.InFolder):
         self.assertIn("| cufence run | 1.25 (1.25-1.25) | 1.25 (1.25-1.25) |\n", page)
         self.assertIn("| no caching, CUDA_LAUNCH_BLOCKING=1 | not possible | 4.00 (4.00-4.00) |\n", page)
         self.assertIn("| a launch | 2 us |\n", page)
-        self.assertIn("| a model | cufence run | 3.00 GiB, 1.50 of native | 1.00 GiB |\n", page)
+        self.assertIn("| a model | cufence run | 3.00 GiB, 1.50 | 1.00 GiB, 1.00 |\n", page)
 
     def test_a_picture_of_other_results_fails(self):
         (self.folder / "docs/screens/bench").mkdir(parents=True)

@@ -20,6 +20,7 @@
 #define COUNT 1000
 
 static CUmodule module;
+static unsigned blocks = 8;
 
 /* Options are in the environment, so that kernels can tell the rerun process, which has none. */
 static inline void start(const char *options)
@@ -47,7 +48,7 @@ static inline CUfunction record_launch(const char *kernel, void **arguments, uns
     CUfunction function;
     CHECK_CU(cuModuleGetFunction(&function, module, kernel));
     const struct launch_call call = {
-        .function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .shared_bytes = shared, .parameters = arguments};
+        .function = function, .grid = {blocks, 1, 1}, .block = {128, 1, 1}, .shared_bytes = shared, .parameters = arguments};
     launch_record(context_current(), &call);
     return function;
 }
@@ -57,7 +58,7 @@ static inline void launch_shared(const char *kernel, void **arguments, unsigned 
     CUfunction function = record_launch(kernel, arguments, shared);
     if (shared)
         CHECK_CU(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared));
-    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, shared, NULL, arguments, NULL));
+    CHECK_CU(cuLaunchKernel(function, blocks, 1, 1, 128, 1, 1, shared, NULL, arguments, NULL));
 }
 
 static inline void launch_all(const char *kernel, void **arguments)

@@ -59,6 +59,22 @@ TELLS(shared, PAST_THE_END, THREAD_PAST_THE_END)
     cuCtxSynchronize();
 }
 
+/* 800 warps, whose dump would take long: 64 of them fault there as well, ... */
+TELLS(few_blocks, "block \\(7,0,0\\) thread \\(104,0,0\\)", "as <<<\\(200,1,1\\)", "looked for in the first 16 of 200 blocks")
+{
+    blocks = 200;
+    fault_in("write_last", "explain=rerun");
+}
+
+/* ... or not. */
+TELLS(too_few_blocks, "block \\(100,0,0\\) thread \\(100,0,0\\)", "!looked for")
+{
+    blocks = 200;
+    start("explain=rerun");
+    launch("write_last", allocate(12900 * 4), 12900);
+    cuCtxSynchronize();
+}
+
 /* Of three launches on record, the one in the middle did it. */
 TELLS(several, "0 bytes past the end of buffer #2", "re-run")
 {

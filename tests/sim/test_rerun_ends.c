@@ -76,16 +76,16 @@ TELLS(ignored, PAST_THE_END, THREAD_PAST_THE_END)
 }
 
 /* The driver's dump of a full device takes seconds, and that of a second launch would again. */
-TEST(a_full_device_leaves_little_time_unless_it_is_asked_for)
+TEST(many_warps_leave_little_time_unless_it_is_asked_for)
 {
     struct options options = {.explain = EXPLAIN_AUTO, .exit_wait = 1000, .rerun_ms = 10000};
-    struct evidence evidence = {.warps = 800}; /* 100 blocks of 256 threads */
+    struct evidence evidence = {.warps = 511};
     char name[96];
     assert_int_equal(rerun_source_limit(&options, &evidence, name), 10000);
     assert_string_equal(name, "wait_ms=1000/10000");
-    evidence.warps = 8448;
+    evidence.warps = 800; /* 100 blocks of 256 threads */
     assert_true(rerun_source_limit(&options, &evidence, name) < 1000);
-    assert_string_equal(name, "the second that it has on a full device (explain=rerun: wait_ms=1000/10000)");
+    assert_string_equal(name, "the second that it has where 512 warps run (explain=rerun: wait_ms=1000/10000)");
     options.rerun_ms = 100;
     assert_int_equal(rerun_source_limit(&options, &evidence, name), 100);
     options = (struct options){.explain = EXPLAIN_RERUN, .rerun_ms = 10000};

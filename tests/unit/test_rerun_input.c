@@ -96,7 +96,7 @@ TEST(a_damaged_one_is_refused)
         assert_int_equal(rerun_input_read(bytes, cut, &found, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
     assert_int_equal(rerun_input_read(bytes, size, &found, &problem), CUFENCE_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(problem.text, "of version 14"));
+    assert_non_null(strstr(problem.text, "of version 15"));
     free(bytes);
 }
 

@@ -7,6 +7,7 @@
 #include "support/fixture.h"
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/sass.h"
+#include "analysis/sass/ways.h"
 
 TEST(test_decode)
 {
@@ -79,6 +80,23 @@ TEST(test_what_reads_through_a_texture)
     }
     assert_false(sass_fetches((struct span){file.bytes, 15}));
     fixture_free(file);
+}
+
+/* gridDim, blockDim, and in constant bank 3; behind an index register may be any. */
+TEST(test_what_reads_the_grid)
+{
+    static const struct {
+        unsigned sm;
+        int reads;
+        uint64_t code[2];
+    } cases[] = {{80, 1, {0x00000300ff0d7624, 0x000fe200078e00ff}},  {80, 1, {0x0000050000117a02, 0x000fe20000000f00}},
+                 {80, 0, {0x0000020000007a24, 0x004fe200078e0205}},  {90, 1, {0x0000030000057ab9, 0x000fe20000000800}},
+                 {90, 1, {0x00000500ff117b82, 0x000f620000000800}},  {90, 0, {0x00000200ff007b82, 0x000e620000000800}},
+                 {120, 1, {0x00006e00ff0477ac, 0x000e620008000800}}, {120, 1, {0x0000de00ff117b82, 0x000f620000000800}},
+                 {120, 0, {0x0000da00ff007b82, 0x000e620000000800}}, {120, 0, {0x0000df00ff017b82, 0x000fe20000000800}},
+                 {90, 0, {0x00c00300ff0d7b82, 0x000e620000000800}},  {90, 1, {0x00000100020d7b82, 0x000e620000000800}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(code_reads_grid((struct span){(const uint8_t *)cases[i].code, 16}, cases[i].sm), cases[i].reads);
 }
 
 TEST(test_class)

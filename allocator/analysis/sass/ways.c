@@ -46,6 +46,30 @@ enum way way_of(struct sass_instruction instruction)
     }
 }
 
+/* Constant bank 0 has the number of blocks; ptxas takes no other way to it. Of an index register everything may come. */
+static int reads_constants(struct sass_instruction instruction, uint64_t from, uint64_t to)
+{
+    unsigned opcode = sass_opcode(instruction), form = (unsigned)sass_bits(instruction, SASS_FORM_AT, 3),
+             type = (unsigned)sass_bits(instruction, SASS_TYPE_AT, 3);
+    int is_load = opcode == 0x182 || opcode == 0xb9 || opcode == 0x1ac; /* LDC, ULDC, LDCU */
+    int is_indexed = is_load && opcode != 0xb9 && sass_bits(instruction, SASS_A_AT, 8) != SASS_RZ;
+    uint64_t offset =
+        opcode == 0x1ac ? sass_bits(instruction, SASS_OFFSET_LDCU_AT, 17) : sass_bits(instruction, SASS_OFFSET_AT, 16);
+    if (!(is_load || form == 3 || form == 5) || sass_bits(instruction, SASS_BANK_AT, 5) != 0)
+        return 0;
+    uint64_t bytes = !is_load ? form == 3 ? 8 : 4 : type == 6 ? 16 : type == 5 ? 8 : 4; /* c may be a pair */
+    return offset < to && (is_indexed || offset + bytes > from);
+}
+
+int code_reads_grid(struct span code, unsigned sm)
+{
+    uint64_t from = sm >= 100 ? 0x370 : 0xc; /* as in emulate.c */
+    for (uint64_t at = 0; code.size - at >= SASS_INSTRUCTION_BYTES; at += SASS_INSTRUCTION_BYTES)
+        if (reads_constants(sass_load(code.bytes + at), from, from + 12))
+            return 1;
+    return 0;
+}
+
 int ways_find(struct ways *ways, struct span code, unsigned sm)
 {
     memset(ways, 0, sizeof(*ways));

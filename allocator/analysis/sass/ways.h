@@ -37,5 +37,8 @@ struct sass_instruction ways_instruction(const struct ways *ways, uint32_t index
 /* Returns the target of a BRA, CALL.REL or RET.REL, in bytes from the next instruction. */
 int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned sm);
 
+/* Whether the code may read how many blocks the grid has. */
+int code_reads_grid(struct span code, unsigned sm);
+
 /* Returns where execution continues after an instruction. */
 enum way way_of(struct sass_instruction instruction);
