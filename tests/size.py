@@ -28,10 +28,10 @@ LIMITS = {
     f"functions over {FUNCTION_LINES} lines": 0,
 }
 ROOMS = {
-    "allocator": {"analysis": 10950, "api": 1500, "base": 4050, "cli": 7000, "contexts": 1300, "driver": 550, "fault": 4650, "finding": 5000,
-                  "guard": 300, "heap": 10900, "inspect": 5050, "json": 750, "kernels": 950, "launch": 1200, "order": 1500, "preload": 4950,
-                  "rerun": 2750, "sim": 7500, "stacks": 3500, "torch": 4450, "vmm": 800},
-    "tests": {"*": 500, "contract": 3200, "core": 50, "fuzz": 1000, "gpu": 8200, "mutants": 600, "python": 7650, "sim": 16000, "support": 1000,
+    "allocator": {"analysis": 10980, "api": 1500, "base": 4050, "cli": 7090, "contexts": 1240, "driver": 510, "fault": 4650, "finding": 5040,
+                  "guard": 300, "heap": 10890, "inspect": 5050, "json": 730, "kernels": 950, "launch": 1200, "order": 1500, "preload": 4910,
+                  "rerun": 2790, "sim": 7500, "stacks": 3470, "torch": 4450, "vmm": 800},
+    "tests": {"*": 500, "contract": 3180, "core": 50, "fuzz": 1000, "gpu": 8170, "mutants": 600, "python": 7650, "sim": 16050, "support": 1000,
               "torture": 5200, "unit": 14950, "way": 200, "zoo": 1050},
 }  # fmt: skip
 PLANNED = {"allocator": 72000, "tests": 55000}  # the design's, not met

@@ -31,8 +31,8 @@ struct inspector {
     void (*graph_instantiated)(CUgraphExec executable, CUgraph graph);
     void (*executable_gone)(CUgraphExec executable); /* about to be */
     void (*host_writes)(uint64_t address);           /* is about to, with a copy or a set. NULL: not wanted */
-    /* Its code may read through the texture whose handle is the argument at that offset. NULL: nobody knows */
-    int (*fetches)(CUfunction, const char *symbol, int device, uint32_t offset);
+    int (*fetches)(CUfunction, const char *symbol, int device,
+                   uint32_t at); /* may, that argument as a texture. NULL: unknown */
     /* What the program's compiler knows of a kernel's arguments; see inspect/values/types.h. */
     void (*kernel_declared)(CUfunction handle, const char *symbol, const char *arguments);
     int (*await)(unsigned ms);  /* waits until what it has seen of work that is done is reported; 0: not by then */

@@ -452,10 +452,8 @@ struct address_source slice_address(struct span code, uint64_t at, const struct 
 {
     const struct address_source none = {0, 0, 0};
     struct slicer slicer;
-    if (at % SASS_INSTRUCTION_BYTES != 0 || at >= code.size || !begin(&slicer, code, sm))
-        return none;
     uint32_t index = (uint32_t)(at / SASS_INSTRUCTION_BYTES);
-    if (index >= slicer.ways.count)
+    if (at % SASS_INSTRUCTION_BYTES != 0 || at >= code.size || !begin(&slicer, code, sm) || index >= slicer.ways.count)
         return none;
     /* The first call adds the values to evaluate. */
     address_terms(&slicer, index, access, LOW);
@@ -484,13 +482,12 @@ static term_set handle_terms(struct slicer *slicer, uint32_t at, struct sass_ins
 
 int slice_fetches(struct span code, unsigned sm, uint64_t offset)
 {
-    static const unsigned by_vector[] = {0x161, 0x164, 0x167, 0x16d}; /* the same with .B: the handle is in a vector register */
     struct slicer slicer;
     int is_traced = begin(&slicer, code, sm) && offset / 4 + 1 < PARAMETER_WORDS, is_any = 0, is_other = 0;
     for (uint64_t at = 0; code.size - at >= SASS_INSTRUCTION_BYTES; at += SASS_INSTRUCTION_BYTES) {
         struct sass_instruction instruction = sass_load(code.bytes + at);
-        for (unsigned i = 0; i < 4; i++)
-            is_other |= sass_opcode(instruction) == by_vector[i];
+        unsigned opcode = sass_opcode(instruction); /* with .B the handle is in a vector register */
+        is_other |= opcode == 0x161 || opcode == 0x164 || opcode == 0x167 || opcode == 0x16d;
         if (!is_fetch(instruction))
             continue;
         is_any = 1;
