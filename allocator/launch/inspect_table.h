@@ -31,8 +31,7 @@ struct inspector {
     void (*graph_instantiated)(CUgraphExec executable, CUgraph graph);
     void (*executable_gone)(CUgraphExec executable); /* about to be */
     void (*host_writes)(uint64_t address);           /* is about to, with a copy or a set. NULL: not wanted */
-    int (*fetches)(CUfunction, const char *symbol, int device,
-                   uint32_t at); /* may, that argument as a texture. NULL: unknown */
+    int (*fetches)(CUfunction, const char *symbol, int device, uint32_t at); /* may read that argument's texture; or NULL */
     /* What the program's compiler knows of a kernel's arguments; see inspect/values/types.h. */
     void (*kernel_declared)(CUfunction handle, const char *symbol, const char *arguments);
     int (*await)(unsigned ms);  /* waits until what it has seen of work that is done is reported; 0: not by then */
