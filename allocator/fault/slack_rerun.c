@@ -130,8 +130,8 @@ static int fail(struct slack_write *write, const char *why)
     return 0;
 }
 
-/* Whether a second launch has the state that the first one had. Pointers into the device heap that it lacks do no harm: only a write
- * beside the buffer counts. */
+/* Whether a second launch has the state that the first one had. Pointers into the device heap that it lacks do no harm: only a
+ * write beside the buffer counts. */
 static int is_alike(const struct slack_rerun *again, int has_others)
 {
     const char *lacks = rerun_source_lacks(again->image, again->rerun.input.bundle.symbol, again->has_pinned, has_others);
