@@ -369,7 +369,7 @@ static struct rerun_source *rerun_source_make(const struct options *options, con
     return source;
 }
 
-/* With how many blocks the launch is tried first; 0: with all, as what its blocks have in common would show. */
+/* With how many blocks the launch is tried first; 0: with all. A kernel that reads how many there are would notice. */
 static uint64_t first_blocks(const struct rerun_source *source)
 {
     const struct rerun_launch *launch = &source->launches[0];

@@ -242,8 +242,8 @@ STORY(shape)
 {
     char kernel[32];
     unsigned bytes;
-    int n;
-    if (sscanf(getenv("SHAPE"), "%31s %u %d", kernel, &bytes, &n) != 3)
+    long n; /* in a place of 8 bytes, too */
+    if (sscanf(getenv("SHAPE"), "%31s %u %ld", kernel, &bytes, &n) != 3)
         exit(3);
     const char *beside = getenv("BESIDE");
     void *host = NULL;

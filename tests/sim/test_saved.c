@@ -225,10 +225,9 @@ TEST(freed_memory_stays_until_its_write_is_explained)
 /* The code is that of a launch which faults: with a guard where it writes. */
 static void play_shape(const char *kernel, const char *guarded, const char *buffer, const char *options, const char *beside)
 {
-    SUCCEEDS(
-        "rm -rf shape.cubin k; BESIDE=%s SHAPE='%s %s' LD_LIBRARY_PATH=%s %s run --explain rerun --set keep=k,%s -- %s shape; "
-        "cp k/*/kernel.cubin shape.cubin",
-        beside, kernel, guarded, CUFENCE_RUN_DRIVER, CUFENCE_CLI, options, CUFENCE_SAVED_STORY);
+    SUCCEEDS("rm -rf shape.cubin k; SHAPE='%s %s' LD_LIBRARY_PATH=%s %s run --explain rerun --set keep=k,%s -- %s shape; "
+             "cp k/*/kernel.cubin shape.cubin",
+             kernel, guarded, CUFENCE_RUN_DRIVER, CUFENCE_CLI, options, CUFENCE_SAVED_STORY);
     assert_int_equal(run_shell("BESIDE=%s SHAPE='%s %s' LD_LIBRARY_PATH=%s %s run --explain rerun -- %s shape", beside, kernel,
                                buffer, CUFENCE_RUN_DRIVER, CUFENCE_CLI, CUFENCE_SAVED_STORY),
                      86);
