@@ -93,7 +93,7 @@ class Bench:
         self.torch.zeros(1, device="cuda")
         looks = [device()]
         step = importlib.import_module(name).build(self.torch, look)
-        for number in range(MEMORY_STEPS):  # noqa: B007: look() reads it
+        for number in range(MEMORY_STEPS):  # noqa: B007  # look() reads it
             step()
             look()
             if self.cufence:

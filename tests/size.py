@@ -28,11 +28,11 @@ LIMITS = {
     f"functions over {FUNCTION_LINES} lines": 0,
 }
 ROOMS = {
-    "allocator": {"analysis": 10950, "api": 1500, "base": 4050, "cli": 7000, "contexts": 1300, "driver": 550, "fault": 4650, "finding": 5000,
-                  "guard": 300, "heap": 10900, "inspect": 5050, "json": 750, "kernels": 950, "launch": 1200, "order": 1500, "preload": 4950,
-                  "rerun": 2750, "sim": 7500, "stacks": 3500, "torch": 4450, "vmm": 800},
-    "tests": {"*": 500, "contract": 3190, "core": 35, "fuzz": 1000, "gpu": 8235, "mutants": 600, "python": 7650, "sim": 16000, "support": 1000,
-              "torture": 5200, "unit": 14950, "way": 160, "zoo": 1080},
+    "allocator": {"analysis": 11000, "api": 1500, "base": 4050, "cli": 7090, "contexts": 1240, "driver": 510, "fault": 4650, "finding": 5040,
+                  "guard": 300, "heap": 10870, "inspect": 5050, "json": 730, "kernels": 950, "launch": 1200, "order": 1500, "preload": 4910,
+                  "rerun": 2790, "sim": 7500, "stacks": 3470, "torch": 4450, "vmm": 800},
+    "tests": {"*": 500, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8235, "mutants": 600, "python": 7680, "sim": 16050, "support": 1000,
+              "torture": 5200, "unit": 14950, "way": 160, "zoo": 1085},
 }  # fmt: skip
 PLANNED = {"allocator": 72000, "tests": 55000}  # the design's, not met
 

@@ -200,6 +200,19 @@ static json_t *results_of(const struct collected *collected)
     return results;
 }
 
+/* Returns NULL unless it is an array of nothing but texts. */
+static json_t *if_texts(json_t *array)
+{
+    json_t *each;
+    size_t i;
+    json_array_foreach(array, i, each)
+    {
+        if (!json_is_string(each))
+            return NULL;
+    }
+    return json_is_array(array) ? array : NULL;
+}
+
 /* What was run, and what was guarded. */
 static json_t *invocations_of(const struct collected *collected)
 {
@@ -209,10 +222,10 @@ static json_t *invocations_of(const struct collected *collected)
     collected_say_guarded(collected, guarded, sizeof guarded);
     json_array_foreach(collected->runs, i, run)
     {
-        json_t *command = json_object_get(json_object_get(run, "process"), "command");
+        json_t *command = json_object_get(json_object_get(run, "process"), "command"), *time = json_object_get(run, "time");
         json_t *made =
-            json_pack("{sb sO? sO? s[{ss s{ss}}]}", "executionSuccessful", 1, "arguments", command, "startTimeUtc",
-                      json_object_get(run, "time"), "toolExecutionNotifications", "level",
+            json_pack("{sb sO* sO* s[{ss s{ss}}]}", "executionSuccessful", 1, "arguments", if_texts(command), "startTimeUtc",
+                      json_is_string(time) ? time : NULL, "toolExecutionNotifications", "level",
                       collected->allocations ? "note" : "warning", "message", "text", guarded + strspn(guarded, "; "));
         json_array_append_new(array, made);
     }

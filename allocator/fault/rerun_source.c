@@ -369,7 +369,7 @@ static struct rerun_source *rerun_source_make(const struct options *options, con
     return source;
 }
 
-/* With how many blocks the launch is tried first; 0: with all, as what its blocks have in common would show. */
+/* With how many blocks the launch is tried first; 0: with all. A kernel that reads how many there are would notice. */
 static uint64_t first_blocks(const struct rerun_source *source)
 {
     const struct rerun_launch *launch = &source->launches[0];
@@ -427,10 +427,12 @@ struct rerun_source *rerun_source_begin(const struct options *options, struct fa
     return source;
 }
 
-const char *rerun_source_lacks(struct span image, int has_pinned, int has_others)
+const char *rerun_source_lacks(struct span image, const char *alone, int has_pinned, int has_others)
 {
     Elf64_Sym ignored;
-    if (cubin_find_named(image, "malloc", NULL, &ignored))
+    struct cubin_kernel kernel;
+    int calls_malloc = !alone || !cubin_find_kernel(image, alone, &kernel) || kernel.calls_addresses;
+    if (calls_malloc && cubin_find_named(image, "malloc", NULL, &ignored))
         return "the device heap (the module calls malloc())";
     if (has_pinned)
         return "pinned host memory as the kernel found it";
@@ -451,7 +453,7 @@ struct rerun_result *rerun_source_finish(struct rerun_source *source)
         result->launch = source->recorded[source->rerun.number];
         const struct span image = {source->rerun.input.image, source->rerun.input.image_bytes};
         snprintf(result->lacks, sizeof result->lacks, "%s",
-                 rerun_source_lacks(image, copies_have_changed(&source->copies), source->has_others));
+                 rerun_source_lacks(image, NULL, copies_have_changed(&source->copies), source->has_others));
     }
     return result;
 }

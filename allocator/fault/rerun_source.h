@@ -39,9 +39,10 @@ struct rerun_source *rerun_source_begin(const struct options *options, struct fa
  */
 struct rerun_result *rerun_source_finish(struct rerun_source *source);
 
-/* What the first launch may have had and a second one cannot have; "" for nothing. has_pinned: it read pinned host memory that
- * is another one now. has_others: other launches were under way. */
-const char *rerun_source_lacks(struct span image, int has_pinned, int has_others);
+/* What the first launch may have had and a second one cannot have; "" for nothing. alone: a kernel that has nothing of the
+ * device heap if it calls no function, although others of its module call malloc(); NULL if it may have got pointers into it.
+ * has_pinned: it read pinned host memory that is another one now. has_others: other launches were under way. */
+const char *rerun_source_lacks(struct span image, const char *alone, int has_pinned, int has_others);
 
 /* After rerun_source_finish(): finds what the diagnosed address is made of (result.cause). */
 void rerun_source_trace(struct rerun_source *source, const struct diagnosis *diagnosis);

@@ -130,10 +130,11 @@ static int fail(struct slack_write *write, const char *why)
     return 0;
 }
 
-/* Whether a second launch has the state that the first one had. */
+/* Whether a second launch has the state that the first one had. Pointers into the device heap that it lacks do no harm: only a
+ * write beside the buffer counts. */
 static int is_alike(const struct slack_rerun *again, int has_others)
 {
-    const char *lacks = rerun_source_lacks(again->image, again->has_pinned, has_others);
+    const char *lacks = rerun_source_lacks(again->image, again->rerun.input.bundle.symbol, again->has_pinned, has_others);
     if (*lacks)
         snprintf(again->write->untold, sizeof again->write->untold, RERUN_LACKS, lacks);
     return !*lacks;
@@ -183,6 +184,7 @@ static int try_kernel(struct slack_rerun *again, const struct options *options, 
     struct rerun *rerun = &again->rerun;
     struct rerun_input *input = &rerun->input;
     again->image = code(function->name, write->buffer->device);
+    input->bundle.symbol = function->name;
     if (!again->image.bytes)
         return fail(write, "the code of the kernel is not known");
     if (rerun_source_device(rerun, write->buffer->device) != CUFENCE_OK)
@@ -201,7 +203,6 @@ static int try_kernel(struct slack_rerun *again, const struct options *options, 
     again->room -= write->buffer->size; /* it is there twice */
     snprintf(again->limit, sizeof again->limit, "wait_ms=%llu", (unsigned long long)options->rerun_ms);
     input->mode = RERUN_BARE;
-    input->bundle.symbol = function->name;
     input->image = again->image.bytes;
     input->image_bytes = again->image.size;
     input->bundle.launches = again->launches;

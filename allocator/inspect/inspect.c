@@ -1,7 +1,7 @@
 #include "inspect.h"
 
 #include "analysis/lines/cubin.h"
-#include "analysis/sass/sass.h"
+#include "analysis/sass/slice.h"
 #include "base/aside.h"
 #include "base/lock.h"
 #include "contexts/contexts.h"
@@ -14,13 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- whether the code of kernels reads through textures ---- */
+/* ---- whether the code of kernels reads through a texture that is an argument ---- */
 
 static struct asked {
     CUfunction handle;
     const char *symbol;
     int device, fetches;
-} asked[64]; /* under the lock */
+    uint32_t offset; /* of the argument */
+} asked[64];         /* under the lock */
 static struct lock lock = LOCK(RANK_LEAF);
 
 /* It is not known to, if the code can't be had, or calls functions of other sections. */
@@ -29,19 +30,20 @@ static void ask_code(void *argument)
     struct asked *now = argument;
     struct cubin_kernel kernel;
     const struct span cubin = inspect_code(now->symbol, now->device);
-    now->fetches = cubin.bytes && cubin_find_kernel(cubin, now->symbol, &kernel) && sass_fetches(kernel.code);
+    now->fetches =
+        cubin.bytes && cubin_find_kernel(cubin, now->symbol, &kernel) && slice_fetches(kernel.code, kernel.sm, now->offset);
     free((void *)(uintptr_t)cubin.bytes);
 }
 
-static int fetches(CUfunction handle, const char *symbol, int device)
+static int fetches(CUfunction handle, const char *symbol, int device, uint32_t offset)
 {
-    struct asked *known = &asked[((uintptr_t)handle >> 4 ^ (uintptr_t)handle >> 10) % 64];
+    struct asked *known = &asked[((uintptr_t)handle >> 4 ^ (uintptr_t)handle >> 10 ^ offset >> 3) % 64];
     lock_take(&lock);
     struct asked now = *known;
     lock_release(&lock);
-    if (now.handle == handle && now.device == device)
+    if (now.handle == handle && now.device == device && now.offset == offset)
         return now.fetches;
-    now = (struct asked){handle, symbol, device, 0};
+    now = (struct asked){handle, symbol, device, 0, offset};
     aside_call(ask_code, &now);
     HOLD(&lock);
     *known = now;

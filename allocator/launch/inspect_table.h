@@ -29,9 +29,9 @@ struct inspector {
     void (*loaded_file)(const void *handle, int is_library, const char *path);
     void (*unloads)(const void *handle); /* it is about to be unloaded */
     void (*graph_instantiated)(CUgraphExec executable, CUgraph graph);
-    void (*executable_gone)(CUgraphExec executable);            /* about to be */
-    void (*host_writes)(uint64_t address);                      /* is about to, with a copy or a set. NULL: not wanted */
-    int (*fetches)(CUfunction, const char *symbol, int device); /* its code reads through textures. NULL: nobody knows */
+    void (*executable_gone)(CUgraphExec executable); /* about to be */
+    void (*host_writes)(uint64_t address);           /* is about to, with a copy or a set. NULL: not wanted */
+    int (*fetches)(CUfunction, const char *symbol, int device, uint32_t at); /* may read that argument's texture; or NULL */
     /* What the program's compiler knows of a kernel's arguments; see inspect/values/types.h. */
     void (*kernel_declared)(CUfunction handle, const char *symbol, const char *arguments);
     int (*await)(unsigned ms);  /* waits until what it has seen of work that is done is reported; 0: not by then */

@@ -311,11 +311,12 @@ void keepers_forget_texture(CUtexObject texture)
         forget(texture, context_current(), NULL, 1);
 }
 
-/* Handles are small numbers, which other arguments have, too. The kernel's code tells, if it can be had:
- * not during a capture. */
+/* Handles are small numbers, which other arguments have, too. The kernel's code tells which of them it reads through, if it can
+ * be had: not during a capture. */
 static int is_texture(CUfunction handle, const struct launch_function *function, uint32_t argument, int device)
 {
-    if (!INSPECTOR_WANTS(fetches) || !inspector_now()->fetches(handle, function->name, device))
+    if (!INSPECTOR_WANTS(fetches) ||
+        !inspector_now()->fetches(handle, function->name, device, function->arguments[argument].offset))
         return 0;
     char *demangled = text_demangled(function->name);
     int is = signature_is(demangled, function->argument_count, argument, "unsigned long long");

@@ -126,7 +126,7 @@ class Player:
         self.environment = dict(os.environ)
         self.is_sim = options.sim
         self.seconds = options.seconds
-        self.expected = read_expected() if options.sim else {}
+        self.expected = read_expected()
         if options.sim:
             self.environment["LD_LIBRARY_PATH"] = f"{build}/tests/libcuda:{build}/lib"
         self.lanes = options.jobs if options.sim else len(devices())
@@ -139,6 +139,12 @@ class Player:
     def play(self, promise: Promise, lane: int) -> Result:
         if promise.gpus > (8 if self.is_sim else self.lanes):
             return Result(promise.name, None, f"it needs {promise.gpus} GPUs")
+        result = self.play_once(promise, lane)
+        if result.ok is False and result.native and not self.is_sim and result.native.lines != self.expected.get(promise.name):
+            return self.play_once(promise, lane)  # natively it was not as on record: some lines say what took long
+        return result
+
+    def play_once(self, promise: Promise, lane: int) -> Result:
         environment = self.surroundings(promise, lane)
         native = play([str(self.program), promise.name], environment, self.seconds)
         guarded = play([*self.command, str(self.program), promise.name], environment, self.seconds)

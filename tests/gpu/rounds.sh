@@ -8,7 +8,7 @@
 #        alone    what fills the GPU or measures it: nothing runs beside it; results as JSON in $OUT
 #        stories  torture and the Python stories; the results file, with the JSON files that lie in build/gpu-pack
 #        figures  ./dev bench; goes on with build/gpu-pack/bench/bench.json
-#        matrix   ./dev matrix, what cufence finds; goes on with build/gpu-pack/matrix.json, takes the folders of build/gpu-pack/corpora
+#        matrix   ./dev matrix, what cufence finds; goes on with build/gpu-pack/matrix.json, takes build/gpu-pack/corpora.txz: corpora/NAME/built
 #        others   the same of other tools, with the compute-sanitizer of build/sanitizer/*.tgz, else that of PATH. MATRIX_JOBS: 12 without it
 #        sweep    no false NaN in PyTorch's operators; torture
 #        elsewhere  replays of the bundles (bundle_*.tgz) in build/gpu-pack: of another machine. Then the cost of values
@@ -110,6 +110,7 @@ case ${1:?"which round? See the top of this file"} in
         fi
         [ ! -e "$pack/matrix.json" ] || cp "$pack/matrix.json" "$out/matrix.json"
         corpora=()
+        [ ! -e "$pack/corpora.txz" ] || python3 -m tarfile -e "$pack/corpora.txz" "$pack"
         for folder in "$pack"/corpora/*/; do
             [ ! -d "$folder" ] || corpora+=(--corpus "$(basename "$folder")=$folder")
         done

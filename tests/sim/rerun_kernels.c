@@ -284,12 +284,14 @@ static void hang_again(const cusim_thread *t, void *const *arguments)
     write_last(t, arguments);
 }
 
-/* Its code names malloc(), as that of a kernel that calls it. The device's heap has no room for it in the first process. */
+/* Its code names malloc(), as that of a kernel that calls it. The device's heap has no room for it in the first process. With a
+ * negative n it writes past its buffer instead. */
 __attribute__((no_sanitize("address", "undefined"))) static void write_heap(const cusim_thread *t, void *const *arguments)
 {
     volatile float *made = is_second() ? (volatile float *)0x123456789000 : NULL; /* NOLINT */
-    (void)arguments;
-    if (number(t) == 0)
+    if (second(arguments) < 0)
+        write_past(t, first(arguments), -second(arguments));
+    else if (number(t) == 0)
         made[7] = 2.5f;
 }
 

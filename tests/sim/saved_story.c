@@ -236,21 +236,32 @@ STORY(slack_reused)
 }
 
 /* SHAPE="KERNEL BYTES N" in the environment: a launch with a buffer of so many bytes, which is freed. The kernel is in
- * shape.cubin, or there is none yet. */
+ * shape.cubin, or there is none yet. BESIDE=pinned: it is given host memory, too; =other: a stream of its own has the buffer.
+ */
 STORY(shape)
 {
     char kernel[32];
     unsigned bytes;
-    int n;
-    if (sscanf(getenv("SHAPE"), "%31s %u %d", kernel, &bytes, &n) != 3)
+    long n; /* in a place of 8 bytes, too */
+    if (sscanf(getenv("SHAPE"), "%31s %u %ld", kernel, &bytes, &n) != 3)
         exit(3);
-    int is_there = access("shape.cubin", R_OK) == 0;
+    const char *beside = getenv("BESIDE");
+    void *host = NULL;
+    int is_there = access("shape.cubin", R_OK) == 0, has_host = beside && !strcmp(beside, "pinned");
     CUdeviceptr out = allocate(bytes);
+    CUstream other = NULL;
+    CALL(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
+    CALL(cuMemHostAlloc, &host, 64, CU_MEMHOSTALLOC_DEVICEMAP);
     CALL(cuCtxSynchronize);
+    void *arguments[] = {&out, has_host ? (void *)&host : &n, &n};
     if (is_there)
-        launch_function(load_file("shape.cubin", kernel), (void *[]){&out, &n});
+        launch_function(load_file("shape.cubin", kernel), arguments);
     else
-        launch(kernel, (void *[]){&out, &n});
+        launch(kernel, arguments);
+    CALL(cuCtxSynchronize);
+    if (is_there && beside && !strcmp(beside, "other"))
+        CALL(cuLaunchKernel, load_file("shape.cubin", kernel), 1, 1, 1, 1, 1, 1, 0, other, arguments, NULL);
+    CALL(cuStreamSynchronize, other);
     CALL(cuMemFree_v2, out);
 }
 

@@ -140,11 +140,8 @@ TEST(the_same_finding_is_listed_once)
 /* In one mode it faults, in another its bytes are found beside the buffer, before that or after. */
 TEST(what_an_access_leaves_in_other_modes_is_no_second_finding)
 {
-    static const char *const programs[] = {"overrun", "beside async 1000 3"};
     for (size_t i = 0; i < 2; i++) {
-        char arguments[128];
-        snprintf(arguments, sizeof arguments, HUNT "-- \"$PROGRAM\" %s", programs[i]);
-        hunt(arguments);
+        hunt(i ? HUNT "-- \"$PROGRAM\" beside async 1000 3" : HUNT "-- \"$PROGRAM\" overrun");
         expect(86, "cufence hunt: 1 finding in 4 runs\n");
         assert_int_equal(found(), 1);
         expect_finding("overrun", i ? 1000 : 4096, "end,start,align,strict", 4);
@@ -285,9 +282,7 @@ TEST(a_program_that_cannot_be_run_is_told_once)
     expect(126, "cufence run: / is a directory");
     static const char *const files[] = {"", "echo no interpreter", "\\177ELF\\2"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char command[128];
-        snprintf(command, sizeof command, "printf '%s' >\"$FOLDER-plain\" && chmod +x \"$FOLDER-plain\"", files[i]);
-        assert_int_equal(system(command), 0);
+        assert_int_equal(run_shell("printf '%s' >\"$FOLDER-plain\" && chmod +x \"$FOLDER-plain\"", files[i]), 0);
         for (int is_run = 0; is_run < 2; is_run++) {
             int status =
                 is_run ? run_shell("\"$CUFENCE\" run -- \"$FOLDER-plain\"") : (hunt("-- \"$FOLDER-plain\""), last.status);

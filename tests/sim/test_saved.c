@@ -222,7 +222,42 @@ TEST(freed_memory_stays_until_its_write_is_explained)
     }
 }
 
-/* What lies beside buffers in real programs. The code is that of a launch which faults: with a guard where it writes. */
+/* Of code that the simulated device does not execute. */
+#define CALL_FOR_NOP "LC_ALL=C sed -i 's/\\x18\\x79\\x00\\x00/\\x43\\x73\\x00\\x02/' shape.cubin"
+
+/* The code is that of a launch which faults: with a guard where it writes. */
+static void play_shape(const char *kernel, const char *guarded, const char *buffer, const char *options, const char *beside,
+                       const char *change)
+{
+    SUCCEEDS("rm -rf shape.cubin k; SHAPE='%s %s' LD_LIBRARY_PATH=%s %s run --explain rerun --set keep=k,%s -- %s shape; "
+             "cp k/*/kernel.cubin shape.cubin; %s",
+             kernel, guarded, CUFENCE_RUN_DRIVER, CUFENCE_CLI, options, CUFENCE_SAVED_STORY, change);
+    assert_int_equal(run_shell("BESIDE=%s SHAPE='%s %s' LD_LIBRARY_PATH=%s %s run --explain rerun -- %s shape", beside, kernel,
+                               buffer, CUFENCE_RUN_DRIVER, CUFENCE_CLI, CUFENCE_SAVED_STORY),
+                     86);
+}
+
+/* A second launch without it would tell of another one. */
+TEST(writes_of_launches_with_state_of_their_own_have_no_line)
+{
+    static const struct {
+        const char *kernel, *guarded, *buffer, *beside, *said;
+    } cases[] = {
+        {"store_first", "1008 252", "1000 250", "pinned",
+         "cannot have pinned host memory as the kernel found it, so its facts are not used"},
+        {"malloc", "1008 -252", "1000 -250", "",
+         "cannot have the device heap \\(the module calls malloc\\(\\)\\), so its facts"},
+        {"write_once", "1008 252", "1000 250", "other", "cannot have the other launches that ran at the time, so its facts"},
+        {"write_once", "1008 252", "1000 250", "", "it is not known which did it: no thread wrote there"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        play_shape(cases[i].kernel, cases[i].guarded, cases[i].buffer, "side=end", cases[i].beside, CALL_FOR_NOP);
+        SAYS("slack WRITE: 4 bytes changed, 0 bytes past the end", cases[i].said);
+        assert_false(has("at model\\.cu:[0-9]+ in"));
+    }
+}
+
+/* What lies beside buffers in real programs. */
 TEST(writes_of_each_shape_have_their_line)
 {
     static const struct {
@@ -270,14 +305,11 @@ TEST(writes_of_each_shape_have_their_line)
          "side=start",
          {"slack WRITE: 4 bytes changed, 4 bytes before the start",
           "model\\.cu:210 in put_before, block \\(0,0,0\\) thread \\(0,0,0\\)", "hint +one element before the start"}},
+        /* its module has malloc(), but it calls nothing */
+        {"malloc", "1008 -252", "1000 -250", "side=end", {"model\\.cu:190 in malloc, block \\(1,0,0\\) thread \\(122,0,0\\)"}},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        SUCCEEDS("rm -rf shape.cubin k; SHAPE='%s %s' LD_LIBRARY_PATH=%s %s run --explain rerun --set keep=k,%s -- %s shape; "
-                 "cp k/*/kernel.cubin shape.cubin",
-                 shapes[i].kernel, shapes[i].guarded, CUFENCE_RUN_DRIVER, CUFENCE_CLI, shapes[i].options, CUFENCE_SAVED_STORY);
-        assert_int_equal(run_shell("SHAPE='%s %s' LD_LIBRARY_PATH=%s %s run --explain rerun -- %s shape", shapes[i].kernel,
-                                   shapes[i].buffer, CUFENCE_RUN_DRIVER, CUFENCE_CLI, CUFENCE_SAVED_STORY),
-                         86);
+        play_shape(shapes[i].kernel, shapes[i].guarded, shapes[i].buffer, shapes[i].options, "", ":");
         for (const char *const *said = shapes[i].said; *said; said++)
             SAYS(*said);
     }

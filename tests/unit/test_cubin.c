@@ -192,6 +192,10 @@ TEST(a_plain_one_has_its_cubins)
         assert_true(cubin_find_kernel(image.packed, "normalise", &kernel));
         assert_int_equal(kernel.sm, i ? 90 : 80);
         assert_int_equal(image.sm, kernel.sm);
+        assert_false(kernel.calls_addresses);
+        static const uint8_t call[] = {0x43, 0x73, 0x00, 0x02}; /* CALL.ABS.NOINC R2 */
+        memcpy(fixture_bytes(file) + (kernel.code.bytes - file.bytes) + 16, call, sizeof call);
+        assert_true(cubin_find_kernel(image.packed, "normalise", &kernel) && kernel.calls_addresses);
     }
     assert_int_equal(fatbin_next(file, &at, &image), 0);
     fixture_bytes(file)[0]++;

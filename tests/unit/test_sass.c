@@ -6,7 +6,7 @@
 
 #include "support/fixture.h"
 #include "analysis/lines/cubin.h"
-#include "analysis/sass/sass.h"
+#include "analysis/sass/slice.h"
 #include "analysis/sass/ways.h"
 
 TEST(test_decode)
@@ -71,14 +71,15 @@ TEST(test_what_reads_through_a_texture)
         const char *kernel;
         int fetches;
     } kernels[] = {{"_Z7look_upyPj", 1}, {"_Z4callyP6float4", 1}, {"_Z8gradientyPf", 1}, {"_Z8filteredyPf", 1},
-                   {"_Z5widthyPi", 0},   {"_Z7surfaceyPi", 0},    {"_Z5countyPj", 0}};
+                   {"_Z2atyy", 0},       {"_Z5widthyPi", 0},      {"_Z7surfaceyPi", 0},  {"_Z5countyPj", 0}};
     struct span file = fixture_read("cubins/textures.cubin");
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
         struct cubin_kernel kernel;
         assert_true(cubin_find_kernel(file, kernels[i].kernel, &kernel));
-        assert_int_equal(sass_fetches(kernel.code), kernels[i].fetches);
+        assert_int_equal(slice_fetches(kernel.code, kernel.sm, 0), kernels[i].fetches);
+        assert_int_equal(slice_fetches(kernel.code, kernel.sm, 8), strstr(kernels[i].kernel, "atyy") != NULL);
     }
-    assert_false(sass_fetches((struct span){file.bytes, 15}));
+    assert_false(slice_fetches((struct span){file.bytes, 15}, 90, 0));
     fixture_free(file);
 }
 

@@ -238,6 +238,15 @@ static int calls_others(const struct image *image, uint32_t number, struct span 
     return 0;
 }
 
+static int has_call_of_address(struct span code)
+{
+    struct reader at = reader_of(code, 0);
+    for (uint64_t words[INSTRUCTION_BYTES / sizeof(uint64_t)]; reader_copy(&at, words, sizeof(words));)
+        if ((words[0] & 0x1ff) == CALL_ABSOLUTE)
+            return 1;
+    return 0;
+}
+
 /* Finds the offset of the parameters among the kernel's attributes, in section ".nv.info.KERNEL". An attribute has a form, a
  * number, and 2 bytes that are its value, or with the form SIZED the number of bytes that follow. */
 static uint32_t parameters_of(const struct image *image, const char *symbol)
@@ -280,6 +289,7 @@ int cubin_find_kernel(struct span bytes, const char *symbol, struct cubin_kernel
     memcpy(&header, bytes.bytes, sizeof(header));
     kernel->sm = cubin_architecture(&header);
     kernel->parameters_at = parameters_of(&image, symbol);
+    kernel->calls_addresses = has_call_of_address(kernel->code);
     return 1;
 }
 

@@ -43,6 +43,7 @@ struct cubin_kernel {
     struct span code;       /* with its functions: all of its section */
     unsigned sm;            /* compute capability that it was compiled for, 90 for 9.0 */
     uint32_t parameters_at; /* offset of its parameters in constant bank 0; 0 if the cubin does not say */
+    int calls_addresses;    /* what it calls is in registers: malloc() and printf(), or a pointer to a function */
 };
 
 /* Returns 1 if the cubin has a kernel of that name, and its code calls no function of another section. */

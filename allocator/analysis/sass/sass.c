@@ -307,15 +307,6 @@ const char *sass_class(struct sass_instruction instruction, enum access_kind *ki
     return NULL;
 }
 
-int sass_fetches(struct span code)
-{
-    enum access_kind kind;
-    const char *name = NULL;
-    for (uint64_t at = 0; !(name && *name == 'T') && code.size - at >= SASS_INSTRUCTION_BYTES; at += SASS_INSTRUCTION_BYTES)
-        name = sass_class(sass_load(code.bytes + at), &kind); /* TEX, TLD, TLD4, TXD */
-    return name && *name == 'T';
-}
-
 /* Of ptxas 13.0 for sm_90, 100 and 120, against nvdisasm 13.5: the same for all three. */
 int sass_bulk(struct sass_instruction instruction, struct sass_bulk *bulk)
 {

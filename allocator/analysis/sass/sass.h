@@ -68,9 +68,6 @@ int sass_bulk(struct sass_instruction instruction, struct sass_bulk *bulk);
  * traps, and instructions with a lane mask. NULL for any other instruction. */
 const char *sass_class(struct sass_instruction instruction, enum access_kind *kind);
 
-/* Whether an instruction of the code reads through a texture. (A query of one reads no memory of it.) */
-int sass_fetches(struct span code);
-
 /* Computes one lane's address. Returns 1 if all required registers are given (`registers` u32[], `uniforms` u32[]). */
 int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count, const uint32_t *uniforms,
                  size_t uniform_count, uint64_t *address);

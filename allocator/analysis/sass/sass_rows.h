@@ -75,6 +75,7 @@ enum sass_field {
     SASS_BRANCH_AT = 34,        /* 48 bits */
     SASS_OFFSET_LDCU_AT = 37,   /* 17 bits, as: */
     SASS_OFFSET_AT = 38,        /* 16 bits: of b in a constant bank */
+    SASS_HANDLE_AT = 40,        /* of a texture: a uniform register, or the word of the constant bank */
     SASS_SHARED_OFFSET_AT = 44, /* LDGSTS: 20 bits */
     SASS_BANK_AT = 54,          /* 5 bits */
     SASS_NEGATE_B_AT = 63,      /* of LEA: c */

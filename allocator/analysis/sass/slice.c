@@ -67,10 +67,18 @@ uint64_t slice_parameters_at(unsigned sm)
 
 /* ---- back through the code ---- */
 
+/* TEX, TLD, TLD4, TXD */
+static int is_fetch(struct sass_instruction instruction)
+{
+    enum access_kind kind;
+    const char *name = sass_class(instruction, &kind);
+    return name && *name == 'T';
+}
+
 static int writes(const struct slicer *slicer, struct sass_instruction instruction, int file, unsigned number)
 {
     return file == VECTOR ? sass_writes_register(instruction, number, 1)
-                          : sass_writes_uniform_register(instruction, number, slicer->zero[UNIFORM]);
+                          : sass_writes_uniform_register(instruction, number, slicer->zero[UNIFORM]) && !is_fetch(instruction);
 }
 
 /* Returns the index in `values` of what `instruction` writes into a register; -1 if the table is full. */
@@ -431,18 +439,21 @@ static struct address_source answer(term_set low, term_set high)
     return source;
 }
 
+static int begin(struct slicer *slicer, struct span code, unsigned sm)
+{
+    memset(slicer, 0, sizeof *slicer);
+    slicer->sm = sm;
+    slicer->zero[VECTOR] = SASS_RZ;
+    slicer->zero[UNIFORM] = sm >= 100 ? 255 : 63;
+    return ways_find(&slicer->ways, code, sm);
+}
+
 struct address_source slice_address(struct span code, uint64_t at, const struct sass_access *access, unsigned sm)
 {
     const struct address_source none = {0, 0, 0};
     struct slicer slicer;
-    memset(&slicer, 0, sizeof(slicer));
-    if (at % SASS_INSTRUCTION_BYTES != 0 || at >= code.size || !ways_find(&slicer.ways, code, sm))
-        return none;
-    slicer.sm = sm;
-    slicer.zero[VECTOR] = SASS_RZ;
-    slicer.zero[UNIFORM] = sm >= 100 ? 255 : 63;
     uint32_t index = (uint32_t)(at / SASS_INSTRUCTION_BYTES);
-    if (index >= slicer.ways.count)
+    if (at % SASS_INSTRUCTION_BYTES != 0 || at >= code.size || !begin(&slicer, code, sm) || index >= slicer.ways.count)
         return none;
     /* The first call adds the values to evaluate. */
     address_terms(&slicer, index, access, LOW);
@@ -450,4 +461,39 @@ struct address_source slice_address(struct span code, uint64_t at, const struct 
     settle(&slicer);
     term_set low = address_terms(&slicer, index, access, LOW), high = address_terms(&slicer, index, access, HIGH);
     return slicer.is_lost ? none : answer(low, high);
+}
+
+/* ---- textures ---- */
+
+/* What the handle of a TEX, TLD, TLD4 or TXD is made of: a constant, or what is in a uniform register. */
+static term_set handle_terms(struct slicer *slicer, uint32_t at, struct sass_instruction instruction)
+{
+    unsigned form = (unsigned)sass_bits(instruction, SASS_FORM_AT, 3);
+    struct meeting meeting = {UNKNOWN, 0};
+    slicer->value_count = 0;
+    for (int i = 0; i < 2 && form == 7; i++) { /* the first call adds the values to evaluate */
+        meeting = terms_before(slicer, at, UNIFORM, register_field(slicer, instruction, SASS_HANDLE_AT, UNIFORM));
+        settle(slicer);
+    }
+    if (form == 5)
+        return constant_terms(slicer, sass_bits(instruction, SASS_BANK_AT, 5), 4 * sass_bits(instruction, SASS_HANDLE_AT, 14));
+    return meeting.is_reached && meeting.terms && !slicer->is_lost ? meeting.terms : UNKNOWN;
+}
+
+int slice_fetches(struct span code, unsigned sm, uint64_t offset)
+{
+    struct slicer slicer;
+    int is_traced = begin(&slicer, code, sm) && offset / 4 + 1 < PARAMETER_WORDS, is_any = 0, is_other = 0;
+    for (uint64_t at = 0; code.size - at >= SASS_INSTRUCTION_BYTES; at += SASS_INSTRUCTION_BYTES) {
+        struct sass_instruction instruction = sass_load(code.bytes + at);
+        unsigned opcode = sass_opcode(instruction); /* with .B the handle is in a vector register */
+        is_other |= opcode == 0x161 || opcode == 0x164 || opcode == 0x167 || opcode == 0x16d;
+        if (!is_fetch(instruction))
+            continue;
+        is_any = 1;
+        term_set terms = is_traced ? handle_terms(&slicer, (uint32_t)(at / SASS_INSTRUCTION_BYTES), instruction) : UNKNOWN;
+        if (terms & (UNKNOWN | LOADED) || terms >> offset / 4 & 3)
+            return 1;
+    }
+    return is_any && is_other;
 }

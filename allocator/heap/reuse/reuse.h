@@ -108,7 +108,7 @@ int freelist_pass_touched(struct freelist *list, struct stream *stream); /* if t
 int freelist_is_behind(struct freelist *list);
 void freelist_ask_markers(struct freelist *list); /* updates `passed`. In a scope, under the list lock */
 
-#define REUSE_WASTE 12 /* per cent by which a mapping that is used again may be larger than needed */
+#define REUSE_WASTE 20 /* per cent by which a mapping that is used again may be larger than needed */
 
 /* ---- freelist.c; in a scope, except freelist_of(), freelist_take(), freelist_put() and freelist_count() ---- */
 

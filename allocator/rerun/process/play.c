@@ -245,7 +245,7 @@ static uint64_t cut(struct rerun_launch *launch, uint64_t wanted)
 {
     uint64_t blocks = 1;
     for (unsigned axis = 0; axis < 3; axis++) {
-        uint64_t most = blocks < wanted ? (wanted + blocks - 1) / blocks : 1;
+        uint64_t most = blocks && blocks < wanted ? (wanted + blocks - 1) / blocks : 1;
         launch->grid[axis] = launch->grid[axis] < most ? launch->grid[axis] : (uint32_t)most;
         blocks *= launch->grid[axis];
     }

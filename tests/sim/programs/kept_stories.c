@@ -226,6 +226,7 @@ CASE(kept, texture_of_nobody)
     MUST(launch(textures_code(), "_Z5countyPj", nothing, texture, out, first));
     MUST(launch(textures_code(), "_Z5widthyPi", nothing, texture, out, first));
     MUST(launch("an image", "_Z5countyPj", nothing, texture, out, first));
+    MUST(launch(textures_code(), "_Z2atyy", nothing, texture, other, first)); /* its second number is the texture */
 }
 
 /* Its handle is a number that another context may have for a texture of its own. */
