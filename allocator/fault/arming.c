@@ -61,24 +61,26 @@ void dumps_remove_name(const struct dump_pipe *pipe)
     rmdir(pipe->folder);
 }
 
-/* Makes a folder of a new name for a FIFO. Returns 0 on failure; folder is then "". */
-static int make_folder(char folder[256])
+/* Makes a new folder for a FIFO. */
+static cufence_status make_folder(char folder[256])
 {
     const char *base = env_get("TMPDIR");
-    base = base && *base ? base : "/tmp";
+    if (!base || !*base)
+        base = "/tmp";
     sweep(base);
     int length = snprintf(folder, 256, "%s/" FOLDER_PREFIX "XXXXXX", base);
-    if (length > 0 && length < 256 && mkdtemp(folder))
-        return 1;
+    if (length >= 0 && length < 256 && mkdtemp(folder))
+        return CUFENCE_OK;
     folder[0] = '\0';
-    return 0;
+    return error_set(CUFENCE_ERROR_SYSTEM, "cannot make a folder in %s: %s; set TMPDIR to one that can be written", base,
+                     strerror(errno));
 }
 
 static cufence_status make_fifo(struct dump_pipe *fifo)
 {
-    if (!make_folder(fifo->folder))
-        return error_set(CUFENCE_ERROR_SYSTEM, "cannot make a folder in TMPDIR or /tmp: %s; set TMPDIR to one that can be written",
-                         strerror(errno));
+    cufence_status made = make_folder(fifo->folder);
+    if (made != CUFENCE_OK)
+        return made;
     snprintf(fifo->path, sizeof fifo->path, "%s/" FIFO_NAME, fifo->folder);
     if (mkfifo(fifo->path, 0600) != 0) {
         cufence_status status = error_set(CUFENCE_ERROR_SYSTEM, "cannot make the FIFO %s: %s", fifo->path, strerror(errno));
@@ -180,7 +182,7 @@ int dumps_ask(void)
     bool on = true;
     struct dump_pipe fifo = {.end = -1};
     size_t size = sizeof fifo.path, on_size = sizeof on;
-    int is_ours = !program_dump_has_trigger() && make_folder(fifo.folder), pipe = -1;
+    int is_ours = !program_dump_has_trigger() && make_folder(fifo.folder) == CUFENCE_OK, pipe = -1;
     snprintf(fifo.path, sizeof fifo.path, "%s/" FIFO_NAME, fifo.folder);
     if (is_ours) {
         size = strlen(fifo.path) + 1;
