@@ -64,8 +64,8 @@ static int ask(const char *process, const struct wishes *wishes)
     int ends[2], requests = open_requests(process);
     if (requests < 0 || pipe2(ends, O_CLOEXEC) != 0)
         return complain("%s: no cufence is in that process, or it is not yours, or it has not begun with CUDA", process);
-    int length = snprintf(request, sizeof request, "%s /proc/%d/fd/%d\n", wishes->kills ? "kill" : "tell", (int)getpid(),
-                          ends[1]);
+    int length =
+        snprintf(request, sizeof request, "%s /proc/%d/fd/%d\n", wishes->kills ? "kill" : "tell", (int)getpid(), ends[1]);
     int is_told = write(requests, request, (size_t)length) == length && print_answer(ends[0]);
     close(ends[0]);
     close(ends[1]);
@@ -74,7 +74,8 @@ static int ask(const char *process, const struct wishes *wishes)
 }
 
 static const struct argument arguments[] = {
-    {"kill", NULL, "also have the driver write a dump, which ends all work of the process on the GPU, and report where threads stand",
+    {"kill", NULL,
+     "also have the driver write a dump, which ends all work of the process on the GPU, and report where threads stand",
      .offset = offsetof(struct wishes, kills)},
 };
 

@@ -17,9 +17,9 @@
  * (Linux 5.9, or unshare()), or /proc is not mounted. */
 int hidden_open(char *path, size_t size);
 
-/* The thread has another pipe, for requests from outside. hidden_request() takes the newest one, for which hidden_wait() returns
- * 1. */
-#define HIDDEN_THREAD "cufence-pipe"                   /* its name */
+/* The thread has another pipe, for requests from outside. hidden_request() takes the newest one, for which hidden_wait()
+ * returns 1. */
+#define HIDDEN_THREAD "cufence-pipe"                /* its name */
 enum { HIDDEN_REQUESTS = 1, HIDDEN_REQUEST = 256 }; /* the number in its table; bytes */
 int hidden_request(char out[HIDDEN_REQUEST]);
 

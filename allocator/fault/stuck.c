@@ -84,8 +84,10 @@ static void tell_launches(void)
     if (!report_open(&report, (int)getpid()))
         return;
     report_line(&report, NULL, NULL, CERTAIN_NOT, "cufence: %s", is_idle() ? "no work is under way" : "work is under way");
-    report_sentence(&report, "note", "only a dump tells where threads stand, and with it the driver ends all work of the process "
-                    "on the GPU: cufence stuck --kill", CERTAIN_NOT);
+    report_sentence(&report, "note",
+                    "only a dump tells where threads stand, and with it the driver ends all work of the process "
+                    "on the GPU: cufence stuck --kill",
+                    CERTAIN_NOT);
     for (size_t i = 0; i < count; i++) {
         report_begin(&report, i ? "" : "launches", NULL);
         report_put_kernel(&report, entries[i].function ? entries[i].function->name : "a graph");

@@ -109,8 +109,9 @@ static void absent_line(struct report *report, const struct standing_grid *grid)
         report_line(report, "", "blocks", CERTAIN_DERIVED, "%" PRIu64 " are there; %s has ended", grid->blocks,
                     dim_of(block).text);
     else if (grid->blocks && grid->blocks < all)
-        report_line(report, "", "blocks", CERTAIN_DERIVED, "%" PRIu64 " of %" PRIu64 " are there; from %s on, they have not begun",
-                    grid->blocks, all, dim_of(block).text);
+        report_line(report, "", "blocks", CERTAIN_DERIVED,
+                    "%" PRIu64 " of %" PRIu64 " are there; from %s on, they have not begun", grid->blocks, all,
+                    dim_of(block).text);
 }
 
 static void launch_lines(struct report *report, const struct standing_grid *grid, const char *key, int is_stuck)
