@@ -239,6 +239,7 @@ void stream_touch_end(struct stream *stream);
 /* Whether every stream of the context says that its work is done. 0 also where one cannot be asked: it captures, or is another
  * thread's own, or in use by another thread. Asks the driver about each. */
 int context_is_idle(struct context *context);
+int context_is_busy(struct context *context); /* whether one of them says that it is not done */
 
 /* stream_used_behind(): call before the background thread gives the stream work of ours. stream_behind_ns(): when that was last
  * (of the monotonic clock, 0: never), to this stream or, for the legacy stream, to any of its context. Shortly after it the

@@ -297,16 +297,16 @@ void streams_end_within(struct context *within)
 
 /* ---- whether they are idle ---- */
 
-static int is_idle(struct stream *stream)
+/* CUDA_ERROR_UNKNOWN: it cannot be asked. */
+static CUresult ask(struct stream *stream)
 {
-    int is = 0;
     if (!stream_is_named_here(stream) || !stream_touch_try(stream))
-        return 0;
+        return CUDA_ERROR_UNKNOWN;
     struct scope scope = scope_enter_stream(stream);
-    is = scope.pushed && driver->cuStreamQuery(stream->handle) == CUDA_SUCCESS;
+    CUresult result = scope.pushed ? driver->cuStreamQuery(stream->handle) : CUDA_ERROR_UNKNOWN;
     scope_leave(scope);
     stream_touch_end(stream);
-    return is;
+    return result;
 }
 
 /* The next stream of the context after `previous` (NULL: the first). */
@@ -321,13 +321,21 @@ static struct entry *next_of(const struct context *context, const struct entry *
 
 int context_is_idle(struct context *context)
 {
-    if (!is_idle(&context->legacy))
+    if (ask(&context->legacy) != CUDA_SUCCESS)
         return 0;
     for (struct entry *entry = next_of(context, NULL); entry; entry = next_of(context, entry)) {
-        if (!is_idle(&entry->stream) && entry->is_used)
+        if (ask(&entry->stream) != CUDA_SUCCESS && entry->is_used)
             return 0;
     }
     return 1;
+}
+
+int context_is_busy(struct context *context)
+{
+    int is_busy = ask(&context->legacy) == CUDA_ERROR_NOT_READY;
+    for (struct entry *entry = next_of(context, NULL); entry && !is_busy; entry = next_of(context, entry))
+        is_busy = ask(&entry->stream) == CUDA_ERROR_NOT_READY;
+    return is_busy;
 }
 
 /* ---- per-thread streams ---- */

@@ -63,12 +63,12 @@ static void answer(const char *text)
     close(file);
 }
 
-static int is_idle(void)
+static int is_busy(void)
 {
     struct context *context = context_next(NULL);
-    while (context && context_is_idle(context))
+    while (context && !context_is_busy(context))
         context = context_next(context);
-    return !context;
+    return context != NULL;
 }
 
 /* What is known without a dump: the newest launches. */
@@ -83,7 +83,7 @@ static void tell_launches(void)
     size_t count = launch_read(&all, entries, stacks, SHOWN);
     if (!report_open(&report, (int)getpid()))
         return;
-    report_line(&report, NULL, NULL, CERTAIN_NOT, "cufence: %s", is_idle() ? "no work is under way" : "work is under way");
+    report_line(&report, NULL, NULL, CERTAIN_NOT, "cufence: %s", is_busy() ? "work is under way" : "no stream is known to work");
     report_sentence(&report, "note",
                     "only a dump tells where threads stand, and with it the driver ends all work of the process "
                     "on the GPU: cufence stuck --kill",
@@ -133,10 +133,10 @@ void stuck_turn(void)
         stuck.since_ns = now;
     stuck.launches = launches;
     if (stuck.patience_ns && !stuck.asked_ns && now - stuck.since_ns > stuck.patience_ns) {
-        if (is_idle())
-            stuck.since_ns = now;
-        else
+        if (is_busy())
             ask();
+        else
+            stuck.since_ns = now;
     }
 }
 

@@ -118,13 +118,6 @@ static CUcontext create_locked(int device, CUcontext home)
     return context;
 }
 
-void contexts_fail(CUresult error)
-{
-    HOLD(&contexts_lock);
-    for (CUcontext context = contexts; context != NULL; context = context->next)
-        atomic_store(&context->error, (int)error);
-}
-
 /* Makes the handle available to the next context. Until then it stays known as a destroyed one. */
 static void retire(CUcontext context)
 {

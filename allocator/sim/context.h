@@ -74,9 +74,6 @@ int context_reaches(CUcontext context, CUcontext owner);
 /* Checks that a handle names a live context. Errors: INVALID_CONTEXT, CONTEXT_IS_DESTROYED, its sticky error. */
 CUresult context_validate(CUcontext context);
 
-/* All contexts have this error from now on. */
-void contexts_fail(CUresult error);
-
 /* trap_dump.c: gets the present process-wide settings. */
 void coredump_snapshot(struct dump_settings *settings);
 

@@ -361,7 +361,7 @@ void coredump_write(const struct fault_site *site, const struct dump_settings *s
 /* ---- a dump that is asked for ---- */
 
 /* The simulated device runs no code of a GPU: it tells what was recorded on one, in the file CUSIM_RUNNING. Measured (580.159):
- * afterwards the contexts have an error. */
+ * the driver ends the contexts after that; here they go on. */
 static void *listen_to_pipe(void *settings)
 {
     struct dump_settings *own = settings;
@@ -369,15 +369,14 @@ static void *listen_to_pipe(void *settings)
     char name[2048], bytes[4096];
     int pipe = open(own->pipe, O_RDWR | O_CLOEXEC);
     expand_name(own->file, name, sizeof name);
-    if (pipe >= 0 && recorded != NULL && read(pipe, bytes, 1) == 1) {
-        FILE *from = fopen(recorded, "rb"), *to = open_file(name);
-        size_t got = 0;
-        while (from != NULL && to != NULL && (got = fread(bytes, 1, sizeof bytes, from)) > 0 && fwrite(bytes, got, 1, to) == 1)
+    FILE *from = recorded != NULL ? fopen(recorded, "rb") : NULL, *to = NULL;
+    if (pipe >= 0 && from != NULL && read(pipe, bytes, 1) == 1 && (to = open_file(name)) != NULL) {
+        for (size_t got; (got = fread(bytes, 1, sizeof bytes, from)) > 0 && fwrite(bytes, got, 1, to) == 1;)
             ;
-        contexts_fail(CUDA_ERROR_LAUNCH_FAILED);
         fclose(to);
-        fclose(from);
     }
+    if (from != NULL)
+        fclose(from);
     free(own);
     return NULL;
 }
