@@ -200,7 +200,7 @@ static int name_places(struct builder *builder)
         struct wait wait = wait_find(at->kernel_code, place->pc - at->kernel_start, sm);
         place->wait.at = wait.kind ? locate(&builder->locator, at->kernel_start + wait.at, device, module, sm) : NULL;
         place->wait.kind = place->wait.at ? wait.kind : WAIT_NOT;
-        if (place->wait.at && wait.is_same_base)
+        if (place->wait.kind == WAIT_POLL)
             place->wait.address = polled_address(builder->dump, place);
     }
     return 1;

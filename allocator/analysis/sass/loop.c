@@ -13,39 +13,26 @@
 
 enum { CS2R = 0x005, S2R = 0x119, BAR = 0x11d, BSYNC = 0x141, BRA = 0x147, WARPSYNC = 0x148, STL = 0x187, STS = 0x188 };
 
+/* From the first instruction to the branch back. */
 struct loop {
     const struct ways *ways;
     uint32_t first, last;
-    uint8_t is_needed[NUMBERS]; /* registers and predicates that decide whether it goes on */
 };
 
+/* LD, LDG, LDS, SYNCS, and atomics that compare and swap. */
 static int loads(struct sass_instruction instruction)
 {
     unsigned opcode = sass_opcode(instruction);
-    switch (opcode) {
-    case 0x180: /* LD, LDG, LDS, SYNCS; atomics that compare and swap */
-    case 0x181:
-    case 0x184:
-    case 0x1a7:
-    case 0x18b:
-    case 0x18d:
-    case 0x1a9:
-        return 1;
-    case 0x18a: /* other atomics: with an operand of RZ they change nothing */
-    case 0x18c:
-    case 0x1a8:
-        return sass_bits(instruction, SASS_B_AT, 8) == SASS_RZ;
-    default:
-        return 0;
-    }
+    return opcode == 0x180 || opcode == 0x181 || opcode == 0x184 || opcode == 0x1a7 || opcode == 0x18b || opcode == 0x18d ||
+           opcode == 0x1a9;
 }
 
-/* It does what a loop that only waits does not. */
+/* It does what a loop that only waits does not: it writes to memory, or looks at a clock. */
 static int works(struct sass_instruction instruction)
 {
     unsigned opcode = sass_opcode(instruction);
     return !loads(instruction) && (!sass_is_known(instruction) || (sass_row_of(instruction)->flags & SASS_WRITES) ||
-                                   opcode == 0x18c || opcode == STL || opcode == STS);
+                                   opcode == 0x18c || opcode == STL || opcode == STS || opcode == S2R || opcode == CS2R);
 }
 
 static int writes(struct sass_instruction instruction, unsigned number)
@@ -62,40 +49,17 @@ static int reads(struct sass_instruction instruction, unsigned number)
     int is_load = loads(instruction);
     int count = sass_opcode(instruction) == BRA ? 2 : sass_writes_predicate(instruction) && !is_load ? 4 : 1;
     if (number < PREDICATES_AT)
-        return number == a ||
-               (is_load ? number == a + 1
-                        : number == sass_bits(instruction, SASS_C_AT, 8) ||
-                              (sass_bits(instruction, SASS_FORM_AT, 3) == 1 && number == sass_bits(instruction, SASS_B_AT, 8)));
+        return number == a || (is_load ? number == a + 1
+                                       : number == sass_bits(instruction, SASS_C_AT, 8) ||
+                                             (sass_bits(instruction, SASS_FORM_AT, 3) == 1 &&
+                                              number == sass_bits(instruction, SASS_B_AT, 8)));
     for (int i = 0; i < count; i++)
         if (number - PREDICATES_AT == sass_bits(instruction, predicates[i], 3))
             return 1;
     return 0;
 }
 
-static int decides(const struct loop *loop, struct sass_instruction instruction)
-{
-    for (unsigned number = 0; number < NUMBERS; number++)
-        if (loop->is_needed[number] && writes(instruction, number))
-            return 1;
-    return sass_branches(instruction);
-}
-
-/* Marks all that decides, beginning with the guards of branches. */
-static void find_needed(struct loop *loop)
-{
-    for (int is_new = 1; is_new;) {
-        is_new = 0;
-        for (uint32_t i = loop->first; i <= loop->last; i++) {
-            struct sass_instruction instruction = ways_instruction(loop->ways, i);
-            int is_one = decides(loop, instruction);
-            for (unsigned number = 0; is_one && number < NUMBERS; number++)
-                if (number != SASS_RZ && !loop->is_needed[number] && reads(instruction, number))
-                    is_new = loop->is_needed[number] = 1;
-        }
-    }
-}
-
-/* Whether a turn finds what the turn before has left there. */
+/* Whether a turn finds in a register or predicate what the turn before has left there. */
 static int is_carried(const struct loop *loop, unsigned number)
 {
     int is_read = 0, is_written = 0, is_sure = 0;
@@ -108,35 +72,33 @@ static int is_carried(const struct loop *loop, unsigned number)
     return is_read && is_written;
 }
 
-/* Returns the load whose value alone ends the loop, 0 if there is none. */
-static uint32_t polled(struct loop *loop)
+/* Returns the first load of a loop in which nothing else changes from turn to turn, 0 if there is none. */
+static uint32_t polled(const struct loop *loop)
 {
     uint32_t load = 0;
-    find_needed(loop);
     for (uint32_t i = loop->last + 1; i-- > loop->first;) {
-        struct sass_instruction instruction = ways_instruction(loop->ways, i);
-        unsigned opcode = sass_opcode(instruction);
-        int is_needed = decides(loop, instruction);
-        if (works(instruction) || (is_needed && (opcode == S2R || opcode == CS2R))) /* a clock */
+        if (works(ways_instruction(loop->ways, i)))
             return 0;
-        load = is_needed && loads(instruction) ? i : load;
+        load = loads(ways_instruction(loop->ways, i)) ? i : load;
     }
     for (unsigned number = 0; load && number < NUMBERS; number++)
-        if (loop->is_needed[number] && is_carried(loop, number))
+        if (is_carried(loop, number))
             return 0;
     return load;
 }
 
-/* The shortest loop around the instruction. Returns 0 if there is none. */
+/* The shortest loop around the instruction, with a condition at its end: code that was moved away comes back without one.
+ * Returns 0 if there is none. */
 static int find_loop(const struct ways *ways, uint32_t at, struct loop *loop)
 {
     uint32_t least = LOOP_LIMIT;
     for (uint32_t i = 0; i < ways->branch_count; i++) {
         const struct branch *branch = &ways->branches[i];
-        if (branch->to > at || branch->from < at || branch->from == branch->to || branch->from - branch->to >= least)
-            continue;
-        least = branch->from - branch->to;
-        *loop = (struct loop){.ways = ways, .first = branch->to, .last = branch->from};
+        if (branch->to <= at && at <= branch->from && branch->from - branch->to < least &&
+            way_of(ways_instruction(ways, branch->from)) == WAY_ON) {
+            least = branch->from - branch->to;
+            *loop = (struct loop){ways, branch->to, branch->from};
+        }
     }
     return least < LOOP_LIMIT;
 }
@@ -145,25 +107,17 @@ static int find_loop(const struct ways *ways, uint32_t at, struct loop *loop)
 static struct wait wait_at(const struct ways *ways, uint32_t at)
 {
     struct loop loop = {.ways = ways};
-    struct wait wait = {.at = at};
-    uint32_t back = 0, most = at < BARRIER_BEHIND ? at : BARRIER_BEHIND;
+    uint32_t back = 0, most = at < BARRIER_BEHIND ? at : BARRIER_BEHIND, load = 0;
     unsigned opcode = sass_opcode(ways_instruction(ways, at)), before = opcode;
     int is_in_loop = find_loop(ways, at, &loop);
     while (before != BAR && back < most && !(back && sass_branches(ways_instruction(ways, at - back))))
         before = sass_opcode(ways_instruction(ways, at - ++back));
-    if (opcode == BSYNC || opcode == WARPSYNC) {
-        wait.kind = WAIT_WARP;
-    } else if (before == BAR && (!is_in_loop || at - back >= loop.first)) {
-        wait.kind = WAIT_BARRIER;
-        wait.at = at - back;
-    } else if (is_in_loop && (wait.at = polled(&loop)) != 0) {
-        unsigned base = (unsigned)sass_bits(ways_instruction(ways, (uint32_t)wait.at), SASS_A_AT, 8);
-        wait.kind = WAIT_POLL;
-        wait.is_same_base = 1;
-        for (uint32_t i = loop.first; i <= loop.last; i++)
-            wait.is_same_base &= !sass_writes_register(ways_instruction(ways, i), base, 2);
-    }
-    return wait;
+    if (opcode == BSYNC || opcode == WARPSYNC)
+        return (struct wait){WAIT_WARP, at};
+    if (before == BAR && (!is_in_loop || at - back >= loop.first))
+        return (struct wait){WAIT_BARRIER, at - back};
+    load = is_in_loop ? polled(&loop) : 0;
+    return load ? (struct wait){WAIT_POLL, load} : (struct wait){0};
 }
 
 struct wait wait_find(struct span code, uint64_t at, unsigned sm)

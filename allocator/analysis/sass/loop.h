@@ -16,8 +16,7 @@ enum wait_kind {
 
 struct wait {
     enum wait_kind kind;
-    uint64_t at;      /* offset of the barrier, or of the load */
-    int is_same_base; /* POLL: each turn loads from the same address */
+    uint64_t at; /* offset of the barrier, or of the load, whose address is the same in each turn */
 };
 
 /* at: the PC's offset in the code. */
