@@ -79,6 +79,7 @@ static void tell_launches(void)
     static struct stack stacks[SHOWN];
     struct stack_frame frames[STACK_READ];
     struct report report;
+    char kernel[256];
     const struct launch_query all = {.device = -1, .has_graphs = 1};
     size_t count = launch_read(&all, entries, stacks, SHOWN);
     if (!report_open(&report, (int)getpid()))
@@ -90,8 +91,8 @@ static void tell_launches(void)
                     CERTAIN_NOT);
     for (size_t i = 0; i < count; i++) {
         report_begin(&report, i ? "" : "launches", NULL);
-        report_put_kernel(&report, entries[i].function ? entries[i].function->name : "a graph");
-        report_put(&report, "%s", grid_of(entries[i].grid, entries[i].block).text);
+        finding_kernel_of(entries[i].function ? entries[i].function->name : "", kernel, sizeof kernel);
+        report_put(&report, "%s%s", kernel[0] ? kernel : "a graph ", grid_of(entries[i].grid, entries[i].block).text);
         report_end(&report, CERTAIN_NOT);
         report_when_line(&report, "launched", monotonic_ns(), entries[i].time_ns, entries[i].tid, entries[i].stream);
         report_frame_lines(&report, "", "at", NULL, CERTAIN_NOT, frames, stack_frames(&stacks[i], frames, STACK_READ));

@@ -181,13 +181,12 @@ TABLE(names, struct location, NAMES(struct location));
 TABLE(code, struct location, CODE(struct location, text));
 static const char *const wait_words[] = {"", "barrier", "warp", "value", NULL};
 #define WAIT(kind, ...) FIELD(kind, struct standing_wait, __VA_ARGS__)
-TABLE(wait_access, struct location, FIELD(NUMBER, struct location, access.bytes, "bytes", .flags = NOT_ZERO));
 TABLE(wait_code, struct location, FIELD(TEXT, struct location, file, "file"),
       FIELD(INT, struct location, line, "line", .flags = NOT_ZERO, WHEN(struct location, file)),
-      FIELD(NUMBER, struct location, kernel_offset, "offset"), FIELD(TEXT, struct location, text, "instruction"));
+      FIELD(NUMBER, struct location, kernel_offset, "offset"), FIELD(TEXT, struct location, text, "instruction"),
+      FIELD(NUMBER, struct location, access.bytes, "bytes", .flags = NOT_ZERO));
 TABLE(wait_table, struct standing_wait, WAIT(WORD, kind, "for", .words = wait_words),
       WAIT(PART, at, NULL, .flags = BEHIND, .table = &wait_code), WAIT(HEX, address, "address", .flags = NOT_ZERO),
-      WAIT(PART, at, NULL, .flags = BEHIND, .table = &wait_access, WHEN(struct standing_wait, address)),
       WAIT(NUMBER, absent, "absent", .flags = NOT_ZERO));
 TABLE(place_table, struct standing_place, PLACE(NUMBER, threads, "threads"), PLACE(NUMBER, warps, "warps"),
       PLACE(NUMBER, sm, "sm"), PLACE(NUMBER, warp, "warp"), PLACE(TRIPLE, block, "block"), PLACE(TRIPLE, thread, "thread"),
