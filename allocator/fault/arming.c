@@ -194,7 +194,7 @@ int dumps_ask(void)
     }
     for (int waited = 0; pipe < 0 && waited < TRIGGER_MS; waited++, aside_sleep(1000))
         pipe = open(fifo.path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    int is_asked = pipe >= 0 && write(pipe, "1", 1) == 1;
+    int is_asked = pipe >= 0 && write(pipe, "1\n", 2) == 2;
     if (pipe >= 0)
         close(pipe);
     dumps_remove_name(&fifo);
