@@ -22,17 +22,17 @@ LEFT_OUT = re.compile(r"/(results|fixtures|golden|corpus)/|\.ptx\.h$|^tests/emul
 FILE_LINES, FUNCTION_LINES = 500, 60
 
 LIMITS = {
-    "files in the tree": 1050,
+    "files in the tree": 1060,
     "options": 26,
     f"files over {FILE_LINES} lines": 0,
     f"functions over {FUNCTION_LINES} lines": 0,
 }
 ROOMS = {
-    "allocator": {"analysis": 11000, "api": 1500, "base": 4050, "cli": 7090, "contexts": 1240, "driver": 510, "fault": 4650, "finding": 5040,
+    "allocator": {"analysis": 11250, "api": 1505, "base": 4050, "cli": 7200, "contexts": 1240, "driver": 510, "fault": 4960, "finding": 5290,
                   "guard": 300, "heap": 10870, "inspect": 5050, "json": 730, "kernels": 950, "launch": 1200, "order": 1500, "preload": 4910,
-                  "rerun": 2790, "sim": 7500, "stacks": 3470, "torch": 4450, "vmm": 800},
-    "tests": {"*": 500, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8235, "mutants": 600, "python": 7680, "sim": 16050, "support": 1000,
-              "torture": 5200, "unit": 14950, "way": 160, "zoo": 1085},
+                  "rerun": 2790, "sim": 7550, "stacks": 3470, "torch": 4450, "vmm": 800},
+    "tests": {"*": 500, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8420, "mutants": 600, "python": 7680, "sim": 16140, "support": 1000,
+              "torture": 5200, "unit": 14990, "way": 160, "zoo": 1085},
 }  # fmt: skip
 PLANNED = {"allocator": 72000, "tests": 55000}  # the design's, not met
 
