@@ -271,7 +271,8 @@ cufence_status standing_read(const struct coredump *dump, struct standing **out,
     if (is_complete) {
         size_t count = standing->place_count;
         builder.locator = (struct locator){.dump = dump, .memory = &standing->memory};
-        memcpy(each, standing->places, count * sizeof *each);
+        if (count)
+            memcpy(each, standing->places, count * sizeof *each);
         merge_places(standing);
         is_complete = add_grids(&builder) && name_places(&builder);
         if (is_complete)
