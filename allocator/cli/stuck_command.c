@@ -92,15 +92,15 @@ static int run(int argc, char **argv)
 
 const struct command stuck_command = {
     .name = "stuck",
-    .help = "of a program that hangs: where each thread of its kernels stands",
+    .help = "of a program that hangs: what it launched, and where threads stand",
     .run = run,
     ARGUMENTS(arguments),
     .operands = "PID...",
     .least = 1,
     .most = -1,
     .missing = "no process given",
-    .about =
-        "Asks the cufence in a running program which kernels are under way, where each of their threads stands, and what it "
-        "waits for: a barrier, or a value in memory, and who may write that. The program goes on.",
-    .examples = "Example: cufence run -- python train.py & sleep 60; cufence stuck $!\n",
+    .about = "Asks the cufence in a running program what it has launched last, from where, and whether the device still works. "
+             "With --kill also where each thread of its kernels stands, and what it waits for: a barrier, or a value in "
+             "memory, and who may write that.",
+    .examples = "Example: cufence run -- python train.py & sleep 600; cufence stuck --kill $!\n",
 };
