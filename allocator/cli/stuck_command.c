@@ -92,7 +92,7 @@ static int run(int argc, char **argv)
 
 const struct command stuck_command = {
     .name = "stuck",
-    .help = "of a program that hangs: what it launched, and where threads stand",
+    .help = "of a program that hangs: its launches, and where threads stand",
     .run = run,
     ARGUMENTS(arguments),
     .operands = "PID...",
