@@ -74,7 +74,7 @@ static const struct option_row table[] = {
            REST(BYTES, "0", IN(min_size), RANGE(0, 64 * TIB)),
            .help = "do not guard the allocations that these rules name (see docs/memory.md); smaller:64K: buffers of fewer bytes"),
     OPTION("small", CHOICE, "auto | map | pack", "auto", IN(small),
-           .help = "map: each small buffer has a page of its own; pack: small buffers share pages, with redzones that kernels check; auto: map at first, every second one packs when their pages take 128 MiB and 1/32 of all mappings, nearly all when these take 5 per cent of a device or its memory is short"),
+           .help = "map: each small buffer has a page of its own; pack: small buffers share pages, with redzones that kernels check; auto: map at first, every second one packs when their pages take 128 MiB and a sixteenth of all mappings, nearly all when these take 5 per cent of a device or its memory is short"),
     OPTION("say", CHOICE, "normal | quiet | verbose", "normal", IN(say),
            .help = "quiet: omit the line at exit that says what was guarded and found, unless nothing was guarded; verbose: print the setup, and statistics at exit, to stderr; reports have C++ names in full"),
     OPTION("log", PATH, "a file name up to 255 bytes, with %p %r %h %%", "", TEXT_IN(log),

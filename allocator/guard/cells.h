@@ -31,7 +31,7 @@ struct cells_turns {
     uint32_t least; /* pages */
     uint32_t part;  /* one in so many bytes */
 };
-#define CELLS_HALF ((struct cells_turns){2, 64, 32}) /* small=auto while there is room, beside all mappings */
+#define CELLS_HALF ((struct cells_turns){2, 64, 16}) /* small=auto while there is room, beside all mappings */
 #define CELLS_ALL ((struct cells_turns){16, 4, 8})   /* otherwise, beside the shared pages */
 
 /* Whether one more page of `page` bytes may be for one small buffer, if `alone` bytes are, beside `mapped` bytes. */

@@ -139,9 +139,9 @@ CLEAN(few_small_buffers_have_pages_of_their_own)
     CHECK(stats().packed_allocations == 0);
 }
 
-CLEAN(many_share_within_a_part)
+CLEAN(many_share_within_a_sixteenth)
 {
-    enum { LARGE = 90, ROUNDS = 5 };
+    enum { LARGE = 40, ROUNDS = 5 };
     int alone = 0;
     start_with_room("guard=2M", 64);
     for (int round = 0; round < ROUNDS; round++) {
@@ -151,7 +151,7 @@ CLEAN(many_share_within_a_part)
             alone += !is_packed(allocate(1000 * (size_t)(1 + i % 7), NULL));
         uint64_t shared = stats().packed_mapped_bytes, all = stats().mapped_bytes;
         uint64_t others = (uint64_t)(round + 1) * (LARGE / ROUNDS) * 64 * MIB;
-        CHECK(all - shared - others <= (all / 32 > 64 * PAGE ? all / 32 : 64 * PAGE) + PAGE); /* the first of the place */
+        CHECK(all - shared - others <= (all / 16 > 64 * PAGE ? all / 16 : 64 * PAGE) + PAGE); /* the first of the place */
     }
     CHECK(alone >= 10 && alone <= 50); /* as many more as the large ones make room for */
 }
