@@ -84,7 +84,8 @@ static void tell_launches(void)
     size_t count = launch_read(&all, entries, stacks, SHOWN);
     if (!report_open(&report, (int)getpid()))
         return;
-    report_line(&report, NULL, NULL, CERTAIN_NOT, "cufence: %s", is_busy() ? "work is under way" : "no stream is known to work");
+    report_line(&report, NULL, NULL, CERTAIN_NOT, "cufence: %s",
+                is_busy() ? "work is under way" : "no stream is known to work");
     report_sentence(&report, "note",
                     "only a dump tells where threads stand, and with it the driver ends all work of the process "
                     "on the GPU: cufence stuck --kill",

@@ -48,11 +48,12 @@ static int reads(struct sass_instruction instruction, unsigned number)
     unsigned a = (unsigned)sass_bits(instruction, SASS_A_AT, 8);
     int is_load = loads(instruction);
     int count = sass_opcode(instruction) == BRA ? 2 : sass_writes_predicate(instruction) && !is_load ? 4 : 1;
+    int has_b = sass_bits(instruction, SASS_FORM_AT, 3) == 1;
+    if (number < PREDICATES_AT && is_load)
+        return number == a || number == a + 1;
     if (number < PREDICATES_AT)
-        return number == a || (is_load ? number == a + 1
-                                       : number == sass_bits(instruction, SASS_C_AT, 8) ||
-                                             (sass_bits(instruction, SASS_FORM_AT, 3) == 1 &&
-                                              number == sass_bits(instruction, SASS_B_AT, 8)));
+        return number == a || number == sass_bits(instruction, SASS_C_AT, 8) ||
+               (has_b && number == sass_bits(instruction, SASS_B_AT, 8));
     for (int i = 0; i < count; i++)
         if (number - PREDICATES_AT == sass_bits(instruction, predicates[i], 3))
             return 1;
