@@ -149,7 +149,7 @@ static void read_value(struct stuck_fact *fact, int device)
 {
     struct pinned pinned;
     uint64_t address = fact->lane.address;
-    uint32_t bytes = fact->stops[0].access_bytes;
+    uint32_t bytes = fact->stop.access_bytes;
     struct kernels_piece piece = {.address = address, .to = (uint8_t *)&fact->value, .bytes = bytes};
     const struct iovec to = {&fact->value, bytes}, from = {(void *)(uintptr_t)address, bytes}; /* NOLINT */
     if (!address || !bytes || bytes > sizeof fact->value)

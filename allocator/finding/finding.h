@@ -310,7 +310,6 @@ void finding_free(struct finding *finding);
 /* ---- of_stuck.c: kernels that do not end ---- */
 
 #define FINDING_STUCK "stuck"
-#define STUCK_KERNELS 8
 
 /* What is known when kernels hang. All is borrowed. */
 struct stuck_fact {
@@ -320,11 +319,11 @@ struct stuck_fact {
     uint64_t host, host_bytes;         /* the pinned memory that has the address; 0 bytes: none */
     uint64_t value;                    /* that is polled, if has_value */
     int has_value;
-    struct evidence evidence;                  /* a stop for each kernel, the first with the address: stuck_evidence() */
-    struct evidence_stop stops[STUCK_KERNELS]; /* filled in by it, like: */
+    const struct standing_place *place; /* the one that tells most. Filled in by stuck_evidence(), like: */
+    struct evidence evidence;           /* that place as its only stop */
+    struct evidence_stop stop;
     struct evidence_lane lane;
-    const struct standing_place *place; /* of the first stop */
-    char reason[256];                   /* filled in by finding_of_stuck() */
+    char reason[256]; /* filled in by finding_of_stuck() */
 };
 
 /* Fills in stuck->evidence, for those who look for buffers and launches. Requires `standing`. */

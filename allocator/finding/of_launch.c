@@ -7,18 +7,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The element that it is about. */
-static void take_element(struct finding *finding, const cufence_buffer *buffer, struct buffer_frames frames, uint64_t address)
-{
-    if (!buffer->id)
-        return;
-    finding->buffer = part_buffer(buffer, frames);
-    finding->buffer.certainty = CERTAIN_EXACT;
-    finding->buffer.from = FROM_START;
-    finding->buffer.distance = address - buffer->address;
-    finding->address = (struct address_fact){.certainty = CERTAIN_EXACT, .is_one = 1, .value = address, .is_in_arena = 1};
-}
-
 /* ---- a NaN ---- */
 
 static int has_any(const char *name, const char *const *words, size_t count)
@@ -88,8 +76,9 @@ void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const s
                  nan->fresh_count, plural(nan->fresh_count));
         finding->buffer = part_buffer(nan->fresh, nan->buffer_frames);
         finding->buffer.certainty = CERTAIN_CANDIDATE;
-    } else {
-        take_element(finding, nan->buffer, nan->buffer_frames, nan->pointer + nan->index * value_width(nan->type));
+    } else if (nan->buffer->id) {
+        part_inside(finding, nan->buffer, nan->buffer_frames, nan->pointer + nan->index * value_width(nan->type),
+                    CERTAIN_EXACT);
     }
     add_nan_hint(finding, nan);
     finding_complete(finding);

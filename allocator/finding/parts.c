@@ -48,3 +48,13 @@ struct buffer_fact part_buffer(const cufence_buffer *buffer, struct buffer_frame
                                 .allocated = called_from(frames, buffer->allocated_stack),
                                 .freed = called_from(frames, buffer->freed_stack)};
 }
+
+void part_inside(struct finding *finding, const cufence_buffer *buffer, struct buffer_frames frames, uint64_t address,
+                 enum certainty certainty)
+{
+    finding->buffer = part_buffer(buffer, frames);
+    finding->buffer.certainty = certainty;
+    finding->buffer.from = FROM_START;
+    finding->buffer.distance = address - buffer->address;
+    finding->address = (struct address_fact){.certainty = certainty, .is_one = 1, .value = address, .is_in_arena = 1};
+}

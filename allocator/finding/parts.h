@@ -16,6 +16,10 @@ void part_append(char *text, size_t size, const char *format, ...) __attribute__
 /* Returns the buffer with the known frames of its allocation and free. The caller fills in its part in the finding. */
 struct buffer_fact part_buffer(const cufence_buffer *buffer, struct buffer_frames frames);
 
+/* Makes the finding about the address, which is in the buffer. */
+void part_inside(struct finding *finding, const cufence_buffer *buffer, struct buffer_frames frames, uint64_t address,
+                 enum certainty certainty);
+
 /* Appends "argument 2", "argument 2 at byte 16", or, if the layout is unknown, "argument word 4". */
 void part_append_argument(char *text, size_t size, struct argument_name name);
 

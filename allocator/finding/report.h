@@ -31,8 +31,8 @@ struct standing_wishes {
 /* Returns malloc'ed text, or NULL if out of host memory. The caller frees it. */
 char *standing_text(const struct standing *standing, const struct standing_wishes *wishes);
 
-/* Writes what the threads wait for: "in a loop until the 4 bytes at 0x7f0000 change"; "" if they go on. */
-void standing_wait_text(const struct standing_place *place, char *out, size_t size);
+/* Appends what the threads do: "in a loop until the 4 bytes at 0x7f0000 change". */
+void standing_add_wait(const struct standing_place *place, char *text, size_t size);
 
 /* The same as standing_json(), as a table. */
 extern const struct json_table standing_facts;

@@ -9,26 +9,23 @@ enum { WORDS = 16, WORDS_A_LINE = 4 };
 
 /* ---- text ---- */
 
-void standing_wait_text(const struct standing_place *place, char *out, size_t size)
+void standing_add_wait(const struct standing_place *place, char *text, size_t size)
 {
     const struct standing_wait *wait = &place->wait;
-    static const char *const words[] = {"", "at a barrier", "waiting for other lanes of the warp", "in a loop until "};
-    out[0] = '\0';
-    part_append(out, size, "%s", words[wait->kind]);
+    static const char *const words[] = {"at work", "at a barrier", "waiting for other lanes of the warp", "in a loop until "};
+    part_append(text, size, "%s", words[wait->kind]);
     if (wait->absent)
-        part_append(out, size, "; %zu other thread%s ha%s not come", wait->absent, plural(wait->absent),
+        part_append(text, size, "; %zu other thread%s ha%s not come", wait->absent, plural(wait->absent),
                     wait->absent == 1 ? "s" : "ve");
-    if (wait->kind != WAIT_POLL)
-        return;
     if (wait->address)
-        part_append(out, size, "the %u bytes at 0x%" PRIx64 " change", wait->at->access.bytes, wait->address);
-    else
-        part_append(out, size, "a value in %s changes", wait->at->has_access ? "memory" : "shared memory");
+        part_append(text, size, "the %u bytes at 0x%" PRIx64 " change", wait->at->access.bytes, wait->address);
+    else if (wait->kind == WAIT_POLL)
+        part_append(text, size, "a value in %smemory changes", wait->at->has_access ? "" : "shared ");
 }
 
 static void place_lines(struct report *report, const struct standing_place *place)
 {
-    char wait[160];
+    char wait[160] = "";
     const struct location *at = place->wait.at ? place->wait.at : place->at;
     char count[32];
     snprintf(count, sizeof count, "%zu", place->threads);
@@ -39,8 +36,8 @@ static void place_lines(struct report *report, const struct standing_place *plac
     if (place->exception.number)
         report_put(report, ", %s", place->exception.name);
     report_end(report, CERTAIN_NOT);
-    standing_wait_text(place, wait, sizeof wait);
-    if (wait[0])
+    standing_add_wait(place, wait, sizeof wait);
+    if (place->wait.kind)
         report_line(report, "", "", CERTAIN_DERIVED, "%s", wait);
     report_begin(report, "", "");
     report_put(report, "%sblock %s thread %s, SM %" PRIu32 " warp %" PRIu32,

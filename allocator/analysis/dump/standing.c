@@ -138,6 +138,7 @@ static int add_grid(struct builder *builder, const struct coredump_grid *row, st
 /* Adds all launches. Returns 0 if out of host memory. */
 static int add_grids(struct builder *builder)
 {
+    static const struct location nowhere;
     const struct coredump *dump = builder->dump;
     struct standing *standing = builder->standing;
     size_t count = 0;
@@ -157,26 +158,27 @@ static int add_grids(struct builder *builder)
                 return 0;
         }
     }
+    standing->grids[standing->grid_count].at = &nowhere;
     return 1;
 }
 
+/* One without anything if the dump has none. */
 static struct standing_grid *grid_of(const struct standing *standing, uint64_t id)
 {
-    for (size_t i = 0; i < standing->grid_count; i++)
-        if (standing->grids[i].row.id == id)
-            return &standing->grids[i];
-    return NULL;
+    size_t i = 0;
+    while (i < standing->grid_count && standing->grids[i].row.id != id)
+        i++;
+    return &standing->grids[i];
 }
 
-/* Returns the address of the place's load, 0 if it is not known. */
-static uint64_t polled_address(const struct coredump *dump, const struct standing_place *place)
+/* Returns the address of the lane's access, 0 if there is none, or it is not known. */
+static uint64_t address_of(const struct coredump *dump, struct coredump_ref lane, const struct location *at)
 {
     uint32_t registers[256], uniforms[64];
-    const struct coredump_ref warp = coredump_parent(dump, place->lane.section, COREDUMP_WARPS);
-    size_t count = coredump_words(dump, place->lane, COREDUMP_REGISTERS, registers, 256);
+    const struct coredump_ref warp = coredump_parent(dump, lane.section, COREDUMP_WARPS);
+    size_t count = coredump_words(dump, lane, COREDUMP_REGISTERS, registers, 256);
     size_t uniform_count = coredump_words(dump, warp, COREDUMP_UNIFORM_REGISTERS, uniforms, 64);
     uint64_t address = 0;
-    const struct location *at = place->wait.at;
     return at->has_access && sass_address(&at->access, registers, count, uniforms, uniform_count, &address) ? address : 0;
 }
 
@@ -186,22 +188,20 @@ static int name_places(struct builder *builder)
 {
     for (size_t i = 0; i < builder->standing->place_count; i++) {
         struct standing_place *place = &builder->standing->places[i];
-        const struct standing_grid *grid = grid_of(builder->standing, place->grid_id);
-        struct coredump_ref device = grid ? grid->device : (struct coredump_ref){0, 0};
-        uint64_t module = grid ? grid->row.module : 0;
+        const struct standing_grid *grid = place->grid = grid_of(builder->standing, place->grid_id);
+        struct coredump_ref device = grid->device;
+        uint64_t module = grid->row.module;
         unsigned sm = coredump_compute(builder->dump, device);
-        const struct location *at = place->at = locate(&builder->locator, place->pc, device, module, sm);
+        const struct location *at = place->at = locate(&builder->locator, place->pc, device, module, sm), *waited;
         if (!at)
             return 0;
-        if (place->exception.number)
+        if (place->exception.number) {
             place->exception = exception_of(place->exception.number, at->text);
-        if (place->exception.number || !at->kernel_code.bytes)
             continue;
+        }
         struct wait wait = wait_find(at->kernel_code, place->pc - at->kernel_start, sm);
-        place->wait.at = wait.kind ? locate(&builder->locator, at->kernel_start + wait.at, device, module, sm) : NULL;
-        place->wait.kind = place->wait.at ? wait.kind : WAIT_NOT;
-        if (place->wait.kind == WAIT_POLL)
-            place->wait.address = polled_address(builder->dump, place);
+        if (wait.kind && (waited = locate(&builder->locator, at->kernel_start + wait.at, device, module, sm)) != NULL)
+            place->wait = (struct standing_wait){wait.kind, waited, address_of(builder->dump, place->lane, waited), 0};
     }
     return 1;
 }
@@ -221,17 +221,14 @@ static int compare_blocks(const void *left, const void *right)
 static void count_block(struct standing *standing, const struct standing_place *warps, size_t count, struct standing_grid *grid)
 {
     const uint32_t *size = grid->row.grid, *block = warps->block;
-    size_t threads = 0;
     grid->blocks++;
     grid->absent += block[0] + (uint64_t)size[0] * (block[1] + (uint64_t)size[1] * block[2]) == grid->absent;
-    for (size_t i = 0; i < count; i++)
-        threads += warps[i].threads;
     for (size_t k = 0; k < standing->place_count; k++) {
         struct standing_place *place = &standing->places[k];
-        size_t come = 0;
+        size_t come[2] = {0, 0};
         for (size_t i = 0; place->wait.kind == WAIT_BARRIER && i < count; i++)
-            come += is_same(&warps[i], place) ? warps[i].threads : 0;
-        place->wait.absent += come ? threads - come : 0;
+            come[is_same(&warps[i], place)] += warps[i].threads;
+        place->wait.absent += come[1] ? come[0] : 0;
     }
 }
 
@@ -245,20 +242,18 @@ static void count_blocks(struct standing *standing, struct standing_place *each,
     merge_places(standing);
     qsort(each, count, sizeof *each, compare_blocks);
     for (size_t i = 0, next; i < count; i = next) {
-        struct standing_grid *grid = grid_of(standing, each[i].grid_id);
         for (next = i + 1; next < count && !compare_blocks(&each[i], &each[next]);)
             next++;
-        if (grid)
-            count_block(standing, &each[i], next - i, grid);
+        count_block(standing, &each[i], next - i, grid_of(standing, each[i].grid_id));
     }
 }
 
 int standing_is_stuck(const struct standing *standing)
 {
-    size_t waiting = 0;
-    for (size_t i = 0; i < standing->place_count; i++)
-        waiting += standing->places[i].wait.kind != WAIT_NOT;
-    return waiting && waiting == standing->place_count;
+    size_t i = 0;
+    while (i < standing->place_count && standing->places[i].wait.kind != WAIT_NOT)
+        i++;
+    return i && i == standing->place_count;
 }
 
 cufence_status standing_read(const struct coredump *dump, struct standing **out, struct problem *problem)

@@ -24,6 +24,7 @@ struct standing_place {
     const struct location *at;
     struct exception exception; /* number 0 if none */
     uint64_t grid_id;
+    const struct standing_grid *grid; /* one without anything if the dump has no grid of that id */
     size_t warps, threads;
     uint32_t sm, warp, block[3], thread[3]; /* of the first thread, or of the first one with an exception */
     struct coredump_ref lane;               /* that thread's row, for its registers */

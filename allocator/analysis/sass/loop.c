@@ -3,21 +3,22 @@
 #include "sass_rows.h"
 #include "ways.h"
 
-#include <stdlib.h>
-
 #define LOOP_LIMIT 256u /* instructions */
 /* A warp that waits at a barrier is up to three instructions behind it in a dump (580.159). */
 #define BARRIER_BEHIND 3u
-#define PREDICATES_AT 256u /* numbers of predicates, behind those of registers */
-#define NUMBERS (PREDICATES_AT + 7)
 
 enum { CS2R = 0x005, S2R = 0x119, BAR = 0x11d, BSYNC = 0x141, BRA = 0x147, WARPSYNC = 0x148, STL = 0x187, STS = 0x188 };
 
-/* From the first instruction to the branch back. */
+/* From the first instruction to the branch back. None: both 0. */
 struct loop {
-    const struct ways *ways;
+    struct span code;
     uint32_t first, last;
 };
+
+static struct sass_instruction instruction_at(struct span code, uint32_t i)
+{
+    return sass_load(code.bytes + (size_t)i * SASS_INSTRUCTION_BYTES);
+}
 
 /* LD, LDG, LDS, SYNCS, and atomics that compare and swap. */
 static int loads(struct sass_instruction instruction)
@@ -35,40 +36,26 @@ static int works(struct sass_instruction instruction)
                                    opcode == 0x18c || opcode == STL || opcode == STS || opcode == S2R || opcode == CS2R);
 }
 
-static int writes(struct sass_instruction instruction, unsigned number)
-{
-    return number < PREDICATES_AT ? number != SASS_RZ && sass_writes_register(instruction, number, 1)
-                                  : sass_may_write_predicate(instruction, number - PREDICATES_AT);
-}
-
 /* Rather one too many. */
 static int reads(struct sass_instruction instruction, unsigned number)
 {
-    static const unsigned predicates[] = {SASS_GUARD_AT, SASS_PREDICATE_AT, SASS_PREDICATE_2_AT, SASS_PREDICATE_3_AT};
     unsigned a = (unsigned)sass_bits(instruction, SASS_A_AT, 8);
-    int is_load = loads(instruction);
-    int count = sass_opcode(instruction) == BRA ? 2 : sass_writes_predicate(instruction) && !is_load ? 4 : 1;
-    int has_b = sass_bits(instruction, SASS_FORM_AT, 3) == 1;
-    if (number < PREDICATES_AT && is_load)
+    if (loads(instruction))
         return number == a || number == a + 1;
-    if (number < PREDICATES_AT)
-        return number == a || number == sass_bits(instruction, SASS_C_AT, 8) ||
-               (has_b && number == sass_bits(instruction, SASS_B_AT, 8));
-    for (int i = 0; i < count; i++)
-        if (number - PREDICATES_AT == sass_bits(instruction, predicates[i], 3))
-            return 1;
-    return 0;
+    return number == a || number == sass_bits(instruction, SASS_C_AT, 8) ||
+           (sass_bits(instruction, SASS_FORM_AT, 3) == 1 && number == sass_bits(instruction, SASS_B_AT, 8));
 }
 
-/* Whether a turn finds in a register or predicate what the turn before has left there. */
+/* Whether a turn finds in a register what the turn before has left there. Predicates alone do not count far. */
 static int is_carried(const struct loop *loop, unsigned number)
 {
     int is_read = 0, is_written = 0, is_sure = 0;
     for (uint32_t i = loop->first; i <= loop->last; i++) {
-        struct sass_instruction instruction = ways_instruction(loop->ways, i);
+        struct sass_instruction instruction = instruction_at(loop->code, i);
+        int writes = sass_writes_register(instruction, number, 1);
         is_read |= !is_sure && reads(instruction, number);
-        is_written |= writes(instruction, number);
-        is_sure |= writes(instruction, number) && sass_bits(instruction, SASS_GUARD_AT, 4) == 7;
+        is_written |= writes;
+        is_sure |= writes && sass_bits(instruction, SASS_GUARD_AT, 4) == 7;
     }
     return is_read && is_written;
 }
@@ -78,56 +65,48 @@ static uint32_t polled(const struct loop *loop)
 {
     uint32_t load = 0;
     for (uint32_t i = loop->last + 1; i-- > loop->first;) {
-        if (works(ways_instruction(loop->ways, i)))
+        if (works(instruction_at(loop->code, i)))
             return 0;
-        load = loads(ways_instruction(loop->ways, i)) ? i : load;
+        load = loads(instruction_at(loop->code, i)) ? i : load;
     }
-    for (unsigned number = 0; load && number < NUMBERS; number++)
+    for (unsigned number = 0; load && number < SASS_RZ; number++)
         if (is_carried(loop, number))
             return 0;
     return load;
 }
 
-/* The shortest loop around the instruction, with a condition at its end: code that was moved away comes back without one.
- * Returns 0 if there is none. */
-static int find_loop(const struct ways *ways, uint32_t at, struct loop *loop)
+/* The shortest loop around the instruction, with a condition at its end: code that was moved away comes back without one. */
+static struct loop find_loop(struct span code, uint32_t at, unsigned sm)
 {
+    struct loop loop = {.code = code};
     uint32_t least = LOOP_LIMIT;
-    for (uint32_t i = 0; i < ways->branch_count; i++) {
-        const struct branch *branch = &ways->branches[i];
-        if (branch->to <= at && at <= branch->from && branch->from - branch->to < least &&
-            way_of(ways_instruction(ways, branch->from)) == WAY_ON) {
-            least = branch->from - branch->to;
-            *loop = (struct loop){ways, branch->to, branch->from};
+    for (uint32_t i = at; i < at + LOOP_LIMIT && i < code.size / SASS_INSTRUCTION_BYTES; i++) {
+        struct sass_instruction instruction = instruction_at(code, i);
+        int64_t back = -1 - instruction_branch_offset(instruction, sm) / SASS_INSTRUCTION_BYTES; /* instructions */
+        if (sass_opcode(instruction) == BRA && way_of(instruction) == WAY_ON && back >= i - at && back <= i && back < least) {
+            least = (uint32_t)back;
+            loop = (struct loop){code, i - least, i};
         }
     }
-    return least < LOOP_LIMIT;
+    return loop;
 }
 
 /* Where a barrier is just in front of a loop, the thread may have come another way: the loop decides. */
-static struct wait wait_at(const struct ways *ways, uint32_t at)
+struct wait wait_find(struct span code, uint64_t pc, unsigned sm)
 {
-    struct loop loop = {.ways = ways};
-    uint32_t back = 0, most = at < BARRIER_BEHIND ? at : BARRIER_BEHIND, load = 0;
-    unsigned opcode = sass_opcode(ways_instruction(ways, at)), before = opcode;
-    int is_in_loop = find_loop(ways, at, &loop);
-    while (before != BAR && back < most && !(back && sass_branches(ways_instruction(ways, at - back))))
-        before = sass_opcode(ways_instruction(ways, at - ++back));
+    uint32_t at = (uint32_t)(pc / SASS_INSTRUCTION_BYTES);
+    if (pc % SASS_INSTRUCTION_BYTES || pc >= code.size / SASS_INSTRUCTION_BYTES * SASS_INSTRUCTION_BYTES)
+        return (struct wait){0};
+    struct loop loop = find_loop(code, at, sm);
+    unsigned opcode = sass_opcode(instruction_at(code, at));
     if (opcode == BSYNC || opcode == WARPSYNC)
-        return (struct wait){WAIT_WARP, at};
-    if (before == BAR && (!is_in_loop || at - back >= loop.first))
-        return (struct wait){WAIT_BARRIER, at - back};
-    load = is_in_loop ? polled(&loop) : 0;
-    return load ? (struct wait){WAIT_POLL, load} : (struct wait){0};
-}
-
-struct wait wait_find(struct span code, uint64_t at, unsigned sm)
-{
-    struct ways *ways = malloc(sizeof *ways);
-    struct wait wait = {0};
-    if (ways && at % SASS_INSTRUCTION_BYTES == 0 && ways_find(ways, code, sm) && at / SASS_INSTRUCTION_BYTES < ways->count)
-        wait = wait_at(ways, (uint32_t)(at / SASS_INSTRUCTION_BYTES));
-    wait.at *= SASS_INSTRUCTION_BYTES;
-    free(ways);
-    return wait;
+        return (struct wait){WAIT_WARP, pc};
+    for (uint32_t i = at; i + BARRIER_BEHIND >= at && i + 1 > loop.first; i--) {
+        if (sass_opcode(instruction_at(code, i)) == BAR)
+            return (struct wait){WAIT_BARRIER, (uint64_t)i * SASS_INSTRUCTION_BYTES};
+        if (i < at && sass_branches(instruction_at(code, i)))
+            break;
+    }
+    uint64_t load = polled(&loop);
+    return load ? (struct wait){WAIT_POLL, load * SASS_INSTRUCTION_BYTES} : (struct wait){0};
 }
