@@ -80,7 +80,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
             fwrite(report, 1, (size_t)(summary - report), stdout);
     } else {
         text_put_line(stdout, "cufence: no exception is in the dump of GPU %d (%s)%s", origin.device, evidence->device_name,
-                      standing_is_stuck(standing) ? "; all threads wait" : "");
+                      standing->is_stuck ? "; all threads wait" : "");
         putchar('\n');
     }
     char *text = standing_text(standing, &whole);

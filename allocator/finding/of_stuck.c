@@ -135,7 +135,7 @@ void finding_of_stuck(struct finding *finding, struct stuck_fact *stuck, const s
     if (stuck->silent_ns)
         part_add(stuck->reason, "nothing was launched for %s, and the device still worked; ", age_of(stuck->silent_ns).text);
     part_add(stuck->reason, "%s %zu threads wait. With its dump the driver has ended them",
-             standing_is_stuck(stuck->standing) ? "all" : "not all", stuck->standing->threads);
+             stuck->standing->is_stuck ? "all" : "not all", stuck->standing->threads);
     part_add(finding->headline, FINDING_STUCK ": %zu thread%s ", place->threads, plural(place->threads));
     standing_add_wait(place, finding->headline, sizeof finding->headline);
     if (stuck->lane.address)

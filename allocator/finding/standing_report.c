@@ -141,7 +141,7 @@ void standing_lines(struct report *report, const struct standing *standing, size
         report_line(report, "", "", CERTAIN_NOT, "and %zu more place%s%s", standing->place_count - shown,
                     plural(standing->place_count - shown), report->pid ? "" : " (--all-threads)");
     for (size_t i = 0; i < standing->grid_count; i++)
-        launch_lines(report, &standing->grids[i], i ? "" : "launches", standing_is_stuck(standing));
+        launch_lines(report, &standing->grids[i], i ? "" : "launches", standing->is_stuck);
 }
 
 char *standing_text(const struct standing *standing, const struct standing_wishes *wishes)

@@ -250,7 +250,7 @@ static void *worker(void *argument)
 }
 
 /* Blocks the program's signals on these threads. Not those of faults: a blocked fault kills the process. */
-static int start_worker_locked(CUstream stream)
+int worker_start(const char *name, void *(*function)(void *), void *argument)
 {
     sigset_t blocked, previous;
     sigfillset(&blocked);
@@ -262,11 +262,17 @@ static int start_worker_locked(CUstream stream)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_BLOCK, &blocked, &previous);
     pthread_t thread;
-    int error = pthread_create(&thread, &attributes, worker, stream);
+    int error = pthread_create(&thread, &attributes, function, argument);
     pthread_sigmask(SIG_SETMASK, &previous, NULL);
     pthread_attr_destroy(&attributes);
     if (error == 0)
-        pthread_setname_np(thread, "cusim-stream");
+        pthread_setname_np(thread, name);
+    return error;
+}
+
+static int start_worker_locked(CUstream stream)
+{
+    int error = worker_start("cusim-stream", worker, stream);
     stream->has_worker = error == 0;
     return error;
 }

@@ -31,6 +31,9 @@ enum operation_kind {
     OPERATION_RELEASE
 };
 
+/* Starts a thread of the device's own. Returns what pthread_create() does. */
+int worker_start(const char *name, void *(*function)(void *), void *argument);
+
 struct transfer_end {
     CUmemorytype type; /* UNIFIED: the address tells whether it is on a device. Never an array */
     uint64_t address;

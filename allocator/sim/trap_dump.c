@@ -3,8 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stddef.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -98,7 +98,7 @@ static CUresult get(const struct dump_settings *settings, CUcoredumpSettings num
     return CUDA_SUCCESS;
 }
 
-static void listen_for_requests(const struct dump_settings *settings);
+static void *listen_to_pipe(void *settings);
 
 static CUresult set(struct dump_settings *to, CUcoredumpSettings number, const void *value, size_t *size)
 {
@@ -116,8 +116,9 @@ static CUresult set(struct dump_settings *to, CUcoredumpSettings number, const v
     memcpy(out, value, length);
     if (attribute->form == TEXT)
         out[length] = '\0';
-    if (number == CU_COREDUMP_ENABLE_USER_TRIGGER && to->is_user_trigger_enabled && to->pipe[0] != '\0')
-        listen_for_requests(to);
+    /* Measured: the driver makes the pipe, also where contexts exist already. */
+    if (number == CU_COREDUMP_ENABLE_USER_TRIGGER && to->is_user_trigger_enabled && mkfifo(to->pipe, 0600) == 0)
+        worker_start("cusim-dump", listen_to_pipe, memory_copy(to, sizeof *to));
     return CUDA_SUCCESS;
 }
 
@@ -366,30 +367,15 @@ static void *listen_to_pipe(void *settings)
 {
     struct dump_settings *own = settings;
     const char *recorded = secure_getenv("CUSIM_RUNNING");
-    char name[2048], bytes[4096];
-    int pipe = open(own->pipe, O_RDWR | O_CLOEXEC);
+    char name[2048], request;
     expand_name(own->file, name, sizeof name);
-    FILE *from = recorded != NULL ? fopen(recorded, "rb") : NULL, *to = NULL;
-    if (pipe >= 0 && from != NULL && read(pipe, bytes, 1) == 1 && (to = open_file(name)) != NULL) {
-        for (size_t got; (got = fread(bytes, 1, sizeof bytes, from)) > 0 && fwrite(bytes, got, 1, to) == 1;)
-            ;
+    int pipe = open(own->pipe, O_RDWR | O_CLOEXEC), from = open(recorded != NULL ? recorded : "", O_RDONLY | O_CLOEXEC);
+    FILE *to = from >= 0 && read(pipe, &request, 1) == 1 ? open_file(name) : NULL;
+    while (to != NULL && sendfile(fileno(to), from, NULL, 1 << 20) > 0)
+        ;
+    if (to != NULL)
         fclose(to);
-    }
-    if (from != NULL)
-        fclose(from);
+    close(from);
     free(own);
     return NULL;
-}
-
-/* Measured: the driver makes the pipe, also where contexts exist already. */
-static void listen_for_requests(const struct dump_settings *settings)
-{
-    pthread_t thread;
-    sigset_t all, previous;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &previous);
-    if (mkfifo(settings->pipe, 0600) == 0 &&
-        pthread_create(&thread, NULL, listen_to_pipe, memory_copy(settings, sizeof *settings)) == 0)
-        pthread_detach(thread);
-    pthread_sigmask(SIG_SETMASK, &previous, NULL);
 }

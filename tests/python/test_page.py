@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import html
 import json
 import os
@@ -23,7 +24,7 @@ from standin import BUILD, ROOT
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 WIDTHS = (400, 1400)
-PAGES = ("one", "many", "nothing", "unguarded")
+PAGES = ("one", "many", "nothing", "unguarded", "stuck")
 
 # Runs in each page, and tells the window around it. A text is cut off if it reaches out of what scrolls or hides it.
 MEASURE = """<script>addEventListener("load", () => {
@@ -76,16 +77,17 @@ def scheme(is_dark: bool) -> str:
 
 
 def cufence(folder: Path, *arguments: str) -> None:
-    standin.cufence(*arguments, cwd=folder)
+    standin.cufence(*arguments, cwd=folder, CUSIM_RUNNING=str(folder / "two.core"))
 
 
 def make_pages(folder: Path) -> None:
     for name, count in (("one", 1), ("many", 30)):
         (folder / f"{name}.json").write_text("".join(json.dumps(each) + "\n" for each in findings(count)))
         cufence(folder, "report", "--html", f"{name}.html", f"{name}.json")
+    (folder / "two.core").write_bytes(gzip.decompress((BUILD / "dumps/hang/two.core.gz").read_bytes()))
     program = str(BUILD / "tests/programs/program_linked")
-    for name, command in (("nothing", (program, "allocations")), ("unguarded", ("true", "a long argument " * 20))):
-        cufence(folder, "run", "--json", f"{name}.json", "--", *command)
+    for name, command in (("nothing", (program, "allocations")), ("unguarded", ("true", "a long argument " * 20)), ("stuck", (program, "hang", "2500"))):
+        cufence(folder, "run", "--stuck", "1", "--json", f"{name}.json", "--", *command)
         cufence(folder, "report", "--html", f"{name}.html", f"{name}.json")
 
 
@@ -125,7 +127,7 @@ class Page(unittest.TestCase):
     def test_many_findings_have_an_index(self) -> None:
         for (name, width, is_dark), each in self.told.items():
             with self.subTest(name, width=width, is_dark=is_dark):
-                self.assertEqual(each["shown"], {"one": 1, "many": 30}.get(name, 0))
+                self.assertEqual(each["shown"], {"one": 1, "many": 30, "stuck": 1}.get(name, 0))
                 self.assertEqual((each["links"], each["dead"]), (30 if name == "many" else 0, 0))
 
     def test_an_empty_page_says_what_was_run(self) -> None:
@@ -136,6 +138,10 @@ class Page(unittest.TestCase):
             for part in parts:
                 self.assertIn(part, self.told[name, 400, False]["text"])
         self.assertNotIn("NOTHING WAS GUARDED", self.told["nothing", 400, False]["text"])
+
+    def test_a_hang_says_where_all_threads_stand(self) -> None:
+        for part in ("64\t/src/stuck.cu:71 in wait_for_host: at a barrier; 64 others have not come; block (0,0,0)", "wait_for_host <<<(2,1,1), (64,1,1)>>>"):
+            self.assertIn(part, self.told["stuck", 1400, False]["text"])
 
 
 def keep(folder: Path) -> None:

@@ -104,7 +104,7 @@ TEST(what_threads_wait_for)
         assert_true(!strncmp(at->kernel, cases[i].kernel, strlen(cases[i].kernel)));
         assert_int_equal(place->wait.absent, cases[i].absent);
         assert_int_equal(place->wait.kind == WAIT_POLL && at->has_access, place->wait.address != 0);
-        assert_int_equal(standing_is_stuck(found), cases[i].is_stuck);
+        assert_int_equal(found->is_stuck, cases[i].is_stuck);
         standing_free(found);
         coredump_close(&recorded);
         fixture_free(file);

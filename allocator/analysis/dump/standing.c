@@ -186,13 +186,14 @@ static uint64_t address_of(const struct coredump *dump, struct coredump_ref lane
  * of host memory. */
 static int name_places(struct builder *builder)
 {
+    size_t waiting = 0;
     for (size_t i = 0; i < builder->standing->place_count; i++) {
         struct standing_place *place = &builder->standing->places[i];
         const struct standing_grid *grid = place->grid = grid_of(builder->standing, place->grid_id);
         struct coredump_ref device = grid->device;
         uint64_t module = grid->row.module;
         unsigned sm = coredump_compute(builder->dump, device);
-        const struct location *at = place->at = locate(&builder->locator, place->pc, device, module, sm), *waited;
+        const struct location *at = place->at = locate(&builder->locator, place->pc, device, module, sm);
         if (!at)
             return 0;
         if (place->exception.number) {
@@ -200,9 +201,13 @@ static int name_places(struct builder *builder)
             continue;
         }
         struct wait wait = wait_find(at->kernel_code, place->pc - at->kernel_start, sm);
-        if (wait.kind && (waited = locate(&builder->locator, at->kernel_start + wait.at, device, module, sm)) != NULL)
-            place->wait = (struct standing_wait){wait.kind, waited, address_of(builder->dump, place->lane, waited), 0};
+        at = wait.kind ? locate(&builder->locator, at->kernel_start + wait.at, device, module, sm) : NULL;
+        if (!at)
+            continue;
+        place->wait = (struct standing_wait){wait.kind, at, address_of(builder->dump, place->lane, at), 0};
+        waiting += place->threads;
     }
+    builder->standing->is_stuck = waiting && waiting == builder->standing->threads;
     return 1;
 }
 
@@ -246,14 +251,6 @@ static void count_blocks(struct standing *standing, struct standing_place *each,
             next++;
         count_block(standing, &each[i], next - i, grid_of(standing, each[i].grid_id));
     }
-}
-
-int standing_is_stuck(const struct standing *standing)
-{
-    size_t i = 0;
-    while (i < standing->place_count && standing->places[i].wait.kind != WAIT_NOT)
-        i++;
-    return i && i == standing->place_count;
 }
 
 cufence_status standing_read(const struct coredump *dump, struct standing **out, struct problem *problem)

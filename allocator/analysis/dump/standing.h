@@ -49,12 +49,10 @@ struct standing {
     struct standing_grid *grids; /* in the dump's order */
     size_t grid_count;
     size_t warps, threads;
+    int is_stuck;              /* there are threads, and all of them wait */
     struct json_memory memory; /* of grids and locations */
 };
 
 /* The dump must stay open as long as the result is used. Errors: OUT_OF_MEMORY; *out is then NULL. */
 cufence_status standing_read(const struct coredump *dump, struct standing **out, struct problem *problem);
-
-/* Whether there are threads, and all of them wait. */
-int standing_is_stuck(const struct standing *standing);
 void standing_free(struct standing *standing); /* NULL is allowed */

@@ -7,7 +7,7 @@
 /* A warp that waits at a barrier is up to three instructions behind it in a dump (580.159). */
 #define BARRIER_BEHIND 3u
 
-enum { CS2R = 0x005, S2R = 0x119, BAR = 0x11d, BSYNC = 0x141, BRA = 0x147, WARPSYNC = 0x148, STL = 0x187, STS = 0x188 };
+enum { BAR = 0x11d, BSYNC = 0x141, BRA = 0x147, WARPSYNC = 0x148, STL = 0x187, STS = 0x188, ATOMS = 0x18c };
 
 /* From the first instruction to the branch back. None: both 0. */
 struct loop {
@@ -31,46 +31,42 @@ static int loads(struct sass_instruction instruction)
 /* It does what a loop that only waits does not: it writes to memory, or looks at a clock. */
 static int works(struct sass_instruction instruction)
 {
+    const struct sass_row *row = sass_row_of(instruction);
     unsigned opcode = sass_opcode(instruction);
-    return !loads(instruction) && (!sass_is_known(instruction) || (sass_row_of(instruction)->flags & SASS_WRITES) ||
-                                   opcode == 0x18c || opcode == STL || opcode == STS || opcode == S2R || opcode == CS2R);
+    return !loads(instruction) && (!sass_is_known(instruction) || (row->flags & SASS_WRITES) ||
+                                   row->operation == SASS_SPECIAL || opcode == STL || opcode == STS || opcode == ATOMS);
 }
 
 /* Rather one too many. */
 static int reads(struct sass_instruction instruction, unsigned number)
 {
     unsigned a = (unsigned)sass_bits(instruction, SASS_A_AT, 8);
-    if (loads(instruction))
-        return number == a || number == a + 1;
-    return number == a || number == sass_bits(instruction, SASS_C_AT, 8) ||
-           (sass_bits(instruction, SASS_FORM_AT, 3) == 1 && number == sass_bits(instruction, SASS_B_AT, 8));
+    return number == a || (loads(instruction) ? number == a + 1
+                                              : number == sass_bits(instruction, SASS_C_AT, 8) ||
+                                                    (sass_bits(instruction, SASS_FORM_AT, 3) == 1 &&
+                                                     number == sass_bits(instruction, SASS_B_AT, 8)));
 }
 
-/* Whether a turn finds in a register what the turn before has left there. Predicates alone do not count far. */
-static int is_carried(const struct loop *loop, unsigned number)
-{
-    int is_read = 0, is_written = 0, is_sure = 0;
-    for (uint32_t i = loop->first; i <= loop->last; i++) {
-        struct sass_instruction instruction = instruction_at(loop->code, i);
-        int writes = sass_writes_register(instruction, number, 1);
-        is_read |= !is_sure && reads(instruction, number);
-        is_written |= writes;
-        is_sure |= writes && sass_bits(instruction, SASS_GUARD_AT, 4) == 7;
-    }
-    return is_read && is_written;
-}
-
-/* Returns the first load of a loop in which nothing else changes from turn to turn, 0 if there is none. */
+/* Returns the first load of a loop in which nothing else changes from turn to turn, 0 if there is none: no register that it
+ * writes is live at its start. Predicates alone have too few states to count far. */
 static uint32_t polled(const struct loop *loop)
 {
     uint32_t load = 0;
+    int is_live[SASS_RZ] = {0}, is_written[SASS_RZ] = {0};
     for (uint32_t i = loop->last + 1; i-- > loop->first;) {
-        if (works(instruction_at(loop->code, i)))
+        struct sass_instruction instruction = instruction_at(loop->code, i);
+        int is_sure = sass_bits(instruction, SASS_GUARD_AT, 4) == 7;
+        if (works(instruction))
             return 0;
-        load = loads(instruction_at(loop->code, i)) ? i : load;
+        load = loads(instruction) ? i : load;
+        for (unsigned number = 0; number < SASS_RZ; number++) {
+            int writes = sass_writes_register(instruction, number, 1);
+            is_written[number] |= writes;
+            is_live[number] = (is_live[number] && !(writes && is_sure)) || reads(instruction, number);
+        }
     }
-    for (unsigned number = 0; load && number < SASS_RZ; number++)
-        if (is_carried(loop, number))
+    for (unsigned number = 0; number < SASS_RZ; number++)
+        if (is_live[number] && is_written[number])
             return 0;
     return load;
 }
