@@ -200,11 +200,12 @@ static int name_places(struct builder *builder)
             place->exception = exception_of(place->exception.number, at->text);
             continue;
         }
-        struct wait wait = wait_find(at->kernel_code, place->pc - at->kernel_start, sm);
-        at = wait.kind ? locate(&builder->locator, at->kernel_start + wait.at, device, module, sm) : NULL;
+        uint64_t offset = place->pc - at->kernel_start;
+        enum wait_kind kind = wait_find(at->kernel_code, &offset, sm);
+        at = kind ? locate(&builder->locator, at->kernel_start + offset, device, module, sm) : NULL;
         if (!at)
             continue;
-        place->wait = (struct standing_wait){wait.kind, at, address_of(builder->dump, place->lane, at), 0};
+        place->wait = (struct standing_wait){kind, at, address_of(builder->dump, place->lane, at), 0};
         waiting += place->threads;
     }
     builder->standing->is_stuck = waiting && waiting == builder->standing->threads;

@@ -7,7 +7,7 @@
 /* A warp that waits at a barrier is up to three instructions behind it in a dump (580.159). */
 #define BARRIER_BEHIND 3u
 
-enum { BAR = 0x11d, BSYNC = 0x141, BRA = 0x147, WARPSYNC = 0x148, STL = 0x187, STS = 0x188, ATOMS = 0x18c };
+enum { BAR = 0x11d, BSYNC = 0x141, BRA = 0x147, WARPSYNC = 0x148 };
 
 /* From the first instruction to the branch back. None: both 0. */
 struct loop {
@@ -20,31 +20,27 @@ static struct sass_instruction instruction_at(struct span code, uint32_t i)
     return sass_load(code.bytes + (size_t)i * SASS_INSTRUCTION_BYTES);
 }
 
-/* LD, LDG, LDS, SYNCS, and atomics that compare and swap. */
-static int loads(struct sass_instruction instruction)
+static int polls(struct sass_instruction instruction)
 {
-    unsigned opcode = sass_opcode(instruction);
-    return opcode == 0x180 || opcode == 0x181 || opcode == 0x184 || opcode == 0x1a7 || opcode == 0x18b || opcode == 0x18d ||
-           opcode == 0x1a9;
+    return sass_row_of(instruction)->flags & SASS_POLLS;
 }
 
-/* It does what a loop that only waits does not: it writes to memory, or looks at a clock. */
-static int works(struct sass_instruction instruction)
-{
-    const struct sass_row *row = sass_row_of(instruction);
-    unsigned opcode = sass_opcode(instruction);
-    return !loads(instruction) && (!sass_is_known(instruction) || (row->flags & SASS_WRITES) ||
-                                   row->operation == SASS_SPECIAL || opcode == STL || opcode == STS || opcode == ATOMS);
-}
-
-/* Rather one too many. */
+/* Rather one too many. Of what polls, only the address. */
 static int reads(struct sass_instruction instruction, unsigned number)
 {
     unsigned a = (unsigned)sass_bits(instruction, SASS_A_AT, 8);
-    return number == a || (loads(instruction) ? number == a + 1
-                                              : number == sass_bits(instruction, SASS_C_AT, 8) ||
-                                                    (sass_bits(instruction, SASS_FORM_AT, 3) == 1 &&
-                                                     number == sass_bits(instruction, SASS_B_AT, 8)));
+    if (polls(instruction))
+        return number == a || number == a + 1;
+    return number == a || number == sass_bits(instruction, SASS_C_AT, 8) ||
+           (sass_bits(instruction, SASS_FORM_AT, 3) == 1 && number == sass_bits(instruction, SASS_B_AT, 8));
+}
+
+/* It does what a loop that only waits does not: it writes to memory, looks at a clock, or counts in a uniform register. */
+static int works(struct sass_instruction instruction)
+{
+    const struct sass_row *row = sass_row_of(instruction);
+    return !sass_is_known(instruction) || (row->flags & SASS_WRITES) || row->operation == SASS_SPECIAL ||
+           (sass_has_uniform_guard(instruction) && reads(instruction, (unsigned)sass_bits(instruction, SASS_TARGET_AT, 8)));
 }
 
 /* Returns the first load of a loop in which nothing else changes from turn to turn, 0 if there is none: no register that it
@@ -58,7 +54,7 @@ static uint32_t polled(const struct loop *loop)
         int is_sure = sass_bits(instruction, SASS_GUARD_AT, 4) == 7;
         if (works(instruction))
             return 0;
-        load = loads(instruction) ? i : load;
+        load = polls(instruction) ? i : load;
         for (unsigned number = 0; number < SASS_RZ; number++) {
             int writes = sass_writes_register(instruction, number, 1);
             is_written[number] |= writes;
@@ -66,8 +62,7 @@ static uint32_t polled(const struct loop *loop)
         }
     }
     for (unsigned number = 0; number < SASS_RZ; number++)
-        if (is_live[number] && is_written[number])
-            return 0;
+        load = is_live[number] && is_written[number] ? 0 : load;
     return load;
 }
 
@@ -88,21 +83,22 @@ static struct loop find_loop(struct span code, uint32_t at, unsigned sm)
 }
 
 /* Where a barrier is just in front of a loop, the thread may have come another way: the loop decides. */
-struct wait wait_find(struct span code, uint64_t pc, unsigned sm)
+enum wait_kind wait_find(struct span code, uint64_t *at, unsigned sm)
 {
-    uint32_t at = (uint32_t)(pc / SASS_INSTRUCTION_BYTES);
-    if (pc % SASS_INSTRUCTION_BYTES || pc >= code.size / SASS_INSTRUCTION_BYTES * SASS_INSTRUCTION_BYTES)
-        return (struct wait){0};
-    struct loop loop = find_loop(code, at, sm);
-    unsigned opcode = sass_opcode(instruction_at(code, at));
+    const uint64_t pc = *at / SASS_INSTRUCTION_BYTES;
+    if (*at % SASS_INSTRUCTION_BYTES || pc >= code.size / SASS_INSTRUCTION_BYTES)
+        return WAIT_NOT;
+    struct loop loop = find_loop(code, (uint32_t)pc, sm);
+    unsigned opcode = sass_opcode(instruction_at(code, (uint32_t)pc));
     if (opcode == BSYNC || opcode == WARPSYNC)
-        return (struct wait){WAIT_WARP, pc};
-    for (uint32_t i = at; i + BARRIER_BEHIND >= at && i + 1 > loop.first; i--) {
+        return WAIT_WARP;
+    for (uint32_t i = (uint32_t)pc; i + BARRIER_BEHIND >= pc && i + 1 > loop.first; i--) {
+        *at = (uint64_t)i * SASS_INSTRUCTION_BYTES;
         if (sass_opcode(instruction_at(code, i)) == BAR)
-            return (struct wait){WAIT_BARRIER, (uint64_t)i * SASS_INSTRUCTION_BYTES};
-        if (i < at && sass_branches(instruction_at(code, i)))
+            return WAIT_BARRIER;
+        if (i < pc && sass_branches(instruction_at(code, i)))
             break;
     }
-    uint64_t load = polled(&loop);
-    return load ? (struct wait){WAIT_POLL, load * SASS_INSTRUCTION_BYTES} : (struct wait){0};
+    *at = (uint64_t)polled(&loop) * SASS_INSTRUCTION_BYTES;
+    return *at ? WAIT_POLL : WAIT_NOT;
 }

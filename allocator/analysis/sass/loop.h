@@ -14,10 +14,5 @@ enum wait_kind {
     WAIT_POLL     /* in a loop: for another value in memory */
 };
 
-struct wait {
-    enum wait_kind kind;
-    uint64_t at; /* offset of the barrier, or of the load, whose address is the same in each turn */
-};
-
-/* at: the PC's offset in the code. */
-struct wait wait_find(struct span code, uint64_t at, unsigned sm);
+/* *at: the PC's offset in the code; then that of the barrier, or of the load, whose address is the same in each turn. */
+enum wait_kind wait_find(struct span code, uint64_t *at, unsigned sm);

@@ -44,17 +44,17 @@ static const struct sass_row table[512] = {
     /* At most 128. */
     MANY(0x1ee, LDTM), MANY(0x1f0, HGMMA), MANY(0x1f1, IGMMA), MANY(0x1f3, QGMMA),
     /* None. */
-    NONE(0x02d, PREEXIT), NONE(0x02e, ACQBULK), NONE(0x044, STSM), NONE(0x04c, UVIRTCOUNT), NONE(0x118, NOP),
-    NONE(0x11a, DEPBAR), NONE(0x11b, ENDCOLLECTIVE), NONE(0x140, CCTL of LDCU), NONE(0x142, BREAK), NONE(0x145, BSSY),
-    NONE(0x146, YIELD), NONE(0x148, WARPSYNC), NONE(0x152, RPCMOV to it), NONE(0x156, BMOV to a barrier),
-    NONE(0x15d, NANOSLEEP), NONE(0x187, STL), NONE(0x188, STS), NONE(0x18f, CCTL), NONE(0x192, MEMBAR), NONE(0x1ab, ERRBAR),
-    NONE(0x1ae, LDGSTS), NONE(0x1af, LDGDEPBAR), NONE(0x1b1, SYNCS.CCTL), NONE(0x1b4, UTMALDG), NONE(0x1b7, UTMACMDFLUSH),
-    NONE(0x1b8, UTMAPF), NONE(0x1b9, UTMACCTL), NONE(0x1bc, UBLKPF), NONE(0x1bd, STAS), NONE(0x1be, REDAS),
-    NONE(0x1c5, WARPGROUP), NONE(0x1c6, FENCE.VIEW), NONE(0x1c7, UCGABAR), NONE(0x1c9, USETSHMSZ), NONE(0x1ca, UGETNEXTWORKID),
-    NONE(0x1e7, UTCCP), NONE(0x1e9, UTCBAR), NONE(0x1ea, UTCHMMA and others), NONE(0x1ed, STTM),
-    /* The memory of a buffer. */
-    STORE(0x185, ST), STORE(0x186, STG), STORE(0x18e, RED), STORE(0x1a6, RED float), STORE(0x1b5, UTMASTG),
-    STORE(0x1b6, UTMAREDG), STORE(0x1ba, UBLKCP), STORE(0x1bb, UBLKRED),
+    NONE(0x02d, PREEXIT), NONE(0x02e, ACQBULK), NONE(0x04c, UVIRTCOUNT), NONE(0x118, NOP), NONE(0x11a, DEPBAR),
+    NONE(0x11b, ENDCOLLECTIVE), NONE(0x140, CCTL of LDCU), NONE(0x142, BREAK), NONE(0x145, BSSY), NONE(0x146, YIELD),
+    NONE(0x148, WARPSYNC), NONE(0x152, RPCMOV to it), NONE(0x156, BMOV to a barrier), NONE(0x15d, NANOSLEEP), NONE(0x18f, CCTL),
+    NONE(0x192, MEMBAR), NONE(0x1ab, ERRBAR), NONE(0x1af, LDGDEPBAR), NONE(0x1b1, SYNCS.CCTL), NONE(0x1b7, UTMACMDFLUSH),
+    NONE(0x1b8, UTMAPF), NONE(0x1b9, UTMACCTL), NONE(0x1bc, UBLKPF), NONE(0x1c5, WARPGROUP), NONE(0x1c6, FENCE.VIEW),
+    NONE(0x1c7, UCGABAR), NONE(0x1c9, USETSHMSZ), NONE(0x1ca, UGETNEXTWORKID), NONE(0x1e7, UTCCP), NONE(0x1e9, UTCBAR),
+    NONE(0x1ea, UTCHMMA and others), NONE(0x1ed, STTM),
+    /* Memory, also shared or local. */
+    STORE(0x044, STSM), STORE(0x185, ST), STORE(0x186, STG), STORE(0x187, STL), STORE(0x188, STS), STORE(0x18e, RED),
+    STORE(0x1a6, RED float), STORE(0x1ae, LDGSTS), STORE(0x1b4, UTMALDG), STORE(0x1b5, UTMASTG), STORE(0x1b6, UTMAREDG),
+    STORE(0x1ba, UBLKCP), STORE(0x1bb, UBLKRED), STORE(0x1bd, STAS), STORE(0x1be, REDAS),
     /* Branches. */
     JUMP(0x141, BSYNC), JUMP(0x147, BRA), JUMP(0x14d, EXIT), JUMP(0x15c, BPT),
     /* Predicates; R2P any of them. */
@@ -122,22 +122,22 @@ static const struct sass_row table[512] = {
     [0x119] = {REGISTERS, 1, 0, SASS_SPECIAL},                                      /* S2R */
     [0x144] = {ANYTHING, 0, SASS_BRANCHES, 0},                                      /* CALL */
     [0x150] = {ANYTHING, 0, SASS_BRANCHES, 0},                                      /* RET */
-    [0x180] = {REGISTERS, BY_LOAD, 0, SASS_LOAD},                                   /* LD */
-    [0x181] = {PREDICATES, BY_LOAD, 0, SASS_LOAD},                                  /* LDG */
+    [0x180] = {REGISTERS, BY_LOAD, SASS_POLLS, SASS_LOAD},                          /* LD */
+    [0x181] = {PREDICATES, BY_LOAD, SASS_POLLS, SASS_LOAD},                         /* LDG */
     [0x182] = {REGISTERS, BY_LOAD, 0, SASS_LOAD_CONSTANT},                          /* LDC */
     [0x183] = {REGISTERS, BY_LOAD, 0, 0},                                           /* LDL */
-    [0x184] = {REGISTERS, BY_LOAD, 0, SASS_LOAD},                                   /* LDS */
+    [0x184] = {REGISTERS, BY_LOAD, SASS_POLLS, SASS_LOAD},                          /* LDS */
     [0x18a] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD}, /* ATOM */
-    [0x18b] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, 0},         /* ATOM.CAS */
-    [0x18c] = {PREDICATES, BY_ATOMIC, SASS_ONE_PREDICATE, SASS_LOAD},               /* ATOMS */
-    [0x18d] = {PREDICATES, BY_ATOMIC, SASS_ONE_PREDICATE, 0},                       /* ATOMS.CAS */
+    [0x18b] = {PREDICATES, BY_ATOMIC, SASS_POLLS | SASS_ONE_PREDICATE, 0},          /* ATOM.CAS */
+    [0x18c] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD}, /* ATOMS */
+    [0x18d] = {PREDICATES, BY_ATOMIC, SASS_POLLS | SASS_ONE_PREDICATE, 0},          /* ATOMS.CAS */
     [0x1a2] = {PREDICATES, BY_FLOAT, SASS_WRITES | SASS_ONE_PREDICATE, 0},          /* ATOM, float */
     [0x1a3] = {PREDICATES, BY_FLOAT, SASS_WRITES | SASS_ONE_PREDICATE, 0},          /* ATOMG, float */
     [0x1a4] = {REGISTERS, BY_ATOMIC, 0, SASS_LOAD},                                 /* LDGMC */
     [0x1a5] = {REGISTERS, BY_FLOAT, 0, 0},                                          /* LDGMC, float */
-    [0x1a7] = {PREDICATES, 2, SASS_ONE_PREDICATE, 0},                               /* SYNCS: of an mbarrier */
+    [0x1a7] = {PREDICATES, 2, SASS_POLLS | SASS_ONE_PREDICATE, 0},                  /* SYNCS: of an mbarrier */
     [0x1a8] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD}, /* ATOMG */
-    [0x1a9] = {PREDICATES, BY_ATOMIC, SASS_WRITES | SASS_ONE_PREDICATE, SASS_LOAD}, /* ATOMG.CAS */
+    [0x1a9] = {PREDICATES, BY_ATOMIC, SASS_POLLS | SASS_ONE_PREDICATE, SASS_LOAD},  /* ATOMG.CAS */
     [0x1ac] = {UNIFORM, BY_LOAD, 0, SASS_LOAD_CONSTANT},                            /* LDCU */
     [0x1c2] = {ELECTION, 1, SASS_ONE_PREDICATE, SASS_TO_UNIFORM},                   /* R2UR, before sm_90 */
     [0x1c3] = {UNIFORM, 1, 0, SASS_SPECIAL},                                        /* S2UR */

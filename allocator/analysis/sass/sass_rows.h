@@ -8,7 +8,8 @@
 enum {
     SASS_BRANCHES = 1,
     SASS_ONE_PREDICATE = 2, /* of those that write predicates: only one */
-    SASS_WRITES = 4         /* memory of a buffer */
+    SASS_WRITES = 4,        /* memory, whatever is there */
+    SASS_POLLS = 8          /* loads, or compares and swaps */
 };
 
 /* What it computes, for those that emulate.h or slice.h understands. Both have functions for them. */
