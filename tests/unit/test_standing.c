@@ -111,6 +111,21 @@ TEST(what_threads_wait_for)
     }
 }
 
+TEST(a_loop_that_counts_does_not_only_wait)
+{
+    static const struct {
+        const char *kernel; /* of kernels.sass */
+        uint64_t pc, load;
+    } cases[] = {{"polls", 0x40, 0x30}, {"polls_n_times", 0xb0, 0}, {"takes_lock", 0x100, 0xe0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct span code = fixture_code(cases[i].kernel);
+        uint64_t at = cases[i].pc;
+        assert_int_equal(wait_find(code, &at, 90), cases[i].load ? WAIT_POLL : WAIT_NOT);
+        assert_int_equal(at, cases[i].load);
+        fixture_free(code);
+    }
+}
+
 /* ---- the command ---- */
 
 /* The arguments up to the first that is NULL. */

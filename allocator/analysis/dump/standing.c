@@ -171,15 +171,17 @@ static struct standing_grid *grid_of(const struct standing *standing, uint64_t i
     return &standing->grids[i];
 }
 
-/* Returns the address of the lane's access, 0 if there is none, or it is not known. */
-static uint64_t address_of(const struct coredump *dump, struct coredump_ref lane, const struct location *at)
+/* Returns the address that the place's first thread loads from at `at`, 0 if it is not known, or not any more: a load may leave
+ * its value where the address was. */
+static uint64_t address_of(const struct coredump *dump, const struct standing_place *place, const struct location *at)
 {
     uint32_t registers[256], uniforms[64];
-    const struct coredump_ref warp = coredump_parent(dump, lane.section, COREDUMP_WARPS);
-    size_t count = coredump_words(dump, lane, COREDUMP_REGISTERS, registers, 256);
+    const struct coredump_ref warp = coredump_parent(dump, place->lane.section, COREDUMP_WARPS);
+    size_t count = coredump_words(dump, place->lane, COREDUMP_REGISTERS, registers, 256);
     size_t uniform_count = coredump_words(dump, warp, COREDUMP_UNIFORM_REGISTERS, uniforms, 64);
     uint64_t address = 0;
-    return at->has_access && sass_address(&at->access, registers, count, uniforms, uniform_count, &address) ? address : 0;
+    int is_kept = at->has_access && locate_kept(at, place->pc).certainty != CERTAIN_NOT;
+    return is_kept && sass_address(&at->access, registers, count, uniforms, uniform_count, &address) ? address : 0;
 }
 
 /* Finds kernel, line and instruction of each place, up to the locator's limit, and what is waited for there. Returns 0 if out
@@ -205,7 +207,7 @@ static int name_places(struct builder *builder)
         at = kind ? locate(&builder->locator, at->kernel_start + offset, device, module, sm) : NULL;
         if (!at)
             continue;
-        place->wait = (struct standing_wait){kind, at, address_of(builder->dump, place->lane, at), 0};
+        place->wait = (struct standing_wait){kind, at, address_of(builder->dump, place, at), 0};
         waiting += place->threads;
     }
     builder->standing->is_stuck = waiting && waiting == builder->standing->threads;
