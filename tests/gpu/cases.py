@@ -123,7 +123,7 @@ STUCK = {
     "branch": [r"stuck\.cu:{BRANCH}\b", r"stuck\.cu:{BARRIER}\b", r"in a loop until a value in shared memory changes", r"at a barrier; 128 other threads have not come"],
     "grid": [r"at \S*stuck\.cu:{GRID} in wait_for_last_block", r"address +0x\w+, byte 64 of buffer #1\b", r"blocks +(\d+) of \d+ are there; from \(\1,0,0\) on, they have not begun"],
     "hostflag": [r"at \S*stuck\.cu:{HOSTFLAG} in wait_for_host", r"byte 12 of pinned host memory; it holds 0", r"may write it: .*the host"],
-    "streams": [r"at \S*stuck\.cu:{STREAMS} in (left|right)_waits", r"threads of 2 kernels wait", r"may write it: .*(left|right)_waits, which"],
+    "streams": [r"at \S*stuck\.cu:{STREAMS} in (left|right)_waits", r"left_waits<<<.*threads left", r"right_waits<<<.*threads left", r"may write it: .*(left|right)_waits, which"],
     "coop": [r"perhaps where the blocks of this cooperative launch meet", r"blocks +7 are there; \(5,0,0\) has ended"],
 }
 WAITING = [
