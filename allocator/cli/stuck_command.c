@@ -7,20 +7,13 @@
 #include <glob.h>
 #include <limits.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ANSWER_SECONDS 60
-
 #define complain(...) arguments_complain("stuck", 1, __VA_ARGS__)
-
-struct wishes {
-    int kills;
-};
 
 /* comm: below /proc, the name of the thread in whose table the pipe is. Any file may be there: nothing else is written to. */
 static int open_pipe(const char *comm, int number, int flags)
@@ -40,7 +33,7 @@ static int print_answer(int pipe, const char *comm)
 {
     char text[4096];
     struct pollfd ready = {.fd = pipe, .events = POLLIN};
-    for (int waited = 0; waited < ANSWER_SECONDS && access(comm, F_OK) == 0; waited++) {
+    for (int waited = 0; waited < 60 && access(comm, F_OK) == 0; waited++) {
         ssize_t got = poll(&ready, 1, 1000) > 0 ? read(pipe, text, sizeof text) : 0;
         fwrite(text, 1, got > 0 ? strnlen(text, (size_t)got) : 0, stdout);
         if (got > 0 && memchr(text, '\0', (size_t)got))
@@ -50,7 +43,7 @@ static int print_answer(int pipe, const char *comm)
 }
 
 /* Returns 0 if the thread is not cufence's, -1 if there was no answer. */
-static int ask_thread(const char *comm, const struct wishes *wishes)
+static int ask_thread(const char *comm, int kills)
 {
     char text[4096];
     FILE *file = fopen(comm, "re");
@@ -62,14 +55,14 @@ static int ask_thread(const char *comm, const struct wishes *wishes)
     if (answers >= 0 && flock(requests, LOCK_EX) == 0) { /* one at a time */
         while (read(answers, text, sizeof text) > 0)
             ; /* was for one who has gone */
-        is_told = write(requests, wishes->kills ? "k" : "t", 1) == 1 && print_answer(answers, comm) ? 1 : -1;
+        is_told = write(requests, kills ? "k" : "t", 1) == 1 && print_answer(answers, comm) ? 1 : -1;
     }
     close(requests);
     close(answers);
     return is_told;
 }
 
-static int ask(const char *process, const struct wishes *wishes)
+static int ask(const char *process, int kills)
 {
     char name[64];
     glob_t tasks;
@@ -78,7 +71,7 @@ static int ask(const char *process, const struct wishes *wishes)
     if (process[strspn(process, "0123456789")] || glob(name, 0, NULL, &tasks) != 0)
         return complain("%s: no such process", process);
     for (size_t i = 0; i < tasks.gl_pathc && !told; i++)
-        told = ask_thread(tasks.gl_pathv[i], wishes);
+        told = ask_thread(tasks.gl_pathv[i], kills);
     globfree(&tasks);
     return told > 0 ? 0
                     : complain("%s: %s", process,
@@ -89,17 +82,16 @@ static int ask(const char *process, const struct wishes *wishes)
 static const struct argument arguments[] = {
     {"kill", NULL,
      "also have the driver write a dump, which ends all work of the process on the GPU, and report where threads stand",
-     .offset = offsetof(struct wishes, kills)},
+     .offset = 0},
 };
 
 static int run(int argc, char **argv)
 {
-    struct wishes wishes = {0};
-    int status, worst = 0;
-    if (!arguments_read(&stuck_command, argc, argv, &wishes, &status))
+    int kills = 0, status, worst = 0;
+    if (!arguments_read(&stuck_command, argc, argv, &kills, &status))
         return status;
     for (int i = optind; i < argc; i++)
-        worst |= ask(argv[i], &wishes);
+        worst |= ask(argv[i], kills);
     return worst;
 }
 

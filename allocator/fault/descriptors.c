@@ -99,8 +99,9 @@ static void note_request(void)
     pthread_cond_broadcast(&hidden.change);
 }
 
-/* Also a program that closes what it does not know changes the pipe: that is nothing to wake anyone for. */
-static void note(int pipe)
+/* Also a program that closes what it does not know changes the pipe: that is nothing to wake anyone for. Returns 0 at the end.
+ */
+static int note(int pipe)
 {
     int bytes = 0;
     HOLD(&hidden.lock);
@@ -108,12 +109,7 @@ static void note(int pipe)
         hidden.came++;
         pthread_cond_broadcast(&hidden.change);
     }
-}
-
-static int is_stopped(void)
-{
-    HOLD(&hidden.lock);
-    return hidden.is_over;
+    return !hidden.is_over;
 }
 
 /* fifo: NULL for a pipe. System calls by number: sanitizers would take the descriptors for the program's. */
@@ -129,15 +125,10 @@ static void *listen_to(void *fifo)
     hidden.number = pipe;
     pthread_cond_broadcast(&hidden.change);
     lock_release(&hidden.lock);
-    while (events >= 0 && !is_stopped()) {
-        struct epoll_event event;
-        long ready = syscall(SYS_epoll_pwait, events, &event, 1, -1, NULL, 0);
-        if (ready < 0 && errno != EINTR)
-            break;
-        note(pipe);
+    struct epoll_event event;
+    while (events >= 0 && (syscall(SYS_epoll_pwait, events, &event, 1, -1, NULL, 0) >= 0 || errno == EINTR) && note(pipe))
         if (has_requests)
             note_request();
-    }
     if (events >= 0)
         syscall(SYS_close, events);
     if (pipe >= 0)
