@@ -182,7 +182,7 @@ int dumps_ask(void)
     bool on = true;
     struct dump_pipe fifo = {.end = -1};
     size_t size = sizeof fifo.path, on_size = sizeof on;
-    int is_ours = !program_dump_has_trigger(), pipe = -1;
+    int is_ours = !program_dump_has_trigger(), pipe = -1, unread = 2;
     if (is_ours && make_folder(fifo.folder) != CUFENCE_OK)
         return 0;
     snprintf(fifo.path, sizeof fifo.path, "%s/" FIFO_NAME, fifo.folder);
@@ -197,6 +197,8 @@ int dumps_ask(void)
     for (int waited = 0; pipe < 0 && waited < TRIGGER_MS; waited++, aside_sleep(1000))
         pipe = open(fifo.path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     int is_asked = pipe >= 0 && write(pipe, "1\n", 2) == 2;
+    for (int waited = 0; is_asked && unread == 2 && waited < TRIGGER_MS; waited++, aside_sleep(1000))
+        ioctl(pipe, FIONREAD, &unread); /* so the driver may also open it again, by its name */
     if (pipe >= 0)
         close(pipe);
     dumps_remove_name(&fifo);
