@@ -139,7 +139,7 @@ class Table(unittest.TestCase):
         measured = json.loads((standin.ROOT / "tests" / "gpu" / "results" / "matrix.json").read_text())["bugs"]
         for bug in cases.ROWS:
             cell = measured.get(bug.name, {}).get("own" if bug.own else "run")
-            if cell and bug.name != "graph_overrun":  # its kernel came from another story, out of a cache
+            if cell and not cell.get("slow") and bug.name != "graph_overrun":  # its kernel came from another story, out of a cache
                 with self.subTest(bug.name):
                     self.assertEqual(cases.case_of(bug).named - judge.judge(bug.facts(), cell)[1], set())
 
