@@ -3,90 +3,95 @@
 #include "command_line.h"
 #include "fault/descriptors.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
-
-#define ANSWER_MS 60000
 
 #define complain(...) arguments_complain("stuck", 1, __VA_ARGS__)
 
-/* Opens the pipe for requests. Returns -1 if there is none, or it is not the user's. */
-static int open_requests(const char *process)
+/* comm: below /proc, the name of the thread in whose table the pipe is. Any file may be there: nothing else is written to. */
+static int open_pipe(const char *comm, int number, int flags)
 {
-    char name[PATH_MAX], line[64];
-    int requests = -1;
-    glob_t tasks;
-    snprintf(name, sizeof name, "/proc/%.20s/task/*/comm", process);
-    if (glob(name, 0, NULL, &tasks) != 0)
-        return -1;
-    for (size_t i = 0; i < tasks.gl_pathc && requests < 0; i++) {
-        FILE *comm = fopen(tasks.gl_pathv[i], "re");
-        if (comm && fgets(line, sizeof line, comm) && !strcmp(line, HIDDEN_THREAD "\n")) {
-            size_t folder = strlen(tasks.gl_pathv[i]) - strlen("comm");
-            snprintf(name, sizeof name, "%.*sfd/%d", (int)folder, tasks.gl_pathv[i], HIDDEN_REQUESTS);
-            requests = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-        }
-        if (comm)
-            fclose(comm);
-    }
-    globfree(&tasks);
-    return requests;
+    char name[PATH_MAX];
+    struct stat file;
+    snprintf(name, sizeof name, "%.*sfd/%d", (int)(strlen(comm) - strlen("comm")), comm, number);
+    int pipe = open(name, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (pipe < 0 || (fstat(pipe, &file) == 0 && S_ISFIFO(file.st_mode)))
+        return pipe;
+    close(pipe);
+    return -1;
 }
 
-/* Prints what comes, until its end. Returns 0 if that is late. */
-static int print_answer(int pipe)
+/* Prints what comes, until its end. Returns 0 if that is late, or the thread has ended. */
+static int print_answer(int pipe, const char *comm)
 {
     char text[4096];
     struct pollfd ready = {.fd = pipe, .events = POLLIN};
-    while (poll(&ready, 1, ANSWER_MS) > 0) {
-        ssize_t got = read(pipe, text, sizeof text);
+    for (int waited = 0; waited < 60 && access(comm, F_OK) == 0; waited++) {
+        ssize_t got = poll(&ready, 1, 1000) > 0 ? read(pipe, text, sizeof text) : 0;
         fwrite(text, 1, got > 0 ? strnlen(text, (size_t)got) : 0, stdout);
-        if (got <= 0 || memchr(text, '\0', (size_t)got))
-            return got > 0;
+        if (got > 0 && memchr(text, '\0', (size_t)got))
+            return 1;
     }
     return 0;
 }
 
-struct wishes {
-    int kills;
-};
-
-static int ask(const char *process, const struct wishes *wishes)
+/* Returns 0 if the thread is not cufence's, -1 if there was no answer. */
+static int ask_thread(const char *comm, int kills)
 {
-    char request[HIDDEN_REQUEST];
-    int ends[2], requests = open_requests(process);
-    if (requests < 0 || pipe2(ends, O_CLOEXEC) != 0)
-        return complain("%s: no cufence is in that process, or it is not yours, or it has not begun with CUDA", process);
-    int length =
-        snprintf(request, sizeof request, "%s /proc/%d/fd/%d\n", wishes->kills ? "kill" : "tell", (int)getpid(), ends[1]);
-    int is_told = write(requests, request, (size_t)length) == length && print_answer(ends[0]);
-    close(ends[0]);
-    close(ends[1]);
+    char text[4096];
+    FILE *file = fopen(comm, "re");
+    int is_cufence = file && fgets(text, sizeof text, file) && !strcmp(text, HIDDEN_THREAD "\n"), is_told = 0;
+    int requests = is_cufence ? open_pipe(comm, HIDDEN_REQUESTS, O_WRONLY) : -1;
+    int answers = requests >= 0 ? open_pipe(comm, HIDDEN_ANSWERS, O_RDWR) : -1; /* never hung up */
+    if (file)
+        fclose(file);
+    if (answers >= 0 && flock(requests, LOCK_EX) == 0) { /* one at a time */
+        while (read(answers, text, sizeof text) > 0)
+            ; /* was for one who has gone */
+        is_told = write(requests, kills ? "k" : "t", 1) == 1 && print_answer(answers, comm) ? 1 : -1;
+    }
     close(requests);
-    return is_told ? 0 : complain("%s: no answer; what the program prints may tell more", process);
+    close(answers);
+    return is_told;
+}
+
+static int ask(const char *process, int kills)
+{
+    char name[64];
+    glob_t tasks;
+    int told = 0;
+    snprintf(name, sizeof name, "/proc/%.20s/task/*/comm", process);
+    if (process[strspn(process, "0123456789")] || glob(name, 0, NULL, &tasks) != 0)
+        return complain("%s: no such process", process);
+    for (size_t i = 0; i < tasks.gl_pathc && !told; i++)
+        told = ask_thread(tasks.gl_pathv[i], kills);
+    globfree(&tasks);
+    return told > 0 ? 0
+                    : complain("%s: %s", process,
+                               told ? "no answer; what the program prints may tell more"
+                                    : "no cufence is in that process, or it is not yours, or it has not begun with CUDA");
 }
 
 static const struct argument arguments[] = {
     {"kill", NULL,
      "also have the driver write a dump, which ends all work of the process on the GPU, and report where threads stand",
-     .offset = offsetof(struct wishes, kills)},
+     .offset = 0},
 };
 
 static int run(int argc, char **argv)
 {
-    struct wishes wishes = {0};
-    int status, worst = 0;
-    if (!arguments_read(&stuck_command, argc, argv, &wishes, &status))
+    int kills = 0, status, worst = 0;
+    if (!arguments_read(&stuck_command, argc, argv, &kills, &status))
         return status;
     for (int i = optind; i < argc; i++)
-        worst |= ask(argv[i], &wishes);
+        worst |= ask(argv[i], kills);
     return worst;
 }
 

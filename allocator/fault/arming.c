@@ -24,7 +24,7 @@
 #define FOLDER_PREFIX "cufence-"
 #define FIFO_NAME "core"
 #define OLD_SECONDS 60
-#define TRIGGER_MS 1000 /* until the driver has made its pipe, and reads it */
+#define TRIGGER_MS 10000 /* until the driver has made its pipe, and reads it */
 
 /* Removes the folder of a process that has ended, other than by exit(): its FIFO has no reader. A new one may have none yet. */
 static void sweep_folder(int parent, const char *name)
@@ -182,7 +182,9 @@ int dumps_ask(void)
     bool on = true;
     struct dump_pipe fifo = {.end = -1};
     size_t size = sizeof fifo.path, on_size = sizeof on;
-    int is_ours = !program_dump_has_trigger() && make_folder(fifo.folder) == CUFENCE_OK, pipe = -1;
+    int is_ours = !program_dump_has_trigger(), pipe = -1, unread = 2;
+    if (is_ours && make_folder(fifo.folder) != CUFENCE_OK)
+        return 0;
     snprintf(fifo.path, sizeof fifo.path, "%s/" FIFO_NAME, fifo.folder);
     if (is_ours) {
         size = strlen(fifo.path) + 1;
@@ -193,11 +195,15 @@ int dumps_ask(void)
         driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_PIPE, fifo.path, &size);
     }
     for (int waited = 0; pipe < 0 && waited < TRIGGER_MS; waited++, aside_sleep(1000))
-        pipe = open(fifo.path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        pipe = open(fifo.path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     int is_asked = pipe >= 0 && write(pipe, "1\n", 2) == 2;
+    for (int waited = 0; is_asked && unread == 2 && waited < TRIGGER_MS; waited++, aside_sleep(1000))
+        ioctl(pipe, FIONREAD, &unread); /* so the driver may also open it again, by its name */
     if (pipe >= 0)
         close(pipe);
     dumps_remove_name(&fifo);
+    if (!is_asked)
+        error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver takes no request for a dump");
     return is_asked;
 }
 

@@ -34,7 +34,9 @@ void dumps_disarm(void);
 int dumps_seem_begun(size_t contexts);
 
 /* Asks the driver for a dump of what runs, by the program's trigger pipe or one that it makes for this. Any thread. Returns 0
- * if it does not read that. Measured (580.159): it may be switched on when contexts exist; before cuInit() it crashes. */
+ * if that fails; the detail says why. Measured (580.159): it may be switched on when contexts exist; before cuInit() it
+ * crashes.
+ */
 int dumps_ask(void);
 
 /* Opens the end that is read, without waiting for a writer. Returns 0 on failure and sets errno. */

@@ -38,7 +38,7 @@ static struct {
     uint64_t came, seen;  /* how often something has come, and until when hidden_wait() knows of it */
     uint32_t id;          /* of the thread */
     int number;           /* of the pipe in its table */
-    char request[HIDDEN_REQUEST];
+    char request;
 } hidden = {.lock = LOCK(RANK_LEAF)};
 
 /* Closes what the thread's new table has of the program's. Sanitizers need not know: it is no other thread's. */
@@ -68,7 +68,7 @@ static int leave_table(void)
 static int make_pipe(void)
 {
     int ends[2];
-    if (!leave_table() || syscall(SYS_pipe2, ends, O_CLOEXEC) != 0)
+    if (syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK) != 0)
         return -1;
     syscall(SYS_close, ends[1]);        /* the end of a dump is when nobody has this one */
     syscall(SYS_fchmod, ends[0], 0666); /* the program may change its user; no other process gets this far */
@@ -86,30 +86,22 @@ static int watch(int pipe, int has_requests)
     return events >= 0 && syscall(SYS_epoll_ctl, events, EPOLL_CTL_ADD, pipe, &event) == 0 ? events : -1;
 }
 
-/* The pipe for requests, which ends with the thread's table. Returns 0 on failure. */
-static int make_requests(void)
-{
-    int ends[2];
-    if (syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK) != 0)
-        return 0;
-    syscall(SYS_close, ends[1]);
-    return ends[0] == HIDDEN_REQUESTS;
-}
-
 /* The newest one counts. */
 static void note_request(void)
 {
-    char text[HIDDEN_REQUEST] = "";
-    if (syscall(SYS_read, HIDDEN_REQUESTS, text, sizeof text - 1) <= 0)
+    char bytes[64];
+    long got = syscall(SYS_read, HIDDEN_REQUESTS, bytes, sizeof bytes);
+    if (got <= 0)
         return;
     HOLD(&hidden.lock);
-    memcpy(hidden.request, text, sizeof text);
+    hidden.request = bytes[got - 1];
     hidden.came++;
     pthread_cond_broadcast(&hidden.change);
 }
 
-/* Also a program that closes what it does not know changes the pipe: that is nothing to wake anyone for. */
-static void note(int pipe)
+/* Also a program that closes what it does not know changes the pipe: that is nothing to wake anyone for. Returns 0 at the end.
+ */
+static int note(int pipe)
 {
     int bytes = 0;
     HOLD(&hidden.lock);
@@ -117,35 +109,26 @@ static void note(int pipe)
         hidden.came++;
         pthread_cond_broadcast(&hidden.change);
     }
-}
-
-static int is_stopped(void)
-{
-    HOLD(&hidden.lock);
-    return hidden.is_over;
+    return !hidden.is_over;
 }
 
 /* fifo: NULL for a pipe. System calls by number: sanitizers would take the descriptors for the program's. */
 static void *listen_to(void *fifo)
 {
     pthread_setname_np(pthread_self(), fifo ? "cufence-fifo" : HIDDEN_THREAD);
-    int pipe = fifo ? open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : make_pipe();
-    int has_requests = !fifo && pipe >= 0 && make_requests(), events = watch(pipe, has_requests);
+    int pipe = fifo ? open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : leave_table() ? make_pipe() : -1;
+    int has_requests = !fifo && pipe >= 0 && make_pipe() == HIDDEN_REQUESTS && make_pipe() == HIDDEN_ANSWERS;
+    int events = watch(pipe, has_requests);
     lock_take(&hidden.lock);
     hidden.is_made = events >= 0 ? 1 : -1;
     hidden.id = thread_id();
     hidden.number = pipe;
     pthread_cond_broadcast(&hidden.change);
     lock_release(&hidden.lock);
-    while (events >= 0 && !is_stopped()) {
-        struct epoll_event event;
-        long ready = syscall(SYS_epoll_pwait, events, &event, 1, -1, NULL, 0);
-        if (ready < 0 && errno != EINTR)
-            break;
-        note(pipe);
+    struct epoll_event event;
+    while (events >= 0 && (syscall(SYS_epoll_pwait, events, &event, 1, -1, NULL, 0) >= 0 || errno == EINTR) && note(pipe))
         if (has_requests)
             note_request();
-    }
     if (events >= 0)
         syscall(SYS_close, events);
     if (pipe >= 0)
@@ -184,12 +167,17 @@ int hidden_listen(const char *fifo)
     return is_made;
 }
 
+static int open_hidden(int number, char *path, size_t size)
+{
+    snprintf(path, size, "/proc/self/task/%u/fd/%d", hidden.id, number);
+    return open_to_write(path);
+}
+
 int hidden_open(char *path, size_t size)
 {
     if (!hidden_listen(NULL))
         return 0;
-    snprintf(path, size, "/proc/self/task/%u/fd/%d", hidden.id, hidden.number);
-    int fd = open_to_write(path); /* as the driver will */
+    int fd = open_hidden(hidden.number, path, size); /* as the driver will */
     if (fd >= 0)
         close(fd);
     else
@@ -211,12 +199,21 @@ int hidden_wait(int ms, int is_begun)
     return result;
 }
 
-int hidden_request(char out[HIDDEN_REQUEST])
+char hidden_request(void)
 {
     HOLD(&hidden.lock);
-    memcpy(out, hidden.request, HIDDEN_REQUEST);
-    hidden.request[0] = '\0';
-    return out[0] != '\0';
+    char request = hidden.request;
+    hidden.request = 0;
+    return request;
+}
+
+void hidden_answer(const char *text)
+{
+    char path[64];
+    int fd = open_hidden(HIDDEN_ANSWERS, path, sizeof path);
+    ssize_t sent = write(fd, text, strlen(text) + 1); /* what nobody takes stays, until the next one asks */
+    (void)sent;
+    close(fd);
 }
 
 void hidden_stop(void)

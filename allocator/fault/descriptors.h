@@ -17,11 +17,13 @@
  * (Linux 5.9, or unshare()), or /proc is not mounted. */
 int hidden_open(char *path, size_t size);
 
-/* The thread has another pipe, for requests from outside. hidden_request() takes the newest one, for which hidden_wait()
- * returns 1. */
-#define HIDDEN_THREAD "cufence-pipe"                /* its name */
-enum { HIDDEN_REQUESTS = 1, HIDDEN_REQUEST = 256 }; /* the number in its table; bytes */
-int hidden_request(char out[HIDDEN_REQUEST]);
+/* The thread has two more, for requests from outside and for the answers: who may not trace the process opens neither.
+ * A request is a byte: 'k' for --kill, 't'. hidden_request() takes the newest, for which hidden_wait() returns 1; 0: none. A
+ * byte 0 ends an answer. */
+#define HIDDEN_THREAD "cufence-pipe"          /* its name */
+enum { HIDDEN_REQUESTS = 1, HIDDEN_ANSWERS }; /* the numbers in its table */
+char hidden_request(void);
+void hidden_answer(const char *text);
 
 /* Starts the thread for a FIFO, with descriptors in the program's table; NULL: for the pipe. Returns 0 on failure. */
 int hidden_listen(const char *fifo);

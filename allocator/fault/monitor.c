@@ -189,6 +189,7 @@ static void explain(const struct dump *dump)
         __atomic_fetch_sub(&monitor.poisons, monitor.poisons > 0, __ATOMIC_RELAXED);
     } else if (status == CUFENCE_OK && !fault.evidence->stop_count && stuck_take(&fault)) {
         note_fault(fault.device);
+        abort_if_wanted();
     } else {
         int is_triggered = status == CUFENCE_OK && !fault.evidence->stop_count && program_dump_has_trigger();
         program_dump_write(dump, fault.device, is_triggered); /* first: who is told may end the process */

@@ -3,6 +3,8 @@
 #include "arming.h"
 #include "base/clock.h"
 #include "descriptors.h"
+#include "base/error.h"
+#include "base/output.h"
 #include "driver/driver.h"
 #include "finding/report_common.h"
 #include "kernels/kernels.h"
@@ -10,7 +12,6 @@
 #include "launch/pinned_memory.h"
 #include "tell.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,16 +19,16 @@
 #include <unistd.h>
 
 #define TURN_MS 250
-#define LATE_MS 20000 /* for the first byte of a dump: a device that is full takes seconds */
+#define LATE_MS 30000 /* for the first byte of a dump: a device that is full takes seconds, and so do others' dumps */
 #define READ_MS 200
 #define NS_PER_SECOND (1000 * NS_PER_MS)
 
 static struct {
     uint64_t patience_ns;        /* stuck=; 0: on request only */
     uint64_t launches, since_ns; /* since then there are as many, and the device is not idle */
-    uint64_t asked_ns;           /* when a dump was asked for; 0: none is */
+    uint64_t late_ns;            /* when the dump that was asked for is late; 0: none is awaited */
+    int is_asked, has_asker;     /* for a dump, which may come late; `cufence stuck` waits for an answer */
     int has_ended;               /* atomic */
-    char answer[HIDDEN_REQUEST]; /* the file for who has asked; "": nobody has */
 } stuck;
 
 void stuck_open(const struct options *options)
@@ -38,12 +39,12 @@ void stuck_open(const struct options *options)
 
 int stuck_sleep_ms(void)
 {
-    return stuck.asked_ns || stuck.patience_ns ? TURN_MS : -1;
+    return stuck.late_ns || stuck.patience_ns ? TURN_MS : -1;
 }
 
 int stuck_is_asked(void)
 {
-    return stuck.asked_ns != 0;
+    return stuck.is_asked;
 }
 
 int stuck_has_ended(void)
@@ -51,16 +52,21 @@ int stuck_has_ended(void)
     return __atomic_load_n(&stuck.has_ended, __ATOMIC_RELAXED);
 }
 
-/* A byte 0 ends it. */
 static void answer(const char *text)
 {
-    int file = stuck.answer[0] ? open(stuck.answer, O_WRONLY | O_NONBLOCK | O_CLOEXEC) : -1;
-    stuck.answer[0] = '\0';
-    if (file < 0)
-        return;
-    ssize_t sent = write(file, text, strlen(text) + 1); /* who has asked may have gone */
-    (void)sent;
-    close(file);
+    if (stuck.has_asker)
+        hidden_answer(text);
+    stuck.has_asker = 0;
+}
+
+/* Says why there is no report. */
+static void excuse(const char *why)
+{
+    char text[512];
+    if (!stuck.has_asker)
+        output_note("%s", why);
+    snprintf(text, sizeof text, "cufence: %s\n", why);
+    answer(text);
 }
 
 static int is_busy(void)
@@ -105,41 +111,54 @@ static void tell_launches(void)
 
 static void ask(void)
 {
-    stuck.asked_ns = dumps_ask() ? monotonic_ns() : 0;
-    stuck.patience_ns = 0; /* once: the contexts end by that */
-    if (!stuck.asked_ns)
-        answer("cufence: the driver takes no request for a dump\n");
+    int is_asked = dumps_ask();
+    stuck.is_asked |= is_asked;
+    stuck.late_ns = is_asked ? monotonic_ns() + LATE_MS * NS_PER_MS : 0;
+    if (!is_asked)
+        excuse(error_detail());
 }
 
-/* "kill FILE" or "tell FILE" */
-static void take_request(const char *request)
+static void take_request(char request)
 {
-    snprintf(stuck.answer, sizeof stuck.answer, "%.*s", (int)strcspn(request + 5, "\n"), request + 5);
-    if (!strncmp(request, "kill ", 5))
-        ask();
-    else
+    stuck.has_asker = 1;
+    if (request != 'k')
         tell_launches();
+    else if (!stuck.late_ns)
+        ask();
+}
+
+/* Has the device's work ended. That is in vain where a host function is waited for: then it takes longer until the next time.
+ */
+static void lose_patience(uint64_t now)
+{
+    if (!is_busy()) {
+        stuck.since_ns = now;
+    } else if (!contexts_are_watched()) {
+        output_note("stuck= is off: it sees no launches without the preload library (cufence run)");
+        stuck.patience_ns = 0;
+    } else {
+        output_note("nothing was launched for %s, and work is under way: asking for a dump, which ends that",
+                    age_of(now - stuck.since_ns).text);
+        ask();
+        stuck.patience_ns = 2 * (monotonic_ns() - stuck.since_ns);
+    }
 }
 
 void stuck_turn(void)
 {
     uint64_t launches = launch_total(), now = monotonic_ns();
-    char request[HIDDEN_REQUEST];
-    if (stuck.asked_ns && now - stuck.asked_ns > LATE_MS * NS_PER_MS) {
-        stuck.asked_ns = 0;
-        answer("cufence: no kernel is under way, or the driver does not answer\n");
+    char request = hidden_request();
+    if (stuck.late_ns && now > stuck.late_ns) {
+        stuck.late_ns = 0;
+        excuse("no kernel is under way, or the driver does not answer");
     }
-    if (!stuck.asked_ns && hidden_request(request) && strlen(request) > 5)
+    if (request)
         take_request(request);
     if (launches != stuck.launches)
         stuck.since_ns = now;
     stuck.launches = launches;
-    if (stuck.patience_ns && !stuck.asked_ns && now - stuck.since_ns > stuck.patience_ns) {
-        if (is_busy())
-            ask();
-        else
-            stuck.since_ns = now;
-    }
+    if (stuck.patience_ns && !stuck.late_ns && now - stuck.since_ns > stuck.patience_ns)
+        lose_patience(now);
 }
 
 /* ---- the dump ---- */
@@ -176,7 +195,7 @@ static void report_stuck(const struct fault *fault, const struct standing *stand
     }
     if (around) {
         fact->memory = &around->memory;
-        fact->silent_ns = stuck.answer[0] ? 0 : monotonic_ns() - stuck.since_ns;
+        fact->silent_ns = stuck.has_asker ? 0 : monotonic_ns() - stuck.since_ns;
         char *text = tell_stuck(fact, fault->device);
         answer(text ? text : "");
         free(text);
@@ -189,13 +208,16 @@ int stuck_take(const struct fault *fault)
 {
     struct standing *standing = NULL;
     struct problem problem;
-    if (!stuck.asked_ns)
+    if (!stuck.is_asked)
         return 0;
-    stuck.asked_ns = 0;
+    stuck.late_ns = stuck.patience_ns = 0;
     __atomic_store_n(&stuck.has_ended, !driver->is_sim, __ATOMIC_RELAXED);
+    stuck.is_asked = !driver->is_sim; /* there may be one for each device */
     if (standing_read(&fault->opened, &standing, &problem) == CUFENCE_OK && standing->place_count)
         report_stuck(fault, standing);
-    answer("cufence: no thread is in the dump\n");
+    else
+        excuse("no thread is in the dump");
+    answer("");
     standing_free(standing);
     return 1;
 }

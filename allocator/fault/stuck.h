@@ -1,7 +1,7 @@
 /*
  * Kernels that hang. The driver is asked for a dump of what runs, by its trigger pipe, and where all threads stand becomes a
  * report. Who asks: `cufence stuck PID`, through the hidden thread's pipe (descriptors.h), and stuck=SECONDS, where nothing was
- * launched for so long and the device still works. The program goes on.
+ * launched for so long and the device still works.
  *
  * Thread safety: the monitor's thread alone, but stuck_open(): before that begins.
  */

@@ -22,6 +22,9 @@
 /* Takes device memory for itself: gets what cufence keeps before it fails. */
 #define HOOK_RELIEF(HOOK, name, version, parameters, arguments)                                                                \
     HOOK(name, #name, version, 0, BEFORE, (void)0, parameters, arguments)
+/* Makes a stream, which may be asked for whether it works. */
+#define HOOK_STREAM(HOOK, name, version, parameters, arguments)                                                                \
+    HOOK(name, #name, version, 0, AFTER, is_active() ? stream_resolve(*stream) : NULL, parameters, arguments)
 
 /* clang-format off */
 #define RARE_HOOKS(HOOK)                                                                                                       \
@@ -34,10 +37,10 @@
     HOOK(cuCtxCreate_v4, "cuCtxCreate", 12050, 0, BEFORE, (void)0,                                                             \
          (CUcontext *context, CUctxCreateParams *wanted, unsigned flags, CUdevice device), (context, wanted, flags, device))   \
     HOOK_RELIEF(HOOK, cuCtxSetLimit, 3010, (CUlimit limit, size_t value), (limit, value))                                      \
-    HOOK_RELIEF(HOOK, cuStreamCreate, 2000, (CUstream *stream, unsigned flags), (stream, flags))                               \
-    HOOK_RELIEF(HOOK, cuStreamCreateWithPriority, 5050, (CUstream *stream, unsigned flags, int priority),                      \
+    HOOK_STREAM(HOOK, cuStreamCreate, 2000, (CUstream *stream, unsigned flags), (stream, flags))                               \
+    HOOK_STREAM(HOOK, cuStreamCreateWithPriority, 5050, (CUstream *stream, unsigned flags, int priority),                      \
                 (stream, flags, priority))                                                                                     \
-    HOOK_RELIEF(HOOK, cuGreenCtxStreamCreate, 12050, (CUstream *stream, CUgreenCtx green, unsigned flags, int priority),       \
+    HOOK_STREAM(HOOK, cuGreenCtxStreamCreate, 12050, (CUstream *stream, CUgreenCtx green, unsigned flags, int priority),       \
                 (stream, green, flags, priority))                                                                              \
     /* code, which is loaded when it is first asked for */                                                                     \
     HOOK_RELIEF(HOOK, cuModuleGetFunction, 2000, (CUfunction *out, CUmodule module, const char *name),                         \

@@ -30,17 +30,26 @@ static int tear_down(void **state)
 
 TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
 {
-    run_guarded(&by_dlsym, "hang 2500", "stuck=1", 1, "waited: CUDA_ERROR_LAUNCH_FAILED\n");
-    expect_err(STUCK, BARRIER, "/src/deadlock.cu:9 in deadlock, block (0,0,0) thread (32,0,0) and 31 more",
-               "nothing was launched for 1.0 s", "SUMMARY: cufence: stuck at /src/deadlock.cu:9 in deadlock: 32 threads");
+    run_guarded(&by_dlsym, "hang stream 2500", "stuck=1", 1, "waited: CUDA_ERROR_LAUNCH_FAILED\n");
+    expect_err("cufence: nothing was launched for 1.", "asking for a dump", STUCK, BARRIER,
+               "/src/deadlock.cu:9 in deadlock, block (0,0,0) thread (32,0,0) and 31 more", "reason     nothing was launched for 1.",
+               "SUMMARY: cufence: stuck at /src/deadlock.cu:9 in deadlock: 32 threads");
     if (count_in(last.err, STUCK) != 1)
         complain("reports that are not", "1");
+    run_guarded(&by_dlsym, "hang 1500", "stuck=1,on_fault=abort", 128 + SIGABRT, "");
+    setenv("TMPDIR", "/nonexistent", 1);
+    run_guarded(&by_dlsym, "hang 1500", "stuck=1", 0, "waited: CUDA_SUCCESS\n");
+    expect_err("asking for a dump", "cannot make a folder in /nonexistent");
+    unsetenv("TMPDIR");
 }
 
 TEST_WITH(a_shorter_wait_is_left_alone, set_up, tear_down)
 {
-    run_guarded(&by_dlsym, "hang 500", "stuck=1", 0, "waited: CUDA_SUCCESS\n");
-    expect_silence();
+    static const char *const stories[] = {"hang 500", "hang idle 1500", "hang capture 1500"};
+    for (size_t i = 0; i < 3; i++) {
+        run_guarded(&by_dlsym, stories[i], "stuck=1", 0, "waited: CUDA_SUCCESS\n");
+        expect_silence();
+    }
 }
 
 /* One thread still works. */
@@ -55,7 +64,8 @@ TEST_WITH(what_is_slow_is_told_apart, set_up, tear_down)
 /* Without --kill it goes on. */
 TEST_WITH(the_command_asks, set_up, tear_down)
 {
-    static const char asks[] = "hang 2000 & sleep 1; LD_PRELOAD= " CUFENCE_CLI " stuck %s $!; echo \"asked: $?\"; wait $!";
+    static const char asks[] = "hang 2500 & P=$!; sleep 1; export LD_PRELOAD=; " CUFENCE_CLI " stuck $P >&2 & " CUFENCE_CLI
+                               " stuck %s $P; echo \"asked: $?\"; wait $! && wait $P";
     char story[512];
     snprintf(story, sizeof story, asks, "");
     run(&by_dlsym, story, PRELOAD, NULL, NULL);
@@ -70,7 +80,12 @@ TEST_WITH(the_command_asks, set_up, tear_down)
     expect_in(last.out, BARRIER);
     expect_in(last.out, "asked: 0\nwaited: CUDA_ERROR_LAUNCH_FAILED\n");
     expect_err(STUCK);
-    run(&by_dlsym, "hang 1 & LD_PRELOAD= " CUFENCE_CLI " stuck $$; echo \"asked: $?\"; wait $!", NO_PRELOAD, NULL, NULL);
-    expect_in(last.out, "asked: 1\n");
-    expect_err("no cufence is in that process");
+    run(&by_dlsym,
+        "hang 1 & F=$(mktemp -d); cp $(command -v sleep) $F/cufence-pipe; $F/cufence-pipe 2 >$F/file & sleep 1; "
+        "for P in $$ $! '*'; do " CUFENCE_CLI " stuck \"$P\"; echo \"asked: $?\"; done; wait; cat $F/file; rm -r $F",
+        NO_PRELOAD, NULL, NULL);
+    expect_in(last.out, "asked: 1\nasked: 1\nasked: 1\n");
+    expect_err("no cufence is in that process", "*: no such process");
+    if (strstr(last.out, "tell") || count_in(last.err, "no cufence is") != 2)
+        complain("a file of a process that is not cufence's was", "not left alone");
 }

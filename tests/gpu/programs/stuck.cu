@@ -130,7 +130,7 @@ static void launch(const char *name, bool is_slow, int *flags, int *host, int *o
 
 static void give_up()
 {
-    sleep(20);
+    sleep(45); // the driver may take its time, with other programs on the GPU
     puts("given up");
     fflush(stdout);
     _exit(3);

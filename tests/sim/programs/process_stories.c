@@ -232,13 +232,21 @@ STORY(abort_in_handler)
     return 0;
 }
 
-/* A kernel waits for the host, which takes so many milliseconds. */
+/* A kernel waits for the host, which takes so many milliseconds; idle: no kernel does; capture: and a stream captures. */
 STORY(hang)
 {
-    uint32_t flag = 0;
+    static uint32_t flag; /* the kernel may look at it after the end */
+    CUgraph graph;
+    const char *where = count > 3 ? arguments[2] : "";
     start();
-    spin(&flag, NULL);
+    CUstream stream = *where ? new_stream() : NULL;
+    if (*where == 'c')
+        MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    if (!*where || *where == 's')
+        spin(&flag, stream);
     usleep(1000 * (useconds_t)atoi(arguments[count - 1]));
     let_go(&flag);
+    if (*where == 'c')
+        MUST(cu.cuStreamEndCapture(stream, &graph));
     return say("waited", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }
