@@ -32,7 +32,8 @@ TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
 {
     run_guarded(&by_dlsym, "hang stream 2500", "stuck=1", 1, "waited: CUDA_ERROR_LAUNCH_FAILED\n");
     expect_err("cufence: nothing was launched for 1.", "asking for a dump", STUCK, BARRIER,
-               "/src/deadlock.cu:9 in deadlock, block (0,0,0) thread (32,0,0) and 31 more", "reason     nothing was launched for 1.",
+               "/src/deadlock.cu:9 in deadlock, block (0,0,0) thread (32,0,0) and 31 more",
+               "reason     nothing was launched for 1.",
                "SUMMARY: cufence: stuck at /src/deadlock.cu:9 in deadlock: 32 threads");
     if (count_in(last.err, STUCK) != 1)
         complain("reports that are not", "1");
