@@ -90,7 +90,7 @@ static void add_writers(struct finding *finding, const struct stuck_fact *stuck,
         if (last && (is_behind || entry->time_ns > own->time_ns) && has_word(entry->bytes, entry->kept_bytes, first, last))
             given[is_behind]++;
     }
-    note->certainty = CERTAIN_DERIVED;
+    note->certainty = last ? CERTAIN_CANDIDATE : CERTAIN_DERIVED;
     if (last)
         part_add(note->text, "may write it: other threads of the kernel");
     for (size_t i = 0; last && i < stuck->standing->grid_count; i++) {

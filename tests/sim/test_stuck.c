@@ -34,6 +34,7 @@ TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
     expect_err("cufence: nothing was launched for 1.", "asking for a dump", STUCK, BARRIER,
                "/src/deadlock.cu:9 in deadlock, block (0,0,0) thread (32,0,0) and 31 more",
                "reason     nothing was launched for 1.",
+               "may write it: other threads of the kernel                           candidate\n",
                "SUMMARY: cufence: stuck at /src/deadlock.cu:9 in deadlock: 32 threads");
     if (count_in(last.err, STUCK) != 1)
         complain("reports that are not", "1");
