@@ -396,10 +396,11 @@ static void *ask_once_noted(void *unused)
 static pthread_t hold_up(void *(*run)(void *), void *argument)
 {
     pthread_t thread;
+    const uint64_t before = cusim_call_count("cuCtxSynchronize");
     CHECK_CU(cuCtxGetCurrent(&here));
     cusim_set_latency("cuCtxSynchronize", 200000);
     pthread_create(&thread, NULL, run, argument);
-    while (!cusim_call_count("cuCtxSynchronize"))
+    while (cusim_call_count("cuCtxSynchronize") == before)
         usleep(100);
     return thread;
 }
