@@ -420,7 +420,7 @@ void monitor_await_report(void)
     if (!monitor.is_running || pthread_equal(pthread_self(), monitor.thread))
         return;
     for (uint64_t waited = 0; waited < monitor.options->rerun_ms + SETTLE_MS; waited++) {
-        if (__atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) != WORK_REPORT && !untold_elsewhere())
+        if (!is_report_due())
             return;
         aside_sleep(1000);
     }

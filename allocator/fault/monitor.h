@@ -54,8 +54,8 @@ void monitor_await_reading(unsigned timeout_ms); /* while one is under way */
 cufence_status monitor_wait(unsigned timeout_ms);
 cufence_status monitor_flush(unsigned timeout_ms);
 
-/* Waits for the report of a fault that the program knows of, and for those of other threads. Takes no lock. Returns at once on
- * the monitor's own thread. */
+/* Waits for the report of a fault whose dump has begun, for the program may know of it by then; and for the reports of other
+ * threads. Takes no lock. Returns at once on the monitor's own thread. */
 void monitor_await_report(void);
 
 /* Call it if a context has an error that a kernel fault causes, and no fault is known: waits until a dump begins, 2 s at

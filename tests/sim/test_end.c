@@ -107,6 +107,17 @@ FINDS(an_end_without_exit_handlers_waits_for_a_report, "SUMMARY: cufence: invali
     CHECK(cufence_fault_count() == 1);
 }
 
+/* The program may have the error already. */
+FINDS(nor_does_it_leave_a_dump_half_read, "SUMMARY: cufence: overrun")
+{
+    start_with_full_log("");
+    char *buffer = allocate(4096, NULL);
+    write_at(buffer + 4096, 4, 0, NULL);
+    await_writer();
+    monitor_await_report();
+    CHECK(cufence_fault_count() == 1);
+}
+
 FINDS(what_could_not_be_reported_is_counted, "cufence: something was found, without a report; 1 allocation guarded")
 {
     start("");
