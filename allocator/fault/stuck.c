@@ -8,6 +8,7 @@
 #include "driver/driver.h"
 #include "finding/report_common.h"
 #include "kernels/kernels.h"
+#include "launch/host_waits.h"
 #include "launch/launch.h"
 #include "launch/pinned_memory.h"
 #include "tell.h"
@@ -29,6 +30,8 @@ static struct {
     uint64_t late_ns;            /* when the dump that was asked for is late; 0: none is awaited */
     int is_asked, has_asker;     /* for a dump, which may come late; `cufence stuck` waits for an answer */
     int has_ended;               /* atomic */
+    struct host_wait waits[WAITING_SHOWN];
+    size_t wait_count; /* when it was asked */
 } stuck;
 
 void stuck_open(const struct options *options)
@@ -77,17 +80,32 @@ static int is_busy(void)
     return context != NULL;
 }
 
-/* What is known without a dump: the newest launches. */
+/* Fills in the threads that waited when it was last asked. Returns their number. */
+static size_t take_waiting(struct waiting_fact *out)
+{
+    for (size_t i = 0; i < stuck.wait_count; i++) {
+        const struct host_wait *wait = &stuck.waits[i];
+        out[i].call = wait->call;
+        out[i].tid = wait->tid;
+        out[i].since_ns = wait->since_ns;
+        out[i].frame_count = stack_frames(&wait->stack, out[i].frames, STACK_READ);
+    }
+    return stuck.wait_count;
+}
+
+/* What is known without a dump: the newest launches, and which threads wait. */
 static void tell_launches(void)
 {
     enum { SHOWN = 8 };
     static struct launch_entry entries[SHOWN];
     static struct stack stacks[SHOWN];
+    static struct waiting_fact waiting[WAITING_SHOWN];
     struct stack_frame frames[STACK_READ];
     struct report report;
     char kernel[256];
     const struct launch_query all = {.device = -1, .has_graphs = 1};
     size_t count = launch_read(&all, entries, stacks, SHOWN);
+    stuck.wait_count = host_waits_read(stuck.waits, WAITING_SHOWN);
     if (!report_open(&report, (int)getpid()))
         return;
     report_line(&report, NULL, NULL, CERTAIN_NOT, "cufence: %s",
@@ -104,6 +122,7 @@ static void tell_launches(void)
         report_when_line(&report, "launched", monotonic_ns(), entries[i].time_ns, entries[i].tid, entries[i].stream);
         report_frame_lines(&report, "", "at", NULL, CERTAIN_NOT, frames, stack_frames(&stacks[i], frames, STACK_READ));
     }
+    report_waiting_lines(&report, waiting, take_waiting(waiting), monotonic_ns());
     char *text = report_close(&report);
     answer(text ? text : "");
     free(text);
@@ -111,6 +130,7 @@ static void tell_launches(void)
 
 static void ask(void)
 {
+    stuck.wait_count = host_waits_read(stuck.waits, WAITING_SHOWN); /* first: the dump ends them */
     int is_asked = dumps_ask();
     stuck.is_asked |= is_asked;
     stuck.late_ns = is_asked ? monotonic_ns() + LATE_MS * NS_PER_MS : 0;
@@ -192,6 +212,7 @@ static void report_stuck(const struct fault *fault, const struct standing *stand
         read_value(fact, fault->device); /* first: the context ends soon */
         contexts_set_faulted(fault->device, CUDA_ERROR_LAUNCH_FAILED);
         around = surroundings_of(&fact->evidence, fault->device);
+        fact->waiting_count = take_waiting(fact->waiting);
     }
     if (around) {
         fact->memory = &around->memory;

@@ -42,6 +42,7 @@ static const char *const exact_word[] = {"exact", NULL}, *const derived_word[] =
 #define PROCESS(kind, ...) FIELD(kind, struct finding_process, __VA_ARGS__)
 #define ORIGIN(kind, ...) FIELD(kind, struct finding_source, __VA_ARGS__)
 #define GUARDED(kind, ...) FIELD(kind, struct guarded, __VA_ARGS__)
+#define WAITING(kind, ...) FIELD(kind, struct waiting_fact, __VA_ARGS__)
 #define ROW(kind, ...) FIELD(kind, struct finding, __VA_ARGS__)
 #define MUST .flags = REQUIRED
 #define FRAMES(of, frames, count)                                                                                              \
@@ -252,8 +253,13 @@ TABLE(guarded, struct guarded, GUARDED(NUMBER, allocations, "allocations", MUST)
       GUARDED(NUMBER, left_bytes, "left_to_driver_bytes"), GUARDED(NUMBER, findings, "findings", MUST),
       GUARDED(NUMBER, known, "known", MUST));
 
+TABLE(waiting, struct waiting_fact, WAITING(TEXT, call, "call"), WAITING(NUMBER, tid, "tid", MUST),
+      WAITING(NUMBER, since_ns, "ns", MUST), WAITING(AGO, since_ns, "ago_ns"),
+      WAITING(LIST, frames, "frames", .flags = NOT_ZERO, .table = &frame, COUNT(struct waiting_fact, frame_count)));
 TABLE(stuck, struct stuck_fact, FIELD(PART, struct stuck_fact, standing, NULL, .flags = BEHIND, .table = &standing_facts),
-      FIELD(HEX, struct stuck_fact, value, "polled_value", WHEN(struct stuck_fact, has_value)));
+      FIELD(HEX, struct stuck_fact, value, "polled_value", WHEN(struct stuck_fact, has_value)),
+      FIELD(LIST, struct stuck_fact, waiting, "waiting", .flags = NOT_ZERO, .table = &waiting,
+            COUNT(struct stuck_fact, waiting_count)));
 static const struct field of_finding[] = {
     {.name = "schema", .type = FIELD_FIXED, .most = JSON_SCHEMA, MUST},
     {.name = "cufence", .type = FIELD_FIXED, .words = version_word},

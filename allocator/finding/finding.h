@@ -311,6 +311,16 @@ void finding_free(struct finding *finding);
 
 #define FINDING_STUCK "stuck"
 
+/* A thread of the host that waits in a call of CUDA. */
+struct waiting_fact {
+    const char *call;
+    uint64_t tid, since_ns;
+    struct stack_frame frames[STACK_READ]; /* of who called, innermost first */
+    size_t frame_count;
+};
+
+#define WAITING_SHOWN 8
+
 /* What is known when kernels hang. All is borrowed. */
 struct stuck_fact {
     const struct standing *standing;
@@ -319,6 +329,8 @@ struct stuck_fact {
     uint64_t host, host_bytes;         /* the pinned memory that has the address; 0 bytes: none */
     uint64_t value;                    /* that is polled, if has_value */
     int has_value;
+    struct waiting_fact waiting[WAITING_SHOWN];
+    size_t waiting_count;
     const struct standing_place *place; /* the one that tells most. Filled in by stuck_evidence(), like: */
     struct evidence evidence;           /* that place as its only stop */
     struct evidence_stop stop;

@@ -436,8 +436,10 @@ char *finding_text(const struct finding *finding)
         note_lines(&report, "note", finding->notes.list, finding->notes.count);
     if (finding->nan)
         nan_input_lines(&report, finding);
-    if (finding->stuck)
+    if (finding->stuck) {
         standing_lines(&report, finding->stuck->standing, STUCK_PLACES);
+        report_waiting_lines(&report, finding->stuck->waiting, finding->stuck->waiting_count, finding->now_ns);
+    }
     if (finding->hint[0])
         report_sentence(&report, "hint", finding->hint, CERTAIN_CANDIDATE);
     summary_line(&report, finding);

@@ -14,15 +14,17 @@ CUresult settled(CUresult result, int is_context_idle)
     return fault != CUDA_SUCCESS ? fault : result;
 }
 
-CUresult synchronised(struct context *context, CUresult (*function)(void))
+CUresult synchronised(const char *call, struct context *context, CUresult (*function)(void))
 {
     struct order_clock seen;
     uint64_t since = context ? heap_sync_begins(context) : 0;
     if (order_is_wanted())
         order_sees_context(&seen, context);
+    unsigned wait = wait_begins(call, __builtin_frame_address(0));
     CUresult result = function();
+    wait_ends(wait);
     if (order_is_wanted() && result == CUDA_SUCCESS)
-        order_host_knows(&seen), races_learned(HOST_CALL("cuCtxSynchronize"));
+        order_host_knows(&seen), races_learned(HOST_CALL(call));
     if (since && result == CUDA_SUCCESS)
         heap_sync_ended(context, since, pools_keep(context->device));
     return settled(result, context != NULL);

@@ -31,7 +31,9 @@ static CUresult awaited(CUresult (*wait)(CUstream stream), CUstream handle, CUst
 {
     struct stream *stream = is_active() ? stream_resolve(meant) : NULL;
     uint64_t since = stream ? heap_stream_sync_begins(stream) : 0;
+    unsigned number = wait_begins("cuStreamSynchronize", __builtin_frame_address(0));
     CUresult result = wait(handle);
+    wait_ends(number);
     if (since && result == CUDA_SUCCESS)
         heap_stream_sync_ended(stream, since, pools_keep(stream->context->device));
     return settled(result, 0);
@@ -59,9 +61,17 @@ static CUresult asked(CUresult (*query)(CUstream stream), CUstream handle, CUstr
 OF_STREAM(cuStreamQuery, cuStreamQuery, as_it_is, asked(real.cuStreamQuery, stream, stream))
 OF_STREAM(cuStreamQuery_ptsz, cuStreamQuery, own_default, asked(real.cuStreamQuery_ptsz, stream, own_default(stream)))
 
+static CUresult event_awaited(CUevent event)
+{
+    unsigned number = wait_begins("cuEventSynchronize", __builtin_frame_address(0));
+    CUresult result = real.cuEventSynchronize(event);
+    wait_ends(number);
+    return settled(result, 0);
+}
+
 CUresult hook_cuEventSynchronize(CUevent event)
 {
-    FOLLOWED("cuEventSynchronize", settled(real.cuEventSynchronize(event), 0), order_sees_event(&seen, event));
+    FOLLOWED("cuEventSynchronize", event_awaited(event), order_sees_event(&seen, event));
 }
 
 CUresult hook_cuEventQuery(CUevent event)

@@ -63,7 +63,7 @@ static CUresult wait_for_users(struct context *context)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     int may_synchronise = captures_hold_off();
-    CUresult result = may_synchronise ? synchronised(context, driver->cuCtxSynchronize) : wait_by_free();
+    CUresult result = may_synchronise ? synchronised("cuMemFree", context, driver->cuCtxSynchronize) : wait_by_free();
     if (may_synchronise)
         captures_go_on();
     pthread_setcancelstate(cancel_state, NULL);

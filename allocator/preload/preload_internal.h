@@ -8,6 +8,7 @@
 #include "driver/driver.h"
 #include "finding/misuse.h"
 #include "heap/heap.h"
+#include "launch/host_waits.h"
 #include "launch/pinned_memory.h"
 #include "order/order.h"
 
@@ -174,9 +175,21 @@ int contexts_count_devices(int devices);
 /* Call with the result of a function that has waited for work of the current context. Learns of faults in that work. Returns
  * the result, or failure() if there is one. */
 CUresult settled(CUresult result, int is_context_idle);
-/* Calls a synchronisation of the current context and then settled(). `context`: the context all of whose work is waited for, or
- * NULL. */
-CUresult synchronised(struct context *context, CUresult (*function)(void));
+/* Calls a synchronisation of the current context and then settled(). `call`: what the program calls. `context`: the context all
+ * of whose work is waited for, or NULL. */
+CUresult synchronised(const char *call, struct context *context, CUresult (*function)(void));
+
+/* host_waits.h, while cufence is active. */
+static inline unsigned wait_begins(const char *call, const void *frame)
+{
+    return is_active() ? host_wait_begins(call, frame) : HOST_WAITS;
+}
+
+static inline void wait_ends(unsigned number)
+{
+    if (number != HOST_WAITS)
+        host_wait_ends(number);
+}
 
 /* memory_hooks.c: host memory that kernels of the current context can reach at this address. */
 void note_pinned(CUdeviceptr address, size_t size, enum pinned_kind kind);

@@ -41,7 +41,9 @@
                 return CUDA_ERROR_INVALID_VALUE;                                                                               \
         }                                                                                                                      \
         struct tried tried;                                                                                                    \
+        const unsigned wait = (waits) ? wait_begins(base, call->frame) : HOST_WAITS;                                           \
         CUresult answer = RELIEVED(result);                                                                                    \
+        wait_ends(wait);                                                                                                       \
         if ((may_be_awaited) && __builtin_expect(kind.is_synchronous, 0))                                                      \
             answer = awaited_now(answer, on);                                                                                  \
         if (call->copy && answer == CUDA_SUCCESS)                                                                              \
@@ -189,7 +191,7 @@ CUresult hook_cuCtxSynchronize(void)
     if (!is_active())
         return real.cuCtxSynchronize();
     CUresult fault = failure();
-    return fault != CUDA_SUCCESS ? fault : synchronised(context_synchronised(), real.cuCtxSynchronize);
+    return fault != CUDA_SUCCESS ? fault : synchronised("cuCtxSynchronize", context_synchronised(), real.cuCtxSynchronize);
 }
 
 CUresult hook_cuCtxSynchronize_v2(CUcontext context)
@@ -199,7 +201,7 @@ CUresult hook_cuCtxSynchronize_v2(CUcontext context)
         return real.cuCtxSynchronize_v2(context);
     CUresult result = failure();
     if (result == CUDA_SUCCESS)
-        result = synchronised(context_synchronised(), driver->cuCtxSynchronize);
+        result = synchronised("cuCtxSynchronize", context_synchronised(), driver->cuCtxSynchronize);
     driver->cuCtxPopCurrent(&popped);
     return result;
 }

@@ -26,6 +26,10 @@ static int tear_down(void **state)
 }
 
 #define STUCK "cufence: stuck: 32 threads in a loop until the 4 bytes at 0x7f3c6fe00000 change\n"
+/* Which the dump ends. */
+#define WAITERS                                                                                                                \
+    "  waits      thread ", ", in cuStreamSynchronize\n", "in wait_for_stream\n", ", in cuEventSynchronize\n",                 \
+        "in wait_for_event\n", ", in cuMemcpyDtoH\n", "in wait_for_copy\n", ", in cuMemFree\n", "in wait_to_free\n"
 #define BARRIER "at a barrier; 32 other threads have not come"
 
 TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
@@ -33,8 +37,7 @@ TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
     run_guarded(&by_dlsym, "hang stream 2500", "stuck=1", 1, "waited: CUDA_ERROR_LAUNCH_FAILED\n");
     expect_err("cufence: nothing was launched for 1.", "asking for a dump", STUCK, BARRIER,
                "/src/deadlock.cu:9 in deadlock, block (0,0,0) thread (32,0,0) and 31 more",
-               "reason     nothing was launched for 1.",
-               "may write it: other threads of the kernel                           candidate\n",
+               "reason     nothing was launched for 1.", "may write it: other threads of the kernel ", WAITERS,
                "SUMMARY: cufence: stuck at /src/deadlock.cu:9 in deadlock: 32 threads");
     if (count_in(last.err, STUCK) != 1)
         complain("reports that are not", "1");
@@ -66,14 +69,15 @@ TEST_WITH(what_is_slow_is_told_apart, set_up, tear_down)
 /* Without --kill it goes on. */
 TEST_WITH(the_command_asks, set_up, tear_down)
 {
-    static const char asks[] = "hang 2500 & P=$!; sleep 1; export LD_PRELOAD=; " CUFENCE_CLI " stuck $P >&2 & " CUFENCE_CLI
-                               " stuck %s $P; echo \"asked: $?\"; wait $! && wait $P";
+    static const char asks[] = "hang stream 2500 & P=$!; sleep 1; export LD_PRELOAD=; " CUFENCE_CLI
+                               " stuck $P >&2 & " CUFENCE_CLI " stuck %s $P; echo \"asked: $?\"; wait $! && wait $P";
     char story[512];
     snprintf(story, sizeof story, asks, "");
     run(&by_dlsym, story, PRELOAD, NULL, NULL);
     expect_status(0);
     expect_in(last.out, "cufence: work is under way\n");
     expect_in(last.out, "launches   cusim_spin<<<(1,1,1), (1,1,1)>>>");
+    expect_err(WAITERS);
     expect_in(last.out, "asked: 0\nwaited: CUDA_SUCCESS\n");
     snprintf(story, sizeof story, asks, "--kill");
     run(&by_dlsym, story, PRELOAD, NULL, NULL);

@@ -232,18 +232,75 @@ STORY(abort_in_handler)
     return 0;
 }
 
-/* A kernel waits for the host, which takes so many milliseconds; idle: no kernel does; capture: and a stream captures. */
+static struct {
+    CUcontext context;
+    CUstream stream;
+    CUevent event;
+    CUdeviceptr copied, freed;
+} awaited;
+
+static void *wait_for_stream(void *unused)
+{
+    MUST(cu.cuCtxSetCurrent(awaited.context));
+    cu.cuStreamSynchronize(awaited.stream);
+    return unused;
+}
+
+static void *wait_for_event(void *unused)
+{
+    MUST(cu.cuCtxSetCurrent(awaited.context));
+    cu.cuEventSynchronize(awaited.event);
+    return unused;
+}
+
+static void *wait_for_copy(void *unused)
+{
+    uint32_t word;
+    MUST(cu.cuCtxSetCurrent(awaited.context));
+    cu.cuMemcpyDtoH(&word, awaited.copied, sizeof word);
+    return unused;
+}
+
+static void *wait_to_free(void *unused)
+{
+    MUST(cu.cuCtxSetCurrent(awaited.context));
+    cu.cuMemFree(awaited.freed);
+    return unused;
+}
+
+static void let_threads_wait(CUstream stream)
+{
+    static void *(*const ways[])(void *) = {wait_for_stream, wait_for_event, wait_for_copy, wait_to_free};
+    pthread_t thread;
+    awaited.stream = stream;
+    MUST(cu.cuDevicePrimaryCtxRetain(&awaited.context, 0));
+    MUST(cu.cuMemAlloc(&awaited.copied, BYTES));
+    MUST(cu.cuMemAlloc(&awaited.freed, BYTES));
+    MUST(cu.cuEventCreate(&awaited.event, 0));
+    MUST(cu.cuEventRecord(awaited.event, stream));
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        pthread_create(&thread, NULL, ways[i], NULL);
+        pthread_detach(thread);
+    }
+}
+
+/* A kernel waits for the host, which takes so many milliseconds; idle: no kernel does; capture: and a stream captures; stream:
+ * threads wait for it. */
 STORY(hang)
 {
     static uint32_t flag; /* the kernel may look at it after the end */
     CUgraph graph;
     const char *where = count > 3 ? arguments[2] : "";
     start();
-    CUstream stream = *where ? new_stream() : NULL;
+    CUstream stream = NULL;
+    if (*where)
+        MUST(cu.cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     if (*where == 'c')
         MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     if (!*where || *where == 's')
         spin(&flag, stream);
+    if (*where == 's')
+        let_threads_wait(stream);
     usleep(1000 * (useconds_t)atoi(arguments[count - 1]));
     let_go(&flag);
     if (*where == 'c')

@@ -1,0 +1,66 @@
+#include "host_waits.h"
+
+#include "base/clock.h"
+#include "base/thread.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum state { FREE, HELD, WAITS }; /* HELD: by who writes or reads it */
+
+static struct slot {
+    enum state state; /* atomic */
+    struct host_wait wait;
+} slots[HOST_WAITS];
+
+static int take(struct slot *slot, enum state expected)
+{
+    return __atomic_load_n(&slot->state, __ATOMIC_RELAXED) == expected &&
+           __atomic_compare_exchange_n(&slot->state, &expected, HELD, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static void leave(struct slot *slot, enum state as)
+{
+    __atomic_store_n(&slot->state, as, __ATOMIC_RELEASE);
+}
+
+unsigned host_wait_begins(const char *call, const void *frame)
+{
+    const uint32_t tid = thread_id();
+    for (unsigned i = 0; i < HOST_WAITS; i++) {
+        unsigned number = (tid + i) % HOST_WAITS; /* threads that wait at once take lines of their own */
+        struct slot *slot = &slots[number];
+        if (!take(slot, FREE))
+            continue;
+        slot->wait.call = call;
+        slot->wait.tid = tid;
+        slot->wait.since_ns = monotonic_ns();
+        stack_capture_from(&slot->wait.stack, frame);
+        leave(slot, WAITS);
+        return number;
+    }
+    return HOST_WAITS;
+}
+
+void host_wait_ends(unsigned number)
+{
+    while (!take(&slots[number], WAITS)) /* it is being read */
+        sched_yield();
+    leave(&slots[number], FREE);
+}
+
+size_t host_waits_read(struct host_wait *out, size_t max)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < HOST_WAITS && count < max; i++) {
+        if (!take(&slots[i], WAITS))
+            continue;
+        /* A thread that was cancelled in the call takes no note back. */
+        int is_there = syscall(SYS_tgkill, getpid(), slots[i].wait.tid, 0) == 0;
+        if (is_there)
+            out[count++] = slots[i].wait;
+        leave(&slots[i], is_there ? WAITS : FREE);
+    }
+    return count;
+}

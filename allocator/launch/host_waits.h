@@ -1,0 +1,25 @@
+/*
+ * Which threads wait in a call of CUDA, and where they called it: for a kernel that hangs (fault/stuck.c). A hook notes its
+ * thread before the driver waits, and takes the note back behind that.
+ *
+ * Thread safety: all functions, any thread. They allocate nothing; begins and ends take no lock.
+ */
+#pragma once
+
+#include "stacks/stack.h"
+
+#define HOST_WAITS 32 /* threads; further ones are not noted */
+
+struct host_wait {
+    const char *call; /* a literal */
+    uint32_t tid;
+    uint64_t since_ns; /* monotonic_ns() */
+    struct stack stack;
+};
+
+/* Notes the calling thread. frame: as for stack_capture_from(). Returns a number for host_wait_ends(). */
+unsigned host_wait_begins(const char *call, const void *frame);
+void host_wait_ends(unsigned number);
+
+/* Copies the waits of threads that have not ended, in any order, at most `max`. Returns their number. */
+size_t host_waits_read(struct host_wait *out, size_t max);
