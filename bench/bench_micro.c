@@ -8,6 +8,7 @@
  *   fresh BYTES 0          one allocation that has to get its memory from the driver
  *   live COUNT MS          one free and one allocation of 4 KiB among COUNT live buffers
  *   launch THREADS MS      one launch of an empty kernel with four arguments, two of them pointers to buffers
+ *   wait THREADS MS        one wait for a stream without work
  *   fault BLOCKS 0         not answered: one thread of a full grid stores 32 MiB past the end of its buffer, half-way through
  *                          its kernel. "launch TIME" and, when CUDA returns an error, "error TIME" are printed
  * Figures are the mean of MS milliseconds, as one thread sees it. Runs on libcuda.so.1.
@@ -201,6 +202,13 @@ static uint64_t work_launch(CUstream stream)
     return LAUNCHES;
 }
 
+static uint64_t work_wait(CUstream stream)
+{
+    for (uint64_t i = 0; i < LAUNCHES; i++)
+        MUST(cuStreamSynchronize, stream);
+    return LAUNCHES;
+}
+
 static void *take(void *argument)
 {
     struct task *task = argument;
@@ -263,6 +271,11 @@ static double take_launch(uint64_t threads, uint64_t duration)
     if (!empty)
         empty = kernel("empty");
     return on_threads(work_launch, threads, duration);
+}
+
+static double take_wait(uint64_t threads, uint64_t duration)
+{
+    return on_threads(work_wait, threads, duration);
 }
 
 /* ---- on one thread ---- */
@@ -356,8 +369,8 @@ static double take_fault(uint64_t blocks, uint64_t duration)
 static const struct {
     const char *name;
     double (*take)(uint64_t argument, uint64_t duration);
-} requests[] = {
-    {"allocate", take_allocate}, {"fresh", take_fresh}, {"live", take_live}, {"launch", take_launch}, {"fault", take_fault}};
+} requests[] = {{"allocate", take_allocate}, {"fresh", take_fresh}, {"live", take_live},
+                {"launch", take_launch},     {"wait", take_wait},   {"fault", take_fault}};
 
 static void answer(const char *name, uint64_t argument, uint64_t milliseconds)
 {
