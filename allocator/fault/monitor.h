@@ -58,7 +58,7 @@ cufence_status monitor_flush(unsigned timeout_ms);
  * threads. Takes no lock. Returns at once on the monitor's own thread. */
 void monitor_await_report(void);
 
-/* Call it if a context has an error that a kernel fault causes, and no fault is known: waits until a dump begins, 2 s at
+/* Call it if a context has an error that a kernel fault causes, and no fault is known: waits until a dump begins, 5 s at
  * most. Errors of the copy engine have no dump, so after one timeout it never waits again. */
 void monitor_await_dump(void);
 

@@ -22,21 +22,20 @@
 #define TURN_MS 250
 #define LATE_MS 30000 /* for the first byte of a dump: a device that is full takes seconds, and so do others' dumps */
 #define READ_MS 200
-#define NS_PER_SECOND (1000 * NS_PER_MS)
 
 static struct {
-    uint64_t patience_ns;        /* stuck=; 0: on request only */
-    uint64_t launches, since_ns; /* since then there are as many, and the device is not idle */
-    uint64_t late_ns;            /* when the dump that was asked for is late; 0: none is awaited */
-    int is_asked, has_asker;     /* for a dump, which may come late; `cufence stuck` waits for an answer */
-    int has_ended;               /* atomic */
-    struct host_wait waits[WAITING_SHOWN];
-    size_t wait_count; /* when it was asked */
+    uint64_t patience_ns;               /* stuck=; 0: on request only */
+    uint64_t launches, since_ns;        /* since then there are as many, and the device is not idle */
+    uint64_t late_ns;                   /* when the dump that was asked for is late; 0: none is awaited */
+    int is_asked, has_asker;            /* for a dump, which may come late; `cufence stuck` waits for an answer */
+    int has_ended;                      /* atomic */
+    struct host_wait waits[HOST_WAITS]; /* when it was asked */
+    size_t wait_count;
 } stuck;
 
 void stuck_open(const struct options *options)
 {
-    stuck.patience_ns = options->stuck * NS_PER_SECOND;
+    stuck.patience_ns = options->stuck * NS_PER_S;
     stuck.since_ns = monotonic_ns();
 }
 
@@ -80,17 +79,18 @@ static int is_busy(void)
     return context != NULL;
 }
 
-/* Fills in the threads that waited when it was last asked. Returns their number. */
-static size_t take_waiting(struct waiting_fact *out)
+/* Fills in the threads that waited when it was last asked. */
+static void take_waiting(struct waiting_facts *out)
 {
-    for (size_t i = 0; i < stuck.wait_count; i++) {
+    size_t i = 0;
+    for (out->total = stuck.wait_count; i < out->total && i < WAITING_SHOWN; i++) {
         const struct host_wait *wait = &stuck.waits[i];
-        out[i].call = wait->call;
-        out[i].tid = wait->tid;
-        out[i].since_ns = wait->since_ns;
-        out[i].frame_count = stack_frames(&wait->stack, out[i].frames, STACK_READ);
+        out->list[i].call = wait->call;
+        out->list[i].tid = wait->tid;
+        out->list[i].since_ns = wait->since_ns;
+        out->list[i].frame_count = stack_frames(&wait->stack, out->list[i].frames, STACK_READ);
     }
-    return stuck.wait_count;
+    out->count = i;
 }
 
 /* What is known without a dump: the newest launches, and which threads wait. */
@@ -99,13 +99,13 @@ static void tell_launches(void)
     enum { SHOWN = 8 };
     static struct launch_entry entries[SHOWN];
     static struct stack stacks[SHOWN];
-    static struct waiting_fact waiting[WAITING_SHOWN];
+    static struct waiting_facts waiting;
     struct stack_frame frames[STACK_READ];
     struct report report;
     char kernel[256];
     const struct launch_query all = {.device = -1, .has_graphs = 1};
     size_t count = launch_read(&all, entries, stacks, SHOWN);
-    stuck.wait_count = host_waits_read(stuck.waits, WAITING_SHOWN);
+    stuck.wait_count = host_waits_read(stuck.waits);
     if (!report_open(&report, (int)getpid()))
         return;
     report_line(&report, NULL, NULL, CERTAIN_NOT, "cufence: %s",
@@ -122,7 +122,8 @@ static void tell_launches(void)
         report_when_line(&report, "launched", monotonic_ns(), entries[i].time_ns, entries[i].tid, entries[i].stream);
         report_frame_lines(&report, "", "at", NULL, CERTAIN_NOT, frames, stack_frames(&stacks[i], frames, STACK_READ));
     }
-    report_waiting_lines(&report, waiting, take_waiting(waiting), monotonic_ns());
+    take_waiting(&waiting);
+    report_waiting_lines(&report, &waiting, monotonic_ns());
     char *text = report_close(&report);
     answer(text ? text : "");
     free(text);
@@ -130,7 +131,7 @@ static void tell_launches(void)
 
 static void ask(void)
 {
-    stuck.wait_count = host_waits_read(stuck.waits, WAITING_SHOWN); /* first: the dump ends them */
+    stuck.wait_count = host_waits_read(stuck.waits); /* first: the dump ends them */
     int is_asked = dumps_ask();
     stuck.is_asked |= is_asked;
     stuck.late_ns = is_asked ? monotonic_ns() + LATE_MS * NS_PER_MS : 0;
@@ -212,7 +213,7 @@ static void report_stuck(const struct fault *fault, const struct standing *stand
         read_value(fact, fault->device); /* first: the context ends soon */
         contexts_set_faulted(fault->device, CUDA_ERROR_LAUNCH_FAILED);
         around = surroundings_of(&fact->evidence, fault->device);
-        fact->waiting_count = take_waiting(fact->waiting);
+        take_waiting(&fact->waiting);
     }
     if (around) {
         fact->memory = &around->memory;

@@ -258,8 +258,9 @@ TABLE(waiting, struct waiting_fact, WAITING(TEXT, call, "call"), WAITING(NUMBER,
       WAITING(LIST, frames, "frames", .flags = NOT_ZERO, .table = &frame, COUNT(struct waiting_fact, frame_count)));
 TABLE(stuck, struct stuck_fact, FIELD(PART, struct stuck_fact, standing, NULL, .flags = BEHIND, .table = &standing_facts),
       FIELD(HEX, struct stuck_fact, value, "polled_value", WHEN(struct stuck_fact, has_value)),
-      FIELD(LIST, struct stuck_fact, waiting, "waiting", .flags = NOT_ZERO, .table = &waiting,
-            COUNT(struct stuck_fact, waiting_count)));
+      FIELD(NUMBER, struct stuck_fact, waiting.total, "waiting_threads", .flags = NOT_ZERO),
+      FIELD(LIST, struct stuck_fact, waiting.list, "waiting", .flags = NOT_ZERO, .table = &waiting,
+            COUNT(struct stuck_fact, waiting.count)));
 static const struct field of_finding[] = {
     {.name = "schema", .type = FIELD_FIXED, .most = JSON_SCHEMA, MUST},
     {.name = "cufence", .type = FIELD_FIXED, .words = version_word},

@@ -321,6 +321,11 @@ struct waiting_fact {
 
 #define WAITING_SHOWN 8
 
+struct waiting_facts {
+    struct waiting_fact list[WAITING_SHOWN]; /* the longest first */
+    size_t count, total;
+};
+
 /* What is known when kernels hang. All is borrowed. */
 struct stuck_fact {
     const struct standing *standing;
@@ -329,8 +334,7 @@ struct stuck_fact {
     uint64_t host, host_bytes;         /* the pinned memory that has the address; 0 bytes: none */
     uint64_t value;                    /* that is polled, if has_value */
     int has_value;
-    struct waiting_fact waiting[WAITING_SHOWN];
-    size_t waiting_count;
+    struct waiting_facts waiting;
     const struct standing_place *place; /* the one that tells most. Filled in by stuck_evidence(), like: */
     struct evidence evidence;           /* that place as its only stop */
     struct evidence_stop stop;

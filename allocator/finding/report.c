@@ -438,7 +438,7 @@ char *finding_text(const struct finding *finding)
         nan_input_lines(&report, finding);
     if (finding->stuck) {
         standing_lines(&report, finding->stuck->standing, STUCK_PLACES);
-        report_waiting_lines(&report, finding->stuck->waiting, finding->stuck->waiting_count, finding->now_ns);
+        report_waiting_lines(&report, &finding->stuck->waiting, finding->now_ns);
     }
     if (finding->hint[0])
         report_sentence(&report, "hint", finding->hint, CERTAIN_CANDIDATE);

@@ -104,13 +104,16 @@ void report_when_line(struct report *report, const char *subkey, uint64_t now_ns
     report_end(report, CERTAIN_NOT);
 }
 
-void report_waiting_lines(struct report *report, const struct waiting_fact *waiting, size_t count, uint64_t now_ns)
+void report_waiting_lines(struct report *report, const struct waiting_facts *waiting, uint64_t now_ns)
 {
-    for (const struct waiting_fact *fact = waiting; fact < waiting + count; fact++) {
-        report_line(report, fact > waiting ? "" : "waits", NULL, CERTAIN_NOT, "thread %" PRIu64 ", for %s, in %s", fact->tid,
-                    age_of(now_ns - fact->since_ns).text, fact->call);
+    for (const struct waiting_fact *fact = waiting->list; fact < waiting->list + waiting->count; fact++) {
+        report_line(report, fact > waiting->list ? "" : "waits", NULL, CERTAIN_NOT, "thread %" PRIu64 ", for %s, in %s",
+                    fact->tid, age_of(now_ns - fact->since_ns).text, fact->call);
         report_frame_lines(report, "", "at", NULL, CERTAIN_NOT, fact->frames, fact->frame_count);
     }
+    if (waiting->total > waiting->count)
+        report_line(report, "", NULL, CERTAIN_NOT, "and %zu more thread%s", waiting->total - waiting->count,
+                    plural(waiting->total - waiting->count));
 }
 
 void report_buffer_lines(struct report *report, const struct buffer_fact *fact, uint64_t now_ns)

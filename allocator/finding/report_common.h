@@ -44,7 +44,7 @@ void report_when_line(struct report *report, const char *subkey, uint64_t now_ns
                       uint64_t stream);
 
 /* Puts lines for threads that wait, under keys of their own. */
-void report_waiting_lines(struct report *report, const struct waiting_fact *waiting, size_t count, uint64_t now_ns);
+void report_waiting_lines(struct report *report, const struct waiting_facts *waiting, uint64_t now_ns);
 
 /* Puts the buffer's lines: its address range, and which thread allocated and freed it, when and where. */
 void report_buffer_lines(struct report *report, const struct buffer_fact *fact, uint64_t now_ns);

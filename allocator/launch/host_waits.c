@@ -1,9 +1,11 @@
 #include "host_waits.h"
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/thread.h"
 
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -50,10 +52,16 @@ void host_wait_ends(unsigned number)
     leave(&slots[number], FREE);
 }
 
-size_t host_waits_read(struct host_wait *out, size_t max)
+static int compare(const void *left, const void *right)
+{
+    const struct host_wait *a = left, *b = right;
+    return LIST_ORDER(a->since_ns, b->since_ns);
+}
+
+size_t host_waits_read(struct host_wait out[HOST_WAITS])
 {
     size_t count = 0;
-    for (size_t i = 0; i < HOST_WAITS && count < max; i++) {
+    for (size_t i = 0; i < HOST_WAITS; i++) {
         if (!take(&slots[i], WAITS))
             continue;
         /* A thread that was cancelled in the call takes no note back. */
@@ -62,5 +70,6 @@ size_t host_waits_read(struct host_wait *out, size_t max)
             out[count++] = slots[i].wait;
         leave(&slots[i], is_there ? WAITS : FREE);
     }
+    qsort(out, count, sizeof *out, compare);
     return count;
 }

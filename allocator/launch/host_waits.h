@@ -21,5 +21,5 @@ struct host_wait {
 unsigned host_wait_begins(const char *call, const void *frame);
 void host_wait_ends(unsigned number);
 
-/* Copies the waits of threads that have not ended, in any order, at most `max`. Returns their number. */
-size_t host_waits_read(struct host_wait *out, size_t max);
+/* Copies the waits of threads that have not ended, the longest first. Returns their number. */
+size_t host_waits_read(struct host_wait out[HOST_WAITS]);

@@ -29,7 +29,8 @@ static int tear_down(void **state)
 /* Which the dump ends. */
 #define WAITERS                                                                                                                \
     "  waits      thread ", ", in cuStreamSynchronize\n", "in wait_for_stream\n", ", in cuEventSynchronize\n",                 \
-        "in wait_for_event\n", ", in cuMemcpyDtoH\n", "in wait_for_copy\n", ", in cuMemFree\n", "in wait_to_free\n"
+        "in wait_for_event\n", ", in cuMemcpyDtoH\n", "in wait_for_copy\n", ", in cuMemFree\n", "in wait_to_free\n",           \
+        "and 2 more threads\n"
 #define BARRIER "at a barrier; 32 other threads have not come"
 
 TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
