@@ -29,7 +29,7 @@ static const struct {
     {"slack write", "A kernel wrote next to a buffer, within its mapping."},
     {"write to poisoned memory", "A kernel wrote into bytes of a buffer that the program had poisoned."},
     {"leak", "Buffers were still allocated when the process ended."},
-    {"stuck", "Kernels hang: all their threads wait."},
+    {"stuck", "Kernels did not end; the report tells which of their threads wait."},
     {"first NaN", "A kernel made a NaN of inputs that had none."},
     {"first Inf", "A kernel made an infinity of inputs that had none."},
 };
