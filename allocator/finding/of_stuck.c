@@ -23,27 +23,25 @@ void stuck_evidence(struct stuck_fact *stuck, const struct evidence *of_dump)
             place = &standing->places[i];
     const struct standing_grid *grid = place->grid;
     const struct location *at = place->wait.at ? place->wait.at : place->at;
-    const uint32_t *size = grid->row.grid;
     stuck->place = place;
     stuck->lane = (struct evidence_lane){.address = place->wait.address,
                                          .certainty = place->wait.address ? CERTAIN_DERIVED : CERTAIN_NOT};
-    stuck->stop =
-        (struct evidence_stop){.kernel = grid->at->kernel,
-                               .symbol = grid->at->symbol,
-                               .kernel_offset = at->symbol ? at->kernel_offset : UINT64_MAX,
-                               .error_pc = at->pc,
-                               .file = at->file,
-                               .line = at->line,
-                               .instruction = at->text,
-                               .access_bytes = at->access.bytes,
-                               .has_grid = grid->blocks <= (uint64_t)size[0] * size[1] * size[2], /* else: cooperative */
-                               .grid_id = grid->row.id,
-                               .shape = grid->row.shape,
-                               .parameters = grid->parameters.bytes,
-                               .parameter_bytes = grid->parameters.size,
-                               .is_warp_alive = 1,
-                               .lanes = &stuck->lane,
-                               .lane_count = 1};
+    stuck->stop = (struct evidence_stop){.kernel = grid->at->kernel,
+                                         .symbol = grid->at->symbol,
+                                         .kernel_offset = at->symbol ? at->kernel_offset : UINT64_MAX,
+                                         .error_pc = at->pc,
+                                         .file = at->file,
+                                         .line = at->line,
+                                         .instruction = at->text,
+                                         .access_bytes = at->access.bytes,
+                                         .has_grid = grid->has_grid,
+                                         .grid_id = grid->row.id,
+                                         .shape = grid->row.shape,
+                                         .parameters = grid->parameters.bytes,
+                                         .parameter_bytes = grid->parameters.size,
+                                         .is_warp_alive = 1,
+                                         .lanes = &stuck->lane,
+                                         .lane_count = 1};
     memcpy(stuck->lane.thread, place->thread, sizeof place->thread);
     memcpy(stuck->stop.block_index, place->block, sizeof place->block);
     stuck->evidence = *of_dump;

@@ -96,7 +96,7 @@ static void put_parameters(struct report *report, struct span parameters)
         report_line(report, "", shown ? "" : "parameters", CERTAIN_NOT, "%zu bytes in all", parameters.size);
 }
 
-/* Puts which block of the grid has no thread left, or none yet. Of a cooperative launch the dump has no grid (580.159). */
+/* Puts which block of the grid has no thread left, or none yet. */
 static void absent_line(struct report *report, const struct standing_grid *grid)
 {
     const uint32_t *size = grid->row.grid;
@@ -115,7 +115,10 @@ static void launch_lines(struct report *report, const struct standing_grid *grid
 {
     report_begin(report, key, NULL);
     report_put_kernel(report, grid->at->kernel ? grid->at->kernel : grid->at->symbol ? grid->at->symbol : "unknown kernel");
-    report_put(report, "%s", grid_of(grid->row.grid, grid->row.block).text);
+    if (grid->has_grid)
+        report_put(report, "%s", grid_of(grid->row.grid, grid->row.block).text);
+    else
+        report_put(report, " in blocks of %s", dim_of(grid->row.block).text);
     if (grid->row.cluster[0] > 1 || grid->row.cluster[1] > 1 || grid->row.cluster[2] > 1)
         report_put(report, " in clusters of %s", dim_of(grid->row.cluster).text);
     report_put(report, ", %zu thread%s left", grid->threads, plural(grid->threads));
@@ -191,8 +194,9 @@ TABLE(place_table, struct standing_place, PLACE(NUMBER, threads, "threads"), PLA
       PLACE(PART, exception, "exception", .table = &exception, WHEN(struct standing_place, exception.number)),
       PLACE(PART, wait, "waits", .table = &wait_table, WHEN(struct standing_place, wait.kind)));
 TABLE(grid_table, struct standing_grid, GRID(NUMBER, threads, "threads"), GRID(NUMBER, blocks, "blocks"),
-      GRID(HEX, row.id, "id"), GRID(PART, at, NULL, .flags = BEHIND, .table = &names), GRID(TRIPLE, row.grid, "grid"),
-      GRID(TRIPLE, row.block, "block"), GRID(TRIPLE, row.cluster, "cluster", WHEN(struct standing_grid, row.cluster[0])),
+      GRID(HEX, row.id, "id"), GRID(PART, at, NULL, .flags = BEHIND, .table = &names),
+      GRID(TRIPLE, row.grid, "grid", WHEN(struct standing_grid, has_grid)), GRID(TRIPLE, row.block, "block"),
+      GRID(TRIPLE, row.cluster, "cluster", WHEN(struct standing_grid, row.cluster[0])),
       GRID(BYTES, parameters.bytes, "parameters", .flags = BEHIND | NOT_ZERO, COUNT(struct standing_grid, parameters.size)));
 TABLE(lane, struct evidence_lane, LANE(NUMBER, lane, "lane"), LANE(TRIPLE, thread, "thread"),
       LANE(HEX, address, "address", WHEN(struct evidence_lane, certainty)));

@@ -77,14 +77,14 @@ def scheme(is_dark: bool) -> str:
 
 
 def cufence(folder: Path, *arguments: str) -> None:
-    standin.cufence(*arguments, cwd=folder, CUSIM_RUNNING=str(folder / "two.core"))
+    standin.cufence(*arguments, cwd=folder, CUSIM_RUNNING=str(folder / "hang.core"))
 
 
 def make_pages(folder: Path) -> None:
     for name, count in (("one", 1), ("many", 30)):
         (folder / f"{name}.json").write_text("".join(json.dumps(each) + "\n" for each in findings(count)))
         cufence(folder, "report", "--html", f"{name}.html", f"{name}.json")
-    (folder / "two.core").write_bytes(gzip.decompress((BUILD / "dumps/hang/two.core.gz").read_bytes()))
+    (folder / "hang.core").write_bytes(gzip.decompress((BUILD / "dumps/hang/streams.core.gz").read_bytes()))
     program = str(BUILD / "tests/programs/program_linked")
     for name, command in (("nothing", (program, "allocations")), ("unguarded", ("true", "a long argument " * 20)), ("stuck", (program, "hang", "2500"))):
         cufence(folder, "run", "--stuck", "1", "--json", f"{name}.json", "--", *command)
@@ -140,7 +140,7 @@ class Page(unittest.TestCase):
         self.assertNotIn("NOTHING WAS GUARDED", self.told["nothing", 400, False]["text"])
 
     def test_a_hang_says_where_all_threads_stand(self) -> None:
-        for part in ("64\t/src/stuck.cu:71 in wait_for_host: at a barrier; 64 others have not come; block (0,0,0)", "wait_for_host <<<(2,1,1), (64,1,1)>>>"):
+        for part in ("32\t/src/stuck.cu:71 in left_waits: at a barrier; 32 others have not come; block (0,0,0)", "right_waits <<<(1,1,1), (64,1,1)>>>"):
             self.assertIn(part, self.told["stuck", 1400, False]["text"])
 
 

@@ -108,8 +108,10 @@ static inline void make_synthetic(const struct sizes *sizes)
     put64(GRIDS, 8, 0xc0);
     put64(GRIDS, 24, KERNEL_START);
     put64(GRIDS, 32, 0x30);
-    put32(GRIDS, 72, 5);
-    put32(GRIDS, 84, 64);
+    for (uint32_t i = 0; i < 3; i++) {
+        put32(GRIDS, 72 + 4 * i, i ? 1 : 5);
+        put32(GRIDS, 84 + 4 * i, i ? 1 : 64);
+    }
     put32(GRIDS, 100, 4242);
     put64(PARAMETERS, 0, 0x1122334455667788);
     put32(SMS, sizes->sm, 9);

@@ -68,7 +68,7 @@ TEST(those_with_an_exception_come_first)
     check_standing("standing_with_an_exception");
 }
 
-/* What was recorded on an H200 of the programs in fixtures/stuck.cu. */
+/* What was recorded on an H200 of tests/gpu/programs/stuck.cu, built in /src. */
 TEST(what_threads_wait_for)
 {
     static const struct {
@@ -78,16 +78,16 @@ TEST(what_threads_wait_for)
         size_t threads, absent;
         int is_stuck;
     } cases[] = {
-        {"branch", "barrier_in_branch", WAIT_BARRIER, 37, 128, 128, 1},
-        {"branch", "barrier_in_branch", WAIT_POLL, 42, 128, 0, 1},
-        {"grid", "wait_for_last_block", WAIT_POLL, 59, 132, 0, 1},
-        {"grid", "wait_for_last_block", WAIT_BARRIER, 61, 4224, 4224, 1},
-        {"hostflag", "wait_for_host", WAIT_POLL, 69, 1, 0, 1},
-        {"hostflag", "wait_for_host", WAIT_WARP, 71, 31, 0, 1},
-        {"streams", "left_waits", WAIT_POLL, 78, 1, 0, 1},
-        {"coop", "all_blocks_meet", WAIT_POLL, 107, 7, 0, 1},
-        {"coop-slow", "all_blocks_meet", WAIT_POLL, 107, 7, 0, 0},
-        {"coop-slow", "all_blocks_meet", WAIT_NOT, 24, 1, 0, 0},
+        {"branch", "barrier_in_branch", WAIT_BARRIER, 26, 128, 128, 1},
+        {"branch", "barrier_in_branch", WAIT_POLL, 31, 128, 0, 1},
+        {"grid", "wait_for_last_block", WAIT_POLL, 48, 132, 0, 1},
+        {"grid", "wait_for_last_block", WAIT_BARRIER, 50, 4224, 4224, 1},
+        {"hostflag", "wait_for_host", WAIT_POLL, 58, 1, 0, 1},
+        {"hostflag", "wait_for_host", WAIT_WARP, 60, 31, 0, 1},
+        {"streams", "left_waits", WAIT_POLL, 67, 1, 0, 1},
+        {"coop", "all_blocks_meet", WAIT_POLL, 96, 7, 0, 1},
+        {"coop-slow", "all_blocks_meet", WAIT_POLL, 96, 7, 0, 0},
+        {"coop-slow", "all_blocks_meet", WAIT_NOT, 13, 1, 0, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct coredump recorded;
@@ -166,7 +166,7 @@ TEST(what_is_no_dump_is_passed_over)
     struct outcome outcome = EXPLAIN(dumps);
     expect_exit(&outcome, 0);
     assert_string_equal(outcome.err, "");
-    expect_in(outcome.out, "oob<<<(5,0,0), (64,0,0)>>>");
+    expect_in(outcome.out, "oob<<<(5,1,1), (64,1,1)>>>");
     outcome = EXPLAIN(in_folder("dumps/a.core"), "/nonexistent");
     expect_exit(&outcome, 1);
     expect_in(outcome.out, "oob<<<");

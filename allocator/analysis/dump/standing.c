@@ -254,6 +254,8 @@ static void count_blocks(struct standing *standing, struct standing_place *each,
             next++;
         count_block(standing, &each[i], next - i, grid_of(standing, each[i].grid_id));
     }
+    for (struct standing_grid *grid = standing->grids; grid < standing->grids + standing->grid_count; grid++)
+        grid->has_grid = grid->blocks <= (uint64_t)grid->row.grid[0] * grid->row.grid[1] * grid->row.grid[2];
 }
 
 cufence_status standing_read(const struct coredump *dump, struct standing **out, struct problem *problem)

@@ -40,6 +40,7 @@ struct standing_grid {
     uint64_t blocks;           /* that have such threads */
     uint64_t absent;           /* number of the first block that has none, in the grid's order. If that is `blocks`, all in
                                   front of it have, and none behind it: blocks begin in that order */
+    int has_grid;              /* 0: of a cooperative launch the dump has none (580.159) */
     struct coredump_ref device;
 };
 
