@@ -67,7 +67,10 @@ import json, sys
 facts = {"python": sys.version.split()[0]}
 for name in ("torch", "triton", "jax", "cupy", "numba", "pytest"):
     try:
-        facts[name] = __import__(name).__version__
+        module = __import__(name)
+        if name == "numba":  # with some versions of numpy it compiles nothing
+            __import__("numba.cuda").cuda.jit("void(float32[:])")(lambda x: None)
+        facts[name] = module.__version__
     except Exception as error:
         facts[name + "_error"] = f"{type(error).__name__}: {error}"
 if "torch" in facts:

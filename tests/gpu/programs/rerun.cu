@@ -290,12 +290,14 @@ static void launch_updated()
 static void launch_busy()
 {
     cudaStream_t streams[4];
+    float *out[4]; /* first: a call behind the fault fails */
     for (int i = 0; i < 4; i++) {
         CALL(cudaStreamCreate(&streams[i]));
+        out[i] = allocate<float>(COUNT);
         keep_busy<<<1, BLOCK, 0, streams[i]>>>(allocate<float>(BLOCK), 1 << 20);
     }
     for (int i = 0; i < 4; i++)
-        store_4<<<BLOCKS, BLOCK, 0, streams[i]>>>(allocate<float>(COUNT), i == 1 ? COUNT : COUNT - 1);
+        store_4<<<BLOCKS, BLOCK, 0, streams[i]>>>(out[i], i == 1 ? COUNT : COUNT - 1);
 }
 
 static void launch_graph()
