@@ -34,7 +34,7 @@ def _scale(name: str, title: str, values: list[int], quick: tuple[int, ...]) -> 
 WORKLOADS = [
     *_scale("allocate", "allocate and free, threads: {}", [1, 2, 4, 8, 16, 32, 64], (1, 8, 64)),
     *_scale("launch", "a launch, threads: {}", [1, 4, 16], (1, 4)),
-    Workload("wait.1", "micro", "a wait for an idle stream", "wait 1"),
+    Workload("wait.1", "micro", "a wait for a stream whose work is done", "wait 1"),
     Workload("fresh.2097152", "micro", "an allocation of 2 MiB from the driver", "fresh 2097152"),
     Workload("fresh.536870912", "micro", "an allocation of 512 MiB from the driver", "fresh 536870912", False),
     *_scale("live", "replace one of {} live buffers", [10**power for power in range(2, 7)], (100, 10_000)),
