@@ -20,7 +20,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot, ticker  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from rounds import summary  # noqa: E402
+from rounds import short, summary  # noqa: E402
 from store import digest  # noqa: E402
 from tools import BASELINE, OURS, TOOLS  # noqa: E402
 
@@ -61,7 +61,7 @@ def ratio(data: dict[str, Any]) -> Figure | None:
             if one:
                 axis.plot([one["lower"], one["upper"]], [place] * 2, color=color_of(tool), linewidth=1.6)
                 axis.plot([one["ratio"]], [place], "o", color=color_of(tool), markersize=4)
-                axis.annotate(f"{one['ratio']:.3g}", (one["upper"], place), (5, -3), textcoords="offset points", color=color_of(tool), fontsize=8)
+                axis.annotate(short(one["ratio"]), (one["upper"], place), (5, -3), textcoords="offset points", color=color_of(tool), fontsize=8)
             else:
                 axis.annotate("not possible" if tool in data["workloads"][name]["failed"] else "not measured", (1.05, place), (0, -3),
                               textcoords="offset points", color="#b6bac0", fontsize=7.5)  # fmt: skip
@@ -88,7 +88,7 @@ def found(data: dict[str, Any]) -> Figure | None:
     for place, tool in enumerate(tools):
         cost.plot([costs[tool]["ratio"]], [place], "o", color=color_of(tool), markersize=5)
         cost.annotate(
-            f"{costs[tool]['ratio']:.3g}", (costs[tool]["ratio"], place), (6, -3), textcoords="offset points", color=color_of(tool), fontsize=8
+            short(costs[tool]["ratio"]), (costs[tool]["ratio"], place), (6, -3), textcoords="offset points", color=color_of(tool), fontsize=8
         )
         count.barh(place, counts[tool].count("found"), color=color_of(tool), height=0.7)
         count.annotate(f"{counts[tool].count('found')}", (counts[tool].count("found"), place), (3, -3), textcoords="offset points", fontsize=8)

@@ -140,6 +140,10 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
     return lower, middle, upper
 
 
+def short(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+
+
 def is_noise(found: dict[str, float]) -> bool:
     """Whether the quartiles of a summary() lie on both sides of 1, and far from each other."""
     return found["lower"] < 1 < found["upper"] and found["upper"] - found["lower"] > NOISE

@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
-from rounds import is_noise, summary  # noqa: E402
+from rounds import is_noise, short, summary  # noqa: E402
 from store import digest, time_of  # noqa: E402
 from tools import BASELINE, TOOLS  # noqa: E402
 
@@ -36,10 +36,6 @@ KINDS = {"device": "of the device", "reserved": "PyTorch's reserved memory", "ho
 TABLE = re.compile(r"(<!-- (cost|all costs|single calls|peaks): begin -->\n).*?(<!-- \2: end -->)", re.S)
 ELSEWHERE = re.compile(r"(?:training|inference)\s+steps?\b[^.|]{0,60}?\d(?:\.\d+)?\s+times(?:\s+as\s+long|\s+slower)")
 Data = dict[str, Any]
-
-
-def short(ratio: float) -> str:
-    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
 
 
 def cell(one: dict[str, float]) -> str:
