@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 #include "launch/host_waits.h"
 #include "launch/launch.h"
+#include "launch/progress.h"
 #include "launch/pinned_memory.h"
 #include "tell.h"
 
@@ -25,7 +26,7 @@
 
 static struct {
     uint64_t patience_ns;               /* stuck=; 0: on request only */
-    uint64_t launches, since_ns;        /* since then there are as many, and the device is not idle */
+    uint64_t launches, since_ns;        /* since then there are as many, none has ended, and the device is not idle */
     uint64_t late_ns;                   /* when the dump that was asked for is late; 0: none is awaited */
     int is_asked, has_asker;            /* for a dump, which may come late; `cufence stuck` waits for an answer */
     int has_ended;                      /* atomic */
@@ -36,6 +37,8 @@ static struct {
 void stuck_open(const struct options *options)
 {
     stuck.patience_ns = options->stuck * NS_PER_S;
+    if (options->stuck)
+        progress_open();
     stuck.since_ns = monotonic_ns();
 }
 
@@ -158,8 +161,9 @@ static void lose_patience(uint64_t now)
         output_note("stuck= is off: it sees no launches without the preload library (cufence run)");
         stuck.patience_ns = 0;
     } else {
-        output_note("nothing was launched for %s, and work is under way: asking for a dump, which ends that",
-                    age_of(now - stuck.since_ns).text);
+        output_note(
+            "for %s nothing was launched and no launch has ended, and work is under way: asking for a dump, which ends that",
+            age_of(now - stuck.since_ns).text);
         ask();
         stuck.patience_ns = 2 * (monotonic_ns() - stuck.since_ns);
     }
@@ -175,7 +179,7 @@ void stuck_turn(void)
     }
     if (request)
         take_request(request);
-    if (launches != stuck.launches)
+    if ((stuck.patience_ns && progress_was_made()) || launches != stuck.launches)
         stuck.since_ns = now;
     stuck.launches = launches;
     if (stuck.patience_ns && !stuck.late_ns && now - stuck.since_ns > stuck.patience_ns)
