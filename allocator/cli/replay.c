@@ -213,7 +213,7 @@ static int fault_status(void)
     return (int)options.exitcode;
 }
 
-static void print_runs(const struct replay *replay, uint64_t faulted, uint64_t different)
+static void print_runs(const struct replay *replay, uint64_t faulted, uint64_t equal)
 {
     const uint64_t times = replay->times;
     int has_outputs = replay->reader.bundle->has_outputs;
@@ -224,8 +224,7 @@ static void print_runs(const struct replay *replay, uint64_t faulted, uint64_t d
     else if (!faulted && !has_outputs)
         printf("cufence replay: the launch did not fault\n");
     if (times > 1 && has_outputs && faulted < times)
-        printf("cufence replay: outputs equal in %" PRIu64 " of %" PRIu64 " runs that ended well\n",
-               times - faulted - different, times - faulted);
+        printf("cufence replay: outputs equal in %" PRIu64 " of %" PRIu64 " runs that ended well\n", equal, times - faulted);
 }
 
 /* Of several runs, the first that faults and the first whose outputs differ are described, or the last. Returns the exit
@@ -233,7 +232,7 @@ static void print_runs(const struct replay *replay, uint64_t faulted, uint64_t d
 static int run_times(struct replay *replay)
 {
     const uint64_t times = replay->times;
-    uint64_t faulted = 0, different = 0;
+    uint64_t faulted = 0, different = 0, equal = 0;
     for (uint64_t i = 0; i < times; i++) {
         enum replay_outcome outcome = replay_once(replay, !faulted);
         if (outcome == REPLAY_FAILED)
@@ -241,11 +240,12 @@ static int run_times(struct replay *replay)
         int differs = outcome == REPLAY_QUIET && replay->comparison.different;
         faulted += outcome == REPLAY_FAULTED;
         different += (uint64_t)differs;
+        equal += outcome == REPLAY_QUIET && !differs && !replay->comparison.unread;
         if (outcome == REPLAY_QUIET && ((differs && different == 1) || (!different && i + 1 == times)))
             compare_tell(replay);
     }
-    print_runs(replay, faulted, different);
-    return faulted ? -1 : different ? REPLAY_DIFFERS : 0;
+    print_runs(replay, faulted, equal);
+    return faulted ? -1 : different ? REPLAY_DIFFERS : equal < times;
 }
 
 static const struct argument arguments[] = {

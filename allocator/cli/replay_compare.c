@@ -46,10 +46,21 @@ static void compare(struct replay *replay, const struct bundle_buffer *buffer, i
         comparison->list[comparison->different - 1] = buffer;
 }
 
+/* What the launch reached, and whose bytes nobody has. */
+static size_t left_out(const struct bundle *bundle)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < bundle->buffer_count; i++)
+        count += !bundle->buffers[i].file[0];
+    for (size_t i = 0; i < bundle->pinned_count; i++)
+        count += !bundle->pinned[i].file[0];
+    return bundle->has_outputs ? count : 0;
+}
+
 void compare_begin(struct replay *replay)
 {
     compare_end(replay);
-    replay->comparison = (struct comparison){0};
+    replay->comparison = (struct comparison){.unread = left_out(replay->reader.bundle)};
 }
 
 void compare_end(struct replay *replay)
@@ -104,8 +115,9 @@ static void print_text(const struct comparison *comparison)
         printf("cufence replay: the launch succeeded, but %zu of %zu buffers differ from what it wrote when it was saved: ",
                comparison->different, comparison->compared);
     else
-        printf("cufence replay: the launch succeeded, outputs equal (%zu buffer%s, %" PRIu64 " bytes)\n", comparison->compared,
-               plural(comparison->compared), comparison->bytes);
+        printf("cufence replay: the launch succeeded, %s equal (%zu buffer%s, %" PRIu64 " bytes)\n",
+               comparison->unread ? "what could be compared is" : "outputs", comparison->compared, plural(comparison->compared),
+               comparison->bytes);
     for (size_t i = 0; i < comparison->different && i < LISTED; i++) {
         fputs(i ? ", " : "", stdout);
         print_buffer(comparison->list[i]);
@@ -113,15 +125,16 @@ static void print_text(const struct comparison *comparison)
     if (comparison->different)
         puts(comparison->different > LISTED ? ", ..." : "");
     if (comparison->unread)
-        printf("cufence replay: %zu buffer%s could not be read and compared\n", comparison->unread, plural(comparison->unread));
+        printf("cufence replay: %zu buffer%s could not be compared: not in the bundle, or not read\n", comparison->unread,
+               plural(comparison->unread));
 }
 
 static void print_json(const struct replay *replay)
 {
     const struct comparison *comparison = &replay->comparison;
     json_t *root = json_pack("{sssssbsIsIsI}", "kind", "replay", "kernel", replay->reader.bundle->symbol, "is_equal",
-                             !comparison->different, "compared", (json_int_t)comparison->compared, "different",
-                             (json_int_t)comparison->different, "unread", (json_int_t)comparison->unread);
+                             !comparison->different && !comparison->unread, "compared", (json_int_t)comparison->compared,
+                             "different", (json_int_t)comparison->different, "unread", (json_int_t)comparison->unread);
     if (!text_put_json(stdout, root, JSON_COMPACT) && !ferror(stdout))
         puts("cufence: the host has no memory for the report");
 }
