@@ -132,6 +132,17 @@ static void look_at_arguments(struct given *given, const struct launch_call *cal
     }
 }
 
+static const struct order_call *add_call(const char *name, const void *frame)
+{
+    lock_expect(RANK_ORDER);
+    struct order_call *record = &order_state->calls[order_state->call_count % CALLS_KEPT];
+    record->turn = ++order_state->call_count;
+    record->name = name;
+    record->time_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
+    stack_capture_from(&record->stack, frame);
+    return record;
+}
+
 static void kernel_launched(const struct launch_event *event, struct stream *stream)
 {
     struct given given;
@@ -155,7 +166,36 @@ static void kernel_launched(const struct launch_event *event, struct stream *str
         meet(given.ranges[i].id, &use);
         uses_add(&order_state->uses, given.ranges[i].id, &use);
     }
+    if (use.position)
+        meet(USES_GRAPHS, &use);
     launched = (struct order_position){use.position, order_state->meeting_count, use.stream};
+}
+
+/* It may be beside the latest work of every other stream, and whatever it has that is not done. */
+static void graph_launched(const struct launch_event *event, unsigned index)
+{
+    lock_expect(RANK_ORDER);
+    const struct order_clock *latest = &order_state->clocks.latest;
+    const struct order_call *record = add_call("cuGraphLaunch", event->frame);
+    const struct use use = {.kind = USE_LAUNCH,
+                            .stream = index,
+                            .position = latest->at[index],
+                            .end = UINT64_MAX,
+                            .source = record,
+                            .turn = record->turn,
+                            .function = record->name,
+                            .python = record->stack.python,
+                            .tid = thread_id(),
+                            .handle = name_of(event->stream)};
+    meet(USES_GRAPHS, &use);
+    for (unsigned i = 0; i < order_state->clocks.count; i++) {
+        uint64_t done = clocks_done(&order_state->clocks, i, index);
+        if (i != index && done < latest->at[i])
+            order_state->meetings[order_state->meeting_count++ % MEETINGS_KEPT] =
+                (struct order_meeting){USES_GRAPHS, done, {{.kind = USE_READ, .stream = i, .position = latest->at[i]}, use}};
+    }
+    uses_add(&order_state->uses, USES_GRAPHS, &use);
+    launched = (struct order_position){use.position, order_state->meeting_count, index};
 }
 
 void order_launched(const struct launch_event *event)
@@ -173,7 +213,7 @@ void order_launched(const struct launch_event *event)
     clocks_graph_launched(&order_state->clocks, index, name_of(event->graph));
     host_copies_forget_done();
     if (index != ORDER_NOT_TRACKED)
-        launched = (struct order_position){order_state->clocks.latest.at[index], order_state->meeting_count, index};
+        graph_launched(event, index);
 }
 
 /* ---- what ran at the same time ---- */
@@ -185,16 +225,20 @@ struct order_position order_launch_position(void)
 
 void order_graph_given(const struct heap_range *buffer, CUstream stream)
 {
-    const struct use use = {.kind = USE_LAUNCH,
-                            .stream = launched.stream,
-                            .position = launched.position,
-                            .start = buffer->address,
-                            .end = buffer->address + buffer->size,
-                            .tid = thread_id(),
-                            .handle = name_of(stream)};
+    struct use use = {.kind = USE_LAUNCH,
+                      .stream = launched.stream,
+                      .position = launched.position,
+                      .tid = thread_id(),
+                      .handle = name_of(stream)};
     if (!use.position)
         return;
     HOLD(&order_lock);
+    const struct buffer_uses *graphs = uses_of(&order_state->uses, USES_GRAPHS);
+    for (uint32_t i = 0; graphs && i < graphs->count; i++)
+        if (graphs->uses[i].stream == use.stream && graphs->uses[i].position == use.position)
+            use = graphs->uses[i];
+    use.start = buffer->address;
+    use.end = buffer->address + buffer->size;
     meet(buffer->id, &use);
     uses_add(&order_state->uses, buffer->id, &use);
 }
@@ -214,14 +258,20 @@ int order_beside(const struct order_position *launch, uint64_t buffer, uint64_t 
 {
     HOLD(&order_lock);
     uint64_t count = order_state->meeting_count, first = count < MEETINGS_KEPT ? 0 : count - MEETINGS_KEPT;
+    const struct use *graph = NULL;
     for (uint64_t i = count; launch->position && i-- > first;) {
         const struct order_meeting *meeting = &order_state->meetings[i % MEETINGS_KEPT];
-        const struct use *other = meeting->buffer == buffer ? other_of(meeting, launch) : NULL;
-        if (other && other->kind != USE_READ && start < other->end && end > other->start) {
-            *race = (struct order_race){.use = *other};
+        int may_be_graph = !graph && meeting->buffer == USES_GRAPHS;
+        const struct use *other = meeting->buffer == buffer || may_be_graph ? other_of(meeting, launch) : NULL;
+        if (!other || other->kind == USE_READ || start >= other->end || end <= other->start)
+            continue;
+        *race = (struct order_race){.use = *other};
+        if (meeting->buffer == buffer)
             return 1;
-        }
+        graph = other;
     }
+    if (graph)
+        return 1;
     *race = (struct order_race){.use = {.kind = USE_WRITE}};
     return !launch->position || first > launch->meetings;
 }
@@ -335,17 +385,6 @@ static int look_at_accesses(const struct order_copy *copy, const struct heap_ran
     return is_race;
 }
 
-static const struct order_call *add_call(const struct order_copy *copy)
-{
-    lock_expect(RANK_ORDER);
-    struct order_call *record = &order_state->calls[order_state->call_count % CALLS_KEPT];
-    record->turn = ++order_state->call_count;
-    record->name = copy->call;
-    record->time_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
-    stack_capture_from(&record->stack, copy->frame);
-    return record;
-}
-
 int order_copied(const struct order_copy *copy, struct order_race *race)
 {
     struct heap_range ranges[2] = {{0}};
@@ -366,7 +405,7 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
     int is_race = 0;
     if (use.position && (count || copy->host.end)) {
         if (!copy->is_awaited) {
-            const struct order_call *record = add_call(copy);
+            const struct order_call *record = add_call(copy->call, copy->frame);
             use.source = record;
             use.turn = record->turn;
             use.python = record->stack.python;
@@ -395,7 +434,14 @@ static void describe_launch(const struct use *use, struct order_details *out)
     }
 }
 
-static void describe_copy(const struct use *use, struct order_details *out)
+/* Of a copy, a set or a graph. */
+static int is_call(const void *source)
+{
+    uintptr_t at = (uintptr_t)source, first = (uintptr_t)order_state->calls;
+    return at >= first && at < first + sizeof order_state->calls;
+}
+
+static void describe_call(const struct use *use, struct order_details *out)
 {
     const struct order_call *record = use->source;
     out->use.call = use->function;
@@ -416,10 +462,11 @@ void order_describe(const struct order_race *race, int is_named, struct order_de
     out->use.stream = use->handle;
     out->use.by_stream = name_of(race->stream);
     out->use.by_host = race->by_host;
-    if (use->kind == USE_LAUNCH)
+    out->where = (struct order_position){.position = use->position, .stream = use->stream};
+    if (use->kind == USE_LAUNCH && !is_call(use->source))
         describe_launch(use, out);
     else
-        describe_copy(use, out);
+        describe_call(use, out);
     out->use.frames = out->frames;
     out->use.frame_count = is_named ? stack_frames(&out->stack, out->frames, STACK_READ) : 0;
 }

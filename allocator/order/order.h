@@ -154,6 +154,7 @@ int order_beside(const struct order_position *launch, uint64_t buffer, uint64_t 
 /* What there is to say about the use of a race; with its frames if is_named, which takes up to 0.1 s. Large. */
 struct order_details {
     struct earlier_use use; /* refers to the rest */
+    struct order_position where;
     struct launch_entry entry;
     struct stack stack;
     struct stack_frame frames[STACK_READ];

@@ -12,6 +12,7 @@
 #define USES_SETS 8192u
 #define USES_WAYS 4u
 #define USES_KEPT 6u
+#define USES_GRAPHS UINT64_MAX /* a buffer's number, for launches of graphs: each may write anywhere */
 
 enum use_kind { USE_LAUNCH, USE_READ, USE_WRITE }; /* a launch may read and write anything in the buffer */
 
@@ -23,7 +24,7 @@ struct use {
     /* For the report; not read here. */
     const void *source;
     uint64_t turn;
-    const void *function;
+    const void *function; /* of a copy, set or graph: its call's name */
     uint32_t python, tid;
     uint64_t handle;
 };

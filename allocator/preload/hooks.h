@@ -96,11 +96,12 @@
 
 /* What a stream does to a value in memory: CUDA 11.7 gave it a second form that takes the same. */
 #define HOOK_ON_MEMORY(HOOK, name, version, what, parameters, arguments)                                                       \
-    HOOK_TWINS(HOOK, name, #name, version, _ptsz, version, ORDERS, what, parameters, arguments)                                \
-    HOOK_TWINS(HOOK, name##_v2, #name, 11070, _ptsz, 11070, ORDERS, what, parameters, arguments)
-#define HOOK_VALUE(HOOK, name, version, what, type)                                                                            \
-    HOOK_ON_MEMORY(HOOK, name, version, what, (CUstream stream, CUdeviceptr address, type value, unsigned flags),              \
-                   (stream, address, value, flags))
+    HOOK_TWINS(HOOK, name, #name, version, _ptsz, version, ON_MEMORY, what, parameters, arguments)                             \
+    HOOK_TWINS(HOOK, name##_v2, #name, 11070, _ptsz, 11070, ON_MEMORY, what, parameters, arguments)
+#define HOOK_VALUE(HOOK, name, version, does, type)                                                                            \
+    HOOK_ON_MEMORY(HOOK, name, version,                                                                                        \
+                   (&(CUstreamBatchMemOpParams){.writeValue = {does, address, {.value64 = value}, 0, 0}}, 1),                  \
+                   (CUstream stream, CUdeviceptr address, type value, unsigned flags), (stream, address, value, flags))
 
 /* A tensor map is encoded; what differs between the kinds of maps stands between its strides and its swizzle. */
 #define HOOK_MAP_FIRST                                                                                                         \
@@ -372,12 +373,11 @@
          (stream, called, user, mode))                                                                                         \
     HOOK_TWINS(HOOK, cuStreamAddCallback, "cuStreamAddCallback", 5000, _ptsz, 7000, ORDERS, order_host_learns(meant(stream)),  \
          (CUstream stream, CUstreamCallback called, void *user, unsigned flags), (stream, called, user, flags))                \
-    HOOK_VALUE(HOOK, cuStreamWaitValue32, 8000, order_stream_waits_unseen(meant(stream)), cuuint32_t)                          \
-    HOOK_VALUE(HOOK, cuStreamWriteValue32, 8000, order_host_learns(meant(stream)), cuuint32_t)                                 \
-    HOOK_VALUE(HOOK, cuStreamWaitValue64, 9000, order_stream_waits_unseen(meant(stream)), cuuint64_t)                          \
-    HOOK_VALUE(HOOK, cuStreamWriteValue64, 9000, order_host_learns(meant(stream)), cuuint64_t)                                 \
-    HOOK_ON_MEMORY(HOOK, cuStreamBatchMemOp, 8000,                                                                             \
-                   (order_stream_waits_unseen(meant(stream)), order_host_learns(meant(stream))),                               \
+    HOOK_VALUE(HOOK, cuStreamWaitValue32, 8000, CU_STREAM_MEM_OP_WAIT_VALUE_32, cuuint32_t)                                    \
+    HOOK_VALUE(HOOK, cuStreamWriteValue32, 8000, CU_STREAM_MEM_OP_WRITE_VALUE_32, cuuint32_t)                                  \
+    HOOK_VALUE(HOOK, cuStreamWaitValue64, 9000, CU_STREAM_MEM_OP_WAIT_VALUE_64, cuuint64_t)                                    \
+    HOOK_VALUE(HOOK, cuStreamWriteValue64, 9000, CU_STREAM_MEM_OP_WRITE_VALUE_64, cuuint64_t)                                  \
+    HOOK_ON_MEMORY(HOOK, cuStreamBatchMemOp, 8000, (operations, count),                                                        \
                    (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),                    \
                    (stream, count, operations, flags))                                                                         \
     HOOK_TWINS(HOOK, cuWaitExternalSemaphoresAsync, "cuWaitExternalSemaphoresAsync", 10000, _ptsz, 10000, ORDERS,              \

@@ -1,8 +1,10 @@
 /*
+ * Operations of streams on memory; and
  * CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: the program wants synchronous copies and sets of a buffer to be done when they return, also
  * those that CUDA otherwise lets return early. Libraries that hand memory to network cards set it. The driver does not take it
  * for mapped memory (580.159), so the hooks of such calls wait.
  */
+#include "bounds.h"
 #include "preload_internal.h"
 
 #include "base/aside.h"
@@ -40,4 +42,44 @@ CUresult awaited_now(CUresult result, CUstream stream)
         return result;
     CUresult waited = hook_cuStreamSynchronize(stream);
     return driver_has_faulted(waited) ? waited : result;
+}
+
+/* 0: it writes none. */
+static size_t written_by(const CUstreamBatchMemOpParams *operation)
+{
+    return operation->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32   ? 4
+           : operation->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 ? 8
+                                                                     : 0;
+}
+
+int memops_are_within(const struct host_call *call, const CUstreamBatchMemOpParams *operations, unsigned count)
+{
+    for (unsigned i = 0; operations && i < count; i++) {
+        size_t size = written_by(&operations[i]);
+        if (size && !bounds_within(call, operations[i].writeValue.address, size, 1))
+            return 0;
+    }
+    return 1;
+}
+
+/* A kernel may be waiting for what is written, so that is no race; but it may be what a kernel is blamed for. */
+void memops_done(const struct host_call *call, const CUstreamBatchMemOpParams *operations, unsigned count)
+{
+    struct order_race ignored;
+    int writes = 0;
+    for (unsigned i = 0; i < count; i++) {
+        const CUstreamBatchMemOpParams *done = &operations[i];
+        const struct order_copy copy = {.call = call->name,
+                                        .frame = call->frame,
+                                        .stream = call->stream,
+                                        .count = 1,
+                                        .accesses = {{done->writeValue.address, written_by(done), 1}}};
+        if (copy.accesses[0].size)
+            order_copied(&copy, &ignored);
+        else
+            order_stream_waits_unseen(call->stream);
+        writes |= copy.accesses[0].size != 0;
+    }
+    if (writes)
+        order_host_learns(call->stream); /* it may wait for the value */
 }

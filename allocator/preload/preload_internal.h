@@ -291,6 +291,11 @@ void races_host_copy(const struct host_call *call, const void *memory, size_t si
 void races_settle(const struct host_call *call);
 void races_before_host_free(const struct host_call *call, void *memory);
 
+/* memops.c: operations of a stream on memory: whether what they write is within our buffers, and after their call, with
+ * streams=on or nan=. */
+int memops_are_within(const struct host_call *call, const CUstreamBatchMemOpParams *operations, unsigned count);
+void memops_done(const struct host_call *call, const CUstreamBatchMemOpParams *operations, unsigned count);
+
 static inline void races_learned(const struct host_call *call)
 {
     if (order_host_is_wanted())

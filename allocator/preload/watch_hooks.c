@@ -7,6 +7,8 @@
 #include "bounds.h"
 #include "preload_internal.h" /* last: see hooks.h */
 
+#define BARE(...) __VA_ARGS__
+
 /* What a stream means in the legacy form, and in the one for per-thread default streams. */
 #define MEANT_0 as_it_is
 #define MEANT_1 own_default
@@ -62,6 +64,19 @@
             what;                                                                                                              \
         return result;                                                                                                         \
     }
+#define ON_MEMORY(symbol, base, thread, what, parameters, arguments)                                                           \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        const struct host_call *const call =                                                                                   \
+            &(const struct host_call){.name = base, .frame = __builtin_frame_address(0), .stream = MEANT_##thread(stream)};    \
+        if (is_active() && !memops_are_within(call, BARE what))                                                                \
+            return CUDA_ERROR_INVALID_VALUE;                                                                                   \
+        struct tried tried;                                                                                                    \
+        CUresult result = RELIEVED(real.symbol arguments);                                                                     \
+        if (order_is_wanted() && result == CUDA_SUCCESS)                                                                       \
+            memops_done(call, BARE what);                                                                                      \
+        return result;                                                                                                         \
+    }
 #define WHERE_WANTED(call) (order_is_wanted() ? (void)(call) : (void)0)
 #define ORDERS(symbol, base, thread, what, parameters, arguments)                                                              \
     AFTER(symbol, base, thread, WHERE_WANTED(what), parameters, arguments)
@@ -105,7 +120,6 @@
         return capture_begun(real.symbol arguments, followed);                                                                 \
     }
 
-#define BARE(...) __VA_ARGS__
 #define INSTEAD(symbol, base, thread, what, parameters, arguments)                                                             \
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \

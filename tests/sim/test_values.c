@@ -149,13 +149,25 @@ TEST(only_the_maker_is_blamed)
 
 TEST(what_ran_at_the_same_time_is_named)
 {
-    expect("--nan report", "nan_beside", 86, "first NaN: slow_scale, or normalise on another stream, writes 1 NaN to buffer #4",
-           "or         normalise<<<(8,1,1), (128,1,1)>>>",
-           "first NaN: normalise, or slow_scale on another stream, writes 1 NaN");
-    HAS("candidate");
-    setenv("COPIES", "1", 1);
-    expect("--nan report", "nan_beside", 86, "first NaN: slow_scale, or cuMemcpyDtoDAsync on another stream, writes 1 NaN");
+    static const char *const copies[][3] = {
+        {"copy", "slow_scale, or cuMemcpyDtoDAsync", NULL},   {"value", "slow_scale, or cuStreamWriteValue32", NULL},
+        {"graph copy", "slow_scale, or cuGraphLaunch", NULL}, {"graph set", "slow_scale, or cuGraphLaunch", NULL},
+        {"copy", "a CUDA graph, or cuMemcpyDtoDAsync", "1"},  {"graph copy", "a CUDA graph, or cuGraphLaunch", "1"}};
+    char words[128];
+    expect("--nan report", "nan_beside", 86, "on another stream, writes 1 NaN to buffer #4", "or         ", "candidate");
+    HAS("slow_scale<<<(8,1,1), (128,1,1)>>>", "normalise<<<(8,1,1), (128,1,1)>>>");
+    assert_int_equal(count_in(text, "cufence: first NaN: "), 1); /* not of each */
+    for (size_t i = 0; i < sizeof copies / sizeof *copies; i++) {
+        setenv("COPIES", copies[i][0], 1);
+        if (copies[i][2])
+            setenv("IN_GRAPH", copies[i][2], 1);
+        snprintf(words, sizeof words, "first NaN: %s on another stream, writes 1 NaN", copies[i][1]);
+        expect("--nan report", "nan_beside", 86, words);
+        snprintf(words, sizeof words, "beside  %s on stream 0x", strstr(copies[i][1], ", or ") + 5);
+        expect("--values '*'", "nan_beside", 0, words);
+    }
     unsetenv("COPIES");
+    unsetenv("IN_GRAPH");
     setenv("WAITS", "1", 1);
     expect("--nan report", "nan_beside", 86, "first NaN: normalise writes 1 NaN to buffer #4");
     assert_int_equal(count_in(text, "another stream"), 0);

@@ -271,21 +271,32 @@ STORY(count)
     launch("count_up", (void *[]){&counts});
 }
 
-static void play_graph(int zero, const char *name, void **arguments)
+static void begin_capture(CUstream stream)
 {
-    CUstream stream;
+    CALL(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+static CUgraphExec launch_captured(CUstream stream)
+{
     CUgraph graph;
     CUgraphExec executable;
-    fill(in, zero);
-    CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    CALL(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    launch_on(stream, name, arguments);
-    launch_on(stream, "_Z4maskPfi", (void *[]){&other, &(int){COUNT}});
     CALL(cuStreamEndCapture, stream, &graph);
     CALL(cuGraphInstantiateWithFlags, &executable, graph, 0);
     CALL(cuGraphDestroy, graph);
-    for (int i = 0; i < 2; i++)
-        CALL(cuGraphLaunch, executable, stream);
+    CALL(cuGraphLaunch, executable, stream);
+    return executable;
+}
+
+static void play_graph(int zero, const char *name, void **arguments)
+{
+    CUstream stream;
+    fill(in, zero);
+    CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    begin_capture(stream);
+    launch_on(stream, name, arguments);
+    launch_on(stream, "_Z4maskPfi", (void *[]){&other, &(int){COUNT}});
+    CUgraphExec executable = launch_captured(stream);
+    CALL(cuGraphLaunch, executable, stream);
     CALL(cuStreamSynchronize, stream);
     CALL(cuGraphExecDestroy, executable);
 }
@@ -413,6 +424,22 @@ STORY(nan_struct)
     launch_copy(other, out);
 }
 
+/* In a graph, by an operation on memory, or by a copy. */
+static void put_beside(const char *how, CUdeviceptr to, CUstream stream)
+{
+    int is_graph = !strncmp(how, "graph", 5);
+    if (is_graph)
+        begin_capture(stream);
+    if (!strcmp(how, "value"))
+        CALL(cuStreamWriteValue32_v2, stream, to + 28, 0x7fc00000, 0);
+    else if (!strcmp(how, "graph set"))
+        CALL(cuMemsetD32Async, to + 28, 0x7fc00000, 1, stream);
+    else
+        CALL(cuMemcpyDtoDAsync_v2, to, out, COUNT * 4, stream);
+    if (is_graph)
+        launch_captured(stream);
+}
+
 /* Two streams write to the halves of a buffer, at the same time or, if the second one waits, in turn. It makes a NaN. */
 STORY(nan_beside)
 {
@@ -425,13 +452,18 @@ STORY(nan_beside)
     CALL(cuMemsetD32_v2, both, 0, 2 * COUNT);
     fill(in, 417);
     put_nan(out, 7);
+    if (getenv("IN_GRAPH"))
+        begin_capture(streams[0]);
     launch_on(streams[0], "_Z10slow_scalePKfPffi", (void *[]){&in, &both, &(float){1}, &(int){COUNT}});
+    if (getenv("IN_GRAPH"))
+        launch_captured(streams[0]);
     usleep(20000);
     CALL(cuEventRecord, event, streams[0]);
     if (getenv("WAITS"))
         CALL(cuStreamWaitEvent, streams[1], event, 0);
-    if (getenv("COPIES"))
-        CALL(cuMemcpyDtoDAsync_v2, half, out, COUNT * 4, streams[1]);
+    const char *copies = getenv("COPIES");
+    if (copies)
+        put_beside(copies, half, streams[1]);
     else
         launch_on(streams[1], "_Z9normalisePKfPfi", (void *[]){&in, &half, &(int){COUNT}});
     synchronise();

@@ -16,6 +16,7 @@
 
 #define MOST_POINTERS 64 /* of a launch */
 #define COUNTERS 4096u
+#define PAIRS 64u
 
 static struct {
     uint64_t every; /* constant after the start, like those below */
@@ -236,6 +237,34 @@ static const struct looked *find_fresh(const struct results *results)
     return found;
 }
 
+/* Two launches that may both have made a NaN, told of when the first one was looked at. Used by the thread that finishes
+ * visits.
+ */
+static struct pair {
+    uint64_t address;
+    int is_inf;
+    struct order_position launches[2];
+} pairs[PAIRS];
+static unsigned pair_count;
+
+static int is_at(const struct order_position *one, const struct order_position *other)
+{
+    return one->position == other->position && one->stream == other->stream;
+}
+
+/* Whether it was told of. Else notes it. */
+static int is_told(uint64_t address, int is_inf, const struct order_position *launch, const struct order_position *other)
+{
+    for (unsigned i = 0; i < PAIRS; i++) {
+        const struct pair *pair = &pairs[i];
+        if (pair->address == address && pair->is_inf == is_inf && is_at(&pair->launches[1], launch) &&
+            is_at(&pair->launches[0], other))
+            return 1;
+    }
+    pairs[pair_count++ % PAIRS] = (struct pair){address, is_inf, {*launch, *other}};
+    return 0;
+}
+
 static void tell(const struct results *results, const struct looked *made, int is_inf, int is_of_unwritten)
 {
     const struct visit *visit = results->visit;
@@ -265,6 +294,11 @@ static void tell(const struct results *results, const struct looked *made, int i
     }
     if (beside_find(visit, &reached->range, reached->pointer, reached->pointer + made->item->bytes, &parts->other))
         fact.other = &parts->other.use;
+    uint64_t address = fact.pointer + fact.index * value_width(fact.type);
+    if (fact.other && is_told(address, is_inf, &visit->position, &parts->other.where)) {
+        free(parts);
+        return;
+    }
     names_launched(visit, &fact.by, parts->frames, parts->plain, sizeof parts->plain);
     for (size_t i = 0; i < results->count && i < NAN_INPUTS; i++)
         parts->inputs[fact.input_count++] = input_of(visit, &results->looked[i], parts->labels[i]);
