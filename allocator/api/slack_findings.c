@@ -20,9 +20,12 @@ struct search {
     struct stack_frame frames[SLACK_LAUNCHES][STACK_READ], poisoned[STACK_READ];
 };
 
-static void add(struct slack_write *write, struct search *search, size_t i, int is_apart)
+static void add(struct slack_write *write, struct search *search, size_t i, int is_apart, size_t bytes)
 {
     size_t at = write->launch_count;
+    const struct launch_function *function = search->entries[i].function;
+    slack_take_type(write, function && function->has_layout ? function->name : NULL, function ? function->arguments : NULL,
+                    function ? function->argument_count : 0, (struct span){search->arguments, bytes});
     write->launch_total++;
     write->apart += is_apart != 0;
     if (at == SLACK_LAUNCHES)
@@ -73,7 +76,7 @@ static void find_launches(struct slack_write *write, struct search *search, uint
         write->graphs += entry->graph && !is_apart;
         size_t bytes = entry->graph ? 0 : launch_read_arguments(entry, search->arguments, sizeof search->arguments);
         if (has_word(search->arguments, bytes, write->buffer->mapping_start, write->buffer->mapping_end)) /* in structs, too */
-            add(write, search, i, is_apart);
+            add(write, search, i, is_apart, bytes);
     }
     write->is_incomplete = count && (count == MOST_READ || !launch_all_kept(device)) &&
                            search->entries[count - 1].time_ns + TICK_NS >= write->found.since_ns;

@@ -1,4 +1,4 @@
-/* The dimensions of a launch. Pure. */
+/* The dimensions of a launch, and a number. Pure. */
 #pragma once
 
 #include <stdint.h>
@@ -16,3 +16,14 @@ struct shape {
         };                                                                                                                     \
         struct shape shape;                                                                                                    \
     }
+
+/* A number that is an integer, or not. */
+struct scalar {
+    double value;
+    int64_t whole;
+    enum {
+        SCALAR_REAL,
+        SCALAR_WHOLE,
+        SCALAR_HUGE
+    } kind; /* HUGE: `whole` without sign is above INT64_MAX, and told as a text */
+};

@@ -156,7 +156,9 @@ static size_t take_ranges(const struct rerun_result *rerun, size_t first, struct
 static void print_slack(const struct replay *replay, struct rerun *rerun)
 {
     struct rerun_result *result = &rerun->result;
-    const struct launch_function function = {.name = replay->reader.bundle->symbol};
+    const struct bundle *bundle = replay->reader.bundle;
+    const struct rerun_launch *launch = &bundle->launches[rerun->number];
+    const struct launch_function function = {.name = bundle->symbol};
     const struct finding_source origin = replay_source(replay);
     struct launch_entry entry;
     cufence_buffer listed[RERUN_PLACES];
@@ -167,10 +169,12 @@ static void print_slack(const struct replay *replay, struct rerun *rerun)
         struct slack_write write = {.buffer = result->writes[i].buffer,
                                     .launches = {launch_of(replay, rerun->number, &function, &entry)},
                                     .launch_count = 1,
-                                    .launch_total = 1,
                                     .now_ns = facts_memory(replay->reader.facts)->now_ns,
                                     .buffer_frames = facts_memory(replay->reader.facts)->frames};
         taken = take_ranges(result, i, &write.found);
+        slack_take_type(&write, bundle->layout ? bundle->symbol : NULL, bundle->layout, bundle->argument_count,
+                        (struct span){launch->arguments, launch->argument_bytes});
+        write.launch_total = 1;
         write.found.since_ns = write.launches[0].entry->time_ns;
         changed += write.found.changed;
         finding_of_slack(&finding, &write, &origin);

@@ -111,12 +111,6 @@ char *written_values(const struct finding *finding, size_t i)
     return report_close(&report);
 }
 
-int written_fits(const struct rerun_write *write, uint64_t width)
-{
-    enum form form = form_of(write, width);
-    return form == FORM_FLOAT || form == FORM_INTEGER;
-}
-
 /* Puts "96 bytes past the end", "8 bytes, ending 64 bytes before the start of buffer #2". */
 static void put_range(struct report *report, const struct rerun_write *write, const cufence_buffer *own)
 {

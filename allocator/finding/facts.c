@@ -202,6 +202,8 @@ TABLE(poison, struct poison_fact, POISON(HEX, start, "start", MUST), POISON(NUMB
       POISON(HEX, stream, "stream", MUST), FRAMES(struct poison_fact, frames, frame_count));
 TABLE(slack, struct slack_write, SLACK(NUMBER, found.changed, "changed", MUST), SLACK(NUMBER, found.span, "span", MUST),
       SLACK(BYTES, found.bytes, "found", .flags = REQUIRED | NOT_ZERO, COUNT(struct slack_write, found.byte_count)),
+      SLACK(WORD, type, "type", .words = value_names, WHEN(struct slack_write, value_count)),
+      SLACK(LIST, values, "values", .flags = NOT_ZERO, .table = &first, COUNT(struct slack_write, value_count)),
       SLACK(NUMBER, found.since_ns, "good_ns", MUST), SLACK(NUMBER, found.buffers, "buffers", MUST),
       SLACK(NUMBER, found.first_id, "first_buffer"),
       SLACK(PART, found.poison, "poisoned", .table = &poison, WHEN(struct slack_write, found.poison.bytes)),

@@ -63,8 +63,6 @@ void figures_lines(struct report *report, const struct value_fact *value);
 void written_lines(struct report *report, const struct finding *finding);
 /* The values of a range, which the caller frees: ": 1.0 2.0 ..."; NULL if they tell nothing, or if out of host memory. */
 char *written_values(const struct finding *finding, size_t i);
-/* Whether the bytes look like values of that width, and these. */
-int written_fits(const struct rerun_write *write, uint64_t width);
 void written_put_values(struct report *report, const struct rerun_write *write, uint64_t width);
 
 /* The kernel that made a NaN and its launch, and the inputs. */

@@ -4,10 +4,16 @@
 #include "parts.h"
 #include "report_common.h"
 
+#include "analysis/verdict/signature.h"
+#include "base/reader.h"
+#include "base/text.h"
+
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST_HEX 16 /* bytes in the line */
+#define ROOM 40     /* columns for a number, " ..." and the certainty */
 
 static enum certainty launch_certainty(const struct slack_write *write)
 {
@@ -86,6 +92,46 @@ static void say_what(struct finding *finding, const struct slack_write *write, u
         part_add(finding->headline, " \"%s\"", write->buffer->label);
 }
 
+/* VALUE_TYPES if it is not known of each, or not the same. */
+static enum value_type type_given(const char *name, const struct launch_argument *layout, size_t count, struct span arguments,
+                                  const cufence_buffer *buffer)
+{
+    enum value_type all = VALUE_TYPES;
+    for (size_t i = 0; i < count; i++) {
+        const struct launch_argument *argument = &layout[i];
+        if (argument->offset + (uint64_t)argument->size > arguments.size ||
+            !has_word(arguments.bytes + argument->offset, argument->size, buffer->mapping_start, buffer->mapping_end))
+            continue;
+        enum value_type type = argument->size == 8 ? signature_elements(name, count, i) : VALUE_TYPES;
+        if (type == VALUE_TYPES || (all != VALUE_TYPES && all != type))
+            return VALUE_TYPES;
+        all = type;
+    }
+    return all;
+}
+
+void slack_take_type(struct slack_write *write, const char *symbol, const struct launch_argument *layout, size_t count,
+                     struct span arguments)
+{
+    char *name = symbol ? text_demangled(symbol) : NULL;
+    enum value_type type = name ? type_given(name, layout, count, arguments, write->buffer) : VALUE_TYPES;
+    write->has_type = type != VALUE_TYPES && (!write->launch_total || (write->has_type && write->type == type));
+    write->type = type;
+    free(name);
+}
+
+/* The bytes as elements, if they are whole ones. */
+static void take_values(struct slack_write *write)
+{
+    const struct slack_found *found = &write->found;
+    size_t width = write->has_type ? value_width(write->type) : 0;
+    write->value_count = 0;
+    if (!width || (found->address | found->span) % width)
+        return;
+    for (size_t at = 0; at + width <= found->byte_count && write->value_count < SLACK_VALUES; at += width)
+        write->values[write->value_count++] = value_scalar(write->type, value_bits(write->type, found->bytes + at));
+}
+
 void finding_of_slack(struct finding *finding, struct slack_write *write, const struct finding_source *origin)
 {
     const cufence_buffer *buffer = write->buffer;
@@ -105,6 +151,7 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
     finding->buffer.distance = distance;
     if (write->again.stop)
         take_again(finding, &write->again);
+    take_values(write);
     take_notes(finding, write);
     if (!write->found.poison.bytes)
         hint_take_slack(finding, write);
@@ -113,24 +160,40 @@ void finding_of_slack(struct finding *finding, struct slack_write *write, const 
 
 /* ---- text ---- */
 
-/* width: of the access that wrote them; 0: not known, so what they may be. */
-static void found_lines(struct report *report, const struct slack_found *found, uint64_t width)
+static void put_scalar(struct report *report, const struct scalar *scalar)
 {
-    struct rerun_write shown = {.address = found->address, .bytes = found->span, .value_bytes = found->byte_count};
-    memcpy(shown.values, found->bytes, found->byte_count);
+    if (scalar->kind == SCALAR_REAL)
+        report_put(report, " %s", real_of(scalar->value).text);
+    else if (scalar->kind == SCALAR_HUGE)
+        report_put(report, " %" PRIu64, (uint64_t)scalar->whole);
+    else
+        report_put(report, " %" PRId64, scalar->whole);
+}
+
+static void found_lines(struct report *report, const struct slack_write *write)
+{
+    const struct slack_found *found = &write->found;
+    uint64_t width = write->again.stop ? write->again.stop->access_bytes : 0;
     report_begin(report, "found", NULL);
     for (size_t i = 0; i < found->byte_count && i < MOST_HEX; i++)
         report_put(report, "%s%02x", i ? " " : "", found->bytes[i]);
     report_put(report, "%s", found->span > MOST_HEX ? " ..." : "");
     report_end(report, CERTAIN_EXACT);
-    for (uint64_t bytes = 2; bytes <= 8; bytes *= 2) {
-        if (width ? bytes != width || (found->address | found->span) % width : !written_fits(&shown, bytes))
-            continue;
-        report_begin(report, "", NULL);
-        report_put(report, "as %" PRIu64 "-byte values", bytes);
-        written_put_values(report, &shown, bytes);
-        report_end(report, CERTAIN_NOT);
+    if (!write->value_count && (width < 2 || (found->address | found->span) % width))
+        return; /* nobody knows what they are */
+    report_begin(report, "", NULL);
+    if (write->value_count) {
+        report_put(report, "as %s:", value_names[write->type]);
+        for (size_t i = 0; i < write->value_count && report_room(report) > ROOM; i++)
+            put_scalar(report, &write->values[i]);
+        report_put(report, "%s", found->span > write->value_count * value_width(write->type) ? " ..." : "");
+    } else {
+        struct rerun_write shown = {.address = found->address, .bytes = found->span, .value_bytes = found->byte_count};
+        memcpy(shown.values, found->bytes, found->byte_count);
+        report_put(report, "as %" PRIu64 "-byte values", width);
+        written_put_values(report, &shown, width);
     }
+    report_end(report, CERTAIN_NOT);
 }
 
 static void put_kernel(struct report *report, const struct launch_entry *entry)
@@ -170,6 +233,6 @@ void slack_lines(struct report *report, const struct slack_write *write)
         report_when_line(report, "poisoned", write->now_ns, poison->ns, poison->tid, poison->stream);
         report_frame_lines(report, "", "poisoned at", NULL, CERTAIN_NOT, poison->frames, poison->frame_count);
     }
-    found_lines(report, &write->found, write->again.stop ? write->again.stop->access_bytes : 0);
+    found_lines(report, write);
     launch_lines(report, write);
 }

@@ -4,11 +4,14 @@
  */
 #pragma once
 
+#include "analysis/values/value.h"
 #include "analysis/verdict/diagnosis.h"
+#include "base/reader.h"
 
 #define FINDING_SLACK "slack write"
 #define FINDING_POISON "write to poisoned memory"
 #define SLACK_LAUNCHES 8
+#define SLACK_VALUES 8
 #define SINCE_ALL UINT64_MAX
 
 /* What a launch did when it was launched again with the buffer's edge at a guard: RERUN. */
@@ -63,7 +66,16 @@ struct slack_write {
     int is_incomplete; /* launches since then are no longer on record */
     uint64_t now_ns;
     struct buffer_frames buffer_frames;
+    int has_type; /* `type`: that of the elements, which all of these launches agree on */
+    enum value_type type;
+    struct scalar values[SLACK_VALUES]; /* the first ones that were found, by that type; set by finding_of_slack() */
+    size_t value_count;
     struct slack_again again; /* of launches[0] */
     char untold[256];         /* why `again` knows nothing, "" if that was not asked for */
     enum certainty certainty; /* that launches[0] did it, CERTAIN_NOT: none is known; set by finding_of_slack() */
 };
+
+/* Another launch that was given the memory, of the kernel with that mangled name, or NULL: what its pointers there point to.
+ * Call before it is counted in launch_total. */
+void slack_take_type(struct slack_write *write, const char *symbol, const struct launch_argument *layout, size_t count,
+                     struct span arguments);

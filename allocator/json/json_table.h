@@ -15,6 +15,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/shape.h"
 #include "json_memory.h"
 
 #include <jansson.h>
@@ -42,17 +43,6 @@ enum field_type {
     FIELD_CLOSE,
     FIELD_FIXED /* always the first of `words`, or `most` if there are none. Not read. The schema allows other words
                    unless it is REQUIRED: they are those of another version */
-};
-
-/* A number that is an integer, or not. */
-struct scalar {
-    double value;
-    int64_t whole;
-    enum {
-        SCALAR_REAL,
-        SCALAR_WHOLE,
-        SCALAR_HUGE
-    } kind; /* HUGE: `whole` without sign is above INT64_MAX, and told as a text */
 };
 
 enum {

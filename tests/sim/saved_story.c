@@ -113,6 +113,15 @@ STORY(pinned)
     hosted[1] = 9;
 }
 
+/* The last two elements lie beside the buffer. */
+STORY(typed)
+{
+    CUdeviceptr in = allocate_filled(), out = allocate((COUNT - 2) * 4);
+    CALL(cuCtxSynchronize); /* the pattern is there */
+    launch("_Z5scalePKfPffi", (void *[]){&in, &out, &(float){2}, &(int){COUNT}});
+    CALL(cuMemFree_v2, out);
+}
+
 /* What the tables lead to is more than there is room for at first. The second launch waits for the files of the first one. */
 STORY(large)
 {

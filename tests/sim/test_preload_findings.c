@@ -146,7 +146,7 @@ TEST_WITH(one_launch_is_derived, NULL, finish)
 {
     expect_every_way("beside async -4 0", "slack=on", FAULTED, "context: CUDA_SUCCESS\n",
                      "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #2", "found      00 00 80 3f ",
-                     "as 4-byte values: 1.0\n", "given to   store<<<(1,1,1), (1,1,1)>>>", "derived\n",
+                     "given to   store<<<(1,1,1), (1,1,1)>>>", "derived\n",
                      "SUMMARY: cufence: slack write: 4 bytes changed, 4 bytes before");
 }
 

@@ -101,7 +101,7 @@ TEST(writes_into_slack_are_reported)
     expect_replay("s/000001-write_last", 0, "outputs equal \\(1 buffer, 4004 bytes\\)");
     give("000001-write_last", 8, "e9030000");
     expect_replay("s/000001-write_last", 86, "slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1$",
-                  "buffer +#1, 4004 bytes", "found +00 00 20 40 +exact$", "as 4-byte values: 2\\.5$",
+                  "buffer +#1, 4004 bytes", "found +00 00 20 40 +exact$",
                   "given to +write_last<<<\\(8,1,1\\), \\(128,1,1\\)>>>",
                   "launched at +.*saved_story.c:[0-9]+ in launch_function", "SUMMARY: cufence: slack write");
     expect_replay("--times 2 s/000001-write_last", 86, "faulted in 2 of 2 runs");
@@ -255,6 +255,19 @@ TEST(writes_of_launches_with_state_of_their_own_have_no_line)
         SAYS("slack WRITE: 4 bytes changed, 0 bytes past the end", cases[i].said);
         assert_false(has("at model\\.cu:[0-9]+ in"));
     }
+}
+
+/* By the kernel's parameter, and else nobody knows. */
+TEST(what_lies_in_slack_has_the_type_that_was_written)
+{
+    SUCCEEDS("rm -rf s found.json");
+    assert_int_equal(run_shell("LD_LIBRARY_PATH=%s %s run --small map --set slack=on,explain=dump --save-values '*=s' --json "
+                               "found.json -- %s typed",
+                               CUFENCE_RUN_DRIVER, CUFENCE_CLI, CUFENCE_SAVED_STORY),
+                     86);
+    SAYS("slack WRITE: 8 bytes changed, 0 bytes past the end", "as float32: 1998\\.0 2000\\.0$");
+    SUCCEEDS("grep '\"type\":\"float32\",\"values\":\\[1998.0,2000.0\\]' found.json");
+    expect_replay("s/000001-scale", 86, "as float32: 1998\\.0 2000\\.0$");
 }
 
 /* What lies beside buffers in real programs. */

@@ -299,10 +299,13 @@ TEST(slack)
     write.launches[1] = (struct fault_launch){.entry = &nameless};
     write.launch_count = write.launch_total = 1;
     write.found.span = write.found.byte_count = 4;
+    write.has_type = 1; /* VALUE_FLOAT32 */
     CHECK(slack, "slack_by_one", &write);
+    write.type = VALUE_INT16;
     write.graphs = 1; /* which makes it a candidate, and so do older launches that are not known */
     CHECK(slack, "slack_by_one_or_a_graph", &write);
     write.graphs = 0;
+    write.has_type = 0;
     write.is_incomplete = 1;
     strcpy(write.untold, "no thread wrote there");
     CHECK(slack, "slack_by_one_or_an_older_one", &write);
@@ -380,6 +383,7 @@ TEST(poison)
                                               .frames = poisoned,
                                               .frame_count = frames_of(NULL, 9, poisoned, 2)};
     CHECK(slack, "poison_found_at_the_end", &write); /* which launches there were is no longer known */
+    write.has_type = 1;                              /* VALUE_FLOAT32 */
     write.launches[0] = (struct fault_launch){.entry = &entry};
     write.launch_count = write.launch_total = 1;
     CHECK(slack, "poison_found_at_unpoison", &write);

@@ -33,6 +33,14 @@ int64_t value_of_integer(enum value_type type, uint64_t bits)
     return value_is_signed(type) ? (int64_t)(bits << spare) >> spare : (int64_t)bits;
 }
 
+struct scalar value_scalar(enum value_type type, uint64_t bits)
+{
+    if (value_is_float(type))
+        return (struct scalar){.value = value_of_bits(type, bits)};
+    int is_huge = !value_is_signed(type) && bits > INT64_MAX;
+    return (struct scalar){.whole = value_of_integer(type, bits), .kind = is_huge ? SCALAR_HUGE : SCALAR_WHOLE};
+}
+
 static int is_among(const char *names, const char *name, size_t length)
 {
     for (const char *end = names; *end; names = end + 1) {

@@ -3,6 +3,8 @@
  */
 #pragma once
 
+#include "base/shape.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -55,6 +57,8 @@ uint64_t value_bits(enum value_type type, const uint8_t *at);
 /* Of an integer type: whether it has negative numbers, and the number of these bits, of uint64 modulo 2^64. */
 int value_is_signed(enum value_type type);
 int64_t value_of_integer(enum value_type type, uint64_t bits);
+
+struct scalar value_scalar(enum value_type type, uint64_t bits);
 
 /* Inline, for loops over millions of values. */
 static inline double value_of_float(uint32_t bits)

@@ -293,23 +293,14 @@ TABLE(line_table, struct line, {.name = "schema", .type = FIELD_FIXED, .most = 1
       LINE(LIST, arguments, "arguments", .flags = BEHIND, .table = &argument_table, COUNT(struct line, argument_count)),
       LINE(LIST, pointers, "pointers", .flags = BEHIND, .table = &pointer_table, COUNT(struct line, launch.pointer_count)));
 
-static struct scalar scalar_of(enum value_type type, uint64_t bits)
-{
-    if (value_is_float(type))
-        return (struct scalar){.value = value_of_bits(type, bits)};
-    if (type == VALUE_UINT64 && bits > INT64_MAX)
-        return (struct scalar){.whole = (int64_t)bits, .kind = SCALAR_HUGE};
-    return (struct scalar){.whole = value_of_integer(type, bits), .kind = SCALAR_WHOLE};
-}
-
 static struct figures_json figures_of(const struct measured *measured)
 {
     struct figures_json record = {.measured = *measured,
-                                  .min = scalar_of(measured->type, measured->least),
-                                  .max = scalar_of(measured->type, measured->greatest)};
+                                  .min = value_scalar(measured->type, measured->least),
+                                  .max = value_scalar(measured->type, measured->greatest)};
     for (size_t i = 0; i < measured->ends; i++) {
-        record.first[i] = scalar_of(measured->type, bits_at(measured, measured->first, i));
-        record.last[i] = scalar_of(measured->type, bits_at(measured, measured->last, i));
+        record.first[i] = value_scalar(measured->type, bits_at(measured, measured->first, i));
+        record.last[i] = value_scalar(measured->type, bits_at(measured, measured->last, i));
     }
     return record;
 }
