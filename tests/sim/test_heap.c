@@ -302,6 +302,19 @@ STORY(init_rules)
         CHECK(strlen(cufence_strerror((cufence_status)i)) > 3);
 }
 
+/* Also of less than what a stream counts on its own. */
+STORY(the_peak_is_the_most_that_lived)
+{
+    cufence_stats stats = {.struct_size = sizeof stats};
+    start(NULL);
+    void *rows = allocate(16000, NULL), *row = allocate(4000, NULL);
+    CHECK_OK(cufence_free(rows, NULL));
+    CHECK_OK(cufence_free(row, NULL));
+    allocate(4000, NULL);
+    CHECK_OK(cufence_get_stats(0, &stats));
+    CHECK(stats.live_bytes == 4000 && stats.peak_live_bytes == 20000);
+}
+
 /* A struct of an older header is filled as far as it goes, one of a newer header is filled and the rest is 0. */
 STORY(structs_may_grow)
 {

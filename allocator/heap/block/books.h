@@ -92,6 +92,7 @@ struct freelist {
     uint64_t retired;                       /* atomic: how many freed buffers were unmapped */
     uint64_t allocations, frees;
     int64_t live_bytes;    /* of its stream, minus what was added to the context's sum */
+    int64_t most_bytes;    /* their peak since then */
     struct facts *history; /* a ring of buffers whose blocks have since been reused */
     size_t history_position, history_count, history_capacity;
     size_t learned;                  /* history_position when adaptive.c looked last */

@@ -137,14 +137,15 @@ static void count_bytes(struct freelist *list, int64_t bytes)
     list_expect(list);
     struct books *context = list->books;
     list->live_bytes += bytes;
+    list->most_bytes = list->live_bytes > list->most_bytes ? list->live_bytes : list->most_bytes;
     if (list->live_bytes < UNKNOWN_BYTES && list->live_bytes > -UNKNOWN_BYTES)
         return;
-    int64_t live = __atomic_add_fetch(&context->live_bytes, list->live_bytes, __ATOMIC_RELAXED);
+    int64_t live = __atomic_fetch_add(&context->live_bytes, list->live_bytes, __ATOMIC_RELAXED) + list->most_bytes;
     int64_t peak = __atomic_load_n(&context->peak_live_bytes, __ATOMIC_RELAXED);
     while (live > peak &&
            !__atomic_compare_exchange_n(&context->peak_live_bytes, &peak, live, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
-    list->live_bytes = 0;
+    list->live_bytes = list->most_bytes = 0;
 }
 
 void freelist_count(struct freelist *list, uint64_t size)
@@ -467,7 +468,8 @@ void freelist_absorb(struct freelist *shared, struct freelist *list)
     }
     shared->allocations += list->allocations;
     shared->frees += list->frees;
-    count_bytes(shared, list->live_bytes);
+    count_bytes(shared, list->most_bytes);
+    count_bytes(shared, list->live_bytes - list->most_bytes);
     list_unlock(shared);
     free(list->history);
 }

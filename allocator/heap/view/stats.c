@@ -10,7 +10,7 @@
 
 struct sums {
     uint64_t idle_bytes, allocations, frees;
-    int64_t live_bytes;
+    int64_t live_bytes, most_bytes;
 };
 
 static void add_list(struct freelist *list, struct sums *sums)
@@ -18,6 +18,7 @@ static void add_list(struct freelist *list, struct sums *sums)
     list_lock(list);
     sums->idle_bytes += list->pool ? 0 : list_idle_bytes(list);
     sums->live_bytes += list->live_bytes;
+    sums->most_bytes += list->most_bytes;
     sums->allocations += list->allocations;
     sums->frees += list->frees;
     list_unlock(list);
@@ -25,7 +26,8 @@ static void add_list(struct freelist *list, struct sums *sums)
 
 static struct sums sums_of(struct books *books)
 {
-    struct sums sums = {.live_bytes = __atomic_load_n(&books->live_bytes, __ATOMIC_RELAXED)};
+    const int64_t counted = __atomic_load_n(&books->live_bytes, __ATOMIC_RELAXED);
+    struct sums sums = {.live_bytes = counted, .most_bytes = counted};
     struct freelist *list;
     struct pool *pool;
     HOLD(&books->lock);
@@ -47,7 +49,8 @@ static void add_books(struct books *books, cufence_stats *stats)
     stats->allocations += sums.allocations;
     stats->frees += sums.frees;
     stats->live_bytes += live > 0 ? (uint64_t)live : 0;
-    stats->peak_live_bytes += peak > live ? (uint64_t)peak : live > 0 ? (uint64_t)live : 0;
+    peak = sums.most_bytes > peak ? sums.most_bytes : peak;
+    stats->peak_live_bytes += peak > 0 ? (uint64_t)peak : 0;
     stats->mapped_bytes += figure(&books->mapped_bytes);
     stats->captured_bytes += figure(&books->captured_bytes);
     stats->fresh_mappings += figure(&books->fresh);
