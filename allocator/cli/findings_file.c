@@ -50,6 +50,21 @@ void frames_place(const struct stack_frame *frames, size_t count, char *out, siz
     }
 }
 
+/* Of what lies in slack: the launches that may have put it there. */
+static void add_given(char *out, size_t size, const struct slack_write *slack)
+{
+    char kernel[256];
+    const struct fault_launch *first = slack->launches;
+    const struct launch_function *function = first->entry->function;
+    finding_kernel_of(function ? function->name : "", kernel, sizeof kernel);
+    part_append(out, size, "given to %s", kernel[0] ? kernel : "a kernel");
+    if (slack->launch_total > 1 && slack->certainty != CERTAIN_RERUN)
+        part_append(out, size, " and %zu more launch%s", slack->launch_total - 1, plural_es(slack->launch_total - 1));
+    if (first->frame_count)
+        part_append(out, size, ", launched at ");
+    frames_place(first->frames, first->frame_count, out, size);
+}
+
 void finding_place(const struct finding *finding, char *out, size_t size)
 {
     const struct evidence_stop *stop = &finding->where.stop;
@@ -64,6 +79,8 @@ void finding_place(const struct finding *finding, char *out, size_t size)
         part_append(out, size, ":%d", stop->line);
     if (kernel[0])
         part_append(out, size, "%sin %s", out[0] ? " " : "", kernel);
+    if (!out[0] && finding->slack && finding->slack->launch_count)
+        add_given(out, size, finding->slack);
 }
 
 static const char *member_of(json_t *object, const char *name)

@@ -48,11 +48,31 @@ static void add_values(json_t *to, const struct finding *finding)
     }
 }
 
+/* Which launches were given slack, and where. */
+static void add_launches(json_t *to, const struct slack_write *slack)
+{
+    json_t *shown = json_deep_copy(json_object_get(to, "slack"));
+    json_t *list = json_object_get(json_object_get(shown, "launches"), "list");
+    char name[256], place[512];
+    for (size_t i = 0; slack && i < json_array_size(list) && i < slack->launch_count; i++) {
+        const struct fault_launch *launch = &slack->launches[i];
+        const struct launch_function *function = launch->entry->function;
+        place[0] = '\0';
+        frames_place(launch->frames, launch->frame_count, place, sizeof place);
+        finding_kernel_of(function ? function->name : "", name, sizeof name);
+        json_object_set_new(json_array_get(list, i), "shown", text_to_json(name));
+        json_object_set_new(json_array_get(list, i), "place", text_to_json(place));
+    }
+    if (shown)
+        json_object_set_new(to, "slack", shown);
+}
+
 static int put_findings(const struct collected *collected, FILE *out)
 {
     for (size_t i = 0; i < collected->count; i++) {
         json_t *copy = collected_json(&collected->findings[i]);
         add_values(copy, collected->findings[i].facts);
+        add_launches(copy, collected->findings[i].facts->slack);
         if (!copy)
             return 0;
         fputs(i ? ",\n" : "", out);

@@ -24,7 +24,7 @@ from standin import BUILD, ROOT
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 WIDTHS = (400, 1400)
-PAGES = ("one", "many", "nothing", "unguarded", "stuck")
+PAGES = ("one", "many", "nothing", "unguarded", "stuck", "slack")
 
 # Runs in each page, and tells the window around it. A text is cut off if it reaches out of what scrolls or hides it.
 MEASURE = """<script>addEventListener("load", () => {
@@ -86,8 +86,8 @@ def make_pages(folder: Path) -> None:
         cufence(folder, "report", "--html", f"{name}.html", f"{name}.json")
     (folder / "hang.core").write_bytes(gzip.decompress((BUILD / "dumps/hang/streams.core.gz").read_bytes()))
     program = str(BUILD / "tests/programs/program_linked")
-    for name, command in (("nothing", (program, "allocations")), ("unguarded", ("true", "a long argument " * 20)), ("stuck", (program, "hang", "2500"))):
-        cufence(folder, "run", "--stuck", "1", "--json", f"{name}.json", "--", *command)
+    for name, command in (("nothing", (program, "allocations")), ("unguarded", ("true", "a long argument " * 20)), ("stuck", (program, "hang", "2500")), ("slack", (program, "beside", "async", "-4", "0"))):
+        cufence(folder, "run", "--stuck", "1", "--slack", "on", "--json", f"{name}.json", "--", *command)
         cufence(folder, "report", "--html", f"{name}.html", f"{name}.json")
 
 
@@ -127,8 +127,13 @@ class Page(unittest.TestCase):
     def test_many_findings_have_an_index(self) -> None:
         for (name, width, is_dark), each in self.told.items():
             with self.subTest(name, width=width, is_dark=is_dark):
-                self.assertEqual(each["shown"], {"one": 1, "many": 30, "stuck": 1}.get(name, 0))
+                self.assertEqual(each["shown"], {"one": 1, "many": 30, "stuck": 1, "slack": 1}.get(name, 0))
                 self.assertEqual((each["links"], each["dead"]), (30 if name == "many" else 0, 0))
+
+    def test_a_page_says_what_was_found_in_slack(self) -> None:
+        text = self.told["slack", 400, False]["text"]
+        for part in ("00 00 80 3f", "store <<<(1,1,1), (1,1,1)>>>, launched at", "GIVEN TODERIVED", "called from", ", stream 0x"):
+            self.assertIn(part, text)
 
     def test_an_empty_page_says_what_was_run(self) -> None:
         for name, parts in {

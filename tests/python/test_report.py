@@ -346,6 +346,7 @@ class Report(standin.InFolder):
             _, found, guarded = self.read_lines(f"{option}.json")
             self.assertEqual((found["known"], found["finding_name"], guarded["guarded"]["known"]), (word, name, 1))
             self.report("--exit-code", f"{option}.json")  # as the run has marked it
+            self.assertRegex(self.report("before.json").stdout, r"\n   given to store, launched at \S*program\.c:\d+ in store, called from ")
             done = self.report("--exit-code", "--known", file, "--sarif", "p.sarif", "--json", "p.json", "before.json")
             self.assertIn(f"0 {'new ' if option == 'baseline' else ''}findings in 0 reports, 1 ", done.stdout)
             (result,) = json.loads((self.folder / "p.sarif").read_text())["runs"][0]["results"]
