@@ -122,6 +122,12 @@ STORY(typed)
     CALL(cuMemFree_v2, out);
 }
 
+/* Right behind the buffer, by the stream itself. */
+STORY(value)
+{
+    CALL(cuStreamWriteValue32_v2, NULL, allocate(COUNT) + COUNT, 5, 0);
+}
+
 /* What the tables lead to is more than there is room for at first. The second launch waits for the files of the first one. */
 STORY(large)
 {

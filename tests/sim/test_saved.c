@@ -270,6 +270,15 @@ TEST(what_lies_in_slack_has_the_type_that_was_written)
     expect_replay("s/000001-scale", 86, "as float32: 1998\\.0 2000\\.0$");
 }
 
+/* Else a kernel that was given the buffer would be blamed. */
+TEST(what_a_stream_writes_into_slack_is_refused)
+{
+    run_shell("LD_LIBRARY_PATH=%s %s run --set slack=on -- %s value", CUFENCE_RUN_DRIVER, CUFENCE_CLI, CUFENCE_SAVED_STORY);
+    SAYS("host write out of bounds by cuStreamWriteValue32: writes 4 bytes, beginning 0 bytes past the end of",
+         "cuStreamWriteValue32_v2: error 1$");
+    assert_false(has("slack WRITE"));
+}
+
 /* What lies beside buffers in real programs. */
 TEST(writes_of_each_shape_have_their_line)
 {
