@@ -97,6 +97,16 @@ void order_host_learns(CUstream handle)
     knows_by_the_way(&seen);
 }
 
+void order_value_written(const struct order_copy *copy)
+{
+    struct order_race ignored;
+    if (!order_state->finds_races) /* what is launched next may run beside it, for all that the host knows */
+        order_host_learns(copy->stream);
+    order_copied(copy, &ignored);
+    if (order_state->finds_races)
+        order_host_learns(copy->stream);
+}
+
 void order_node_added(const CUgraphNodeParams *node)
 {
     switch ((int)node->type) {

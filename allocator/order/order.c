@@ -276,14 +276,12 @@ int order_beside(const struct order_position *launch, uint64_t buffer, uint64_t 
     return !launch->position || first > launch->meetings;
 }
 
-static int finds_races; /* constant after order_open() */
-
 int order_open(int finds)
 {
-    finds_races = finds;
     order_state = calloc(1, sizeof *order_state);
     if (!order_state)
         return 0;
+    order_state->finds_races = finds;
     __atomic_store_n(&order_is_on, 1, __ATOMIC_RELEASE);
     return 1;
 }
@@ -302,7 +300,7 @@ void order_recorded(uint64_t address, CUstream handle)
 
 static int found(const struct use *use, struct order_race *race)
 {
-    if (!use || !finds_races)
+    if (!use || !order_state->finds_races)
         return 0;
     race->use = *use;
     return 1;

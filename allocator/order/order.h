@@ -110,6 +110,9 @@ struct order_copy {
 /* Returns 1 and fills in *race if it overwrites something that may still be in use. */
 int order_copied(const struct order_copy *copy, struct order_race *race);
 
+/* The stream writes a value, which a kernel or the host may be waiting for: that is no race. */
+void order_value_written(const struct order_copy *copy);
+
 /* ---- page-locked memory of the host, with streams=on+host: what a copy reads must not change before the host knows that the
  * copy is done, nor be freed; what it writes must not be read ---- */
 

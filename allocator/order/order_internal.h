@@ -23,6 +23,7 @@ struct order_meeting {
 };
 
 struct order_state {
+    int finds_races; /* constant after order_open() */
     struct order_clocks clocks;
     uint64_t call_count;
     struct order_call calls[CALLS_KEPT]; /* the latest ones */

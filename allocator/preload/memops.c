@@ -62,11 +62,8 @@ int memops_are_within(const struct host_call *call, const CUstreamBatchMemOpPara
     return 1;
 }
 
-/* A kernel may be waiting for what is written, so that is no race; but it may be what a kernel is blamed for. */
 void memops_done(const struct host_call *call, const CUstreamBatchMemOpParams *operations, unsigned count)
 {
-    struct order_race ignored;
-    int writes = 0;
     for (unsigned i = 0; i < count; i++) {
         const CUstreamBatchMemOpParams *done = &operations[i];
         const struct order_copy copy = {.call = call->name,
@@ -75,11 +72,8 @@ void memops_done(const struct host_call *call, const CUstreamBatchMemOpParams *o
                                         .count = 1,
                                         .accesses = {{done->writeValue.address, written_by(done), 1}}};
         if (copy.accesses[0].size)
-            order_copied(&copy, &ignored);
+            order_value_written(&copy);
         else
             order_stream_waits_unseen(call->stream);
-        writes |= copy.accesses[0].size != 0;
     }
-    if (writes)
-        order_host_learns(call->stream); /* it may wait for the value */
 }
