@@ -111,17 +111,27 @@ TEST(what_threads_wait_for)
     }
 }
 
-TEST(a_loop_that_counts_does_not_only_wait)
+TEST(a_loop_that_gets_something_done_does_not_only_wait)
 {
     static const struct {
         const char *kernel; /* of kernels.sass */
         uint64_t pc, load;
-    } cases[] = {{"polls", 0x40, 0x30}, {"polls_n_times", 0xb0, 0}, {"takes_lock", 0x100, 0xe0}};
+        int is_timed;
+    } cases[] = {
+        {"polls", 0x40, 0x30, 0},      {"polls_n_times", 0xb0, 0, 0},     {"takes_lock", 0x100, 0xe0, 0},
+        {"sleeps", 0xa0, 0xb0, 0},     {"fences", 0xa0, 0xe0, 0},         {"arrives", 0x1d0, 0x290, 0},
+        {"arrives", 0x280, 0x290, 0},  {"looks_at_two", 0x80, 0x100, 0},  {"looks_at_two", 0xd0, 0x100, 0},
+        {"adds_zero", 0x80, 0x70, 0},  {"looks_at_clock", 0x50, 0x40, 1}, {"exchanges", 0x70, 0x60, 0},
+        {"searches", 0xe0, 0, 0},      {"follows", 0xc0, 0, 0},           {"updates", 0x70, 0, 0},
+        {"takes_tickets", 0xc0, 0, 0}, {"computes", 0x110, 0, 0},
+    };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct span code = fixture_code(cases[i].kernel);
         uint64_t at = cases[i].pc;
-        assert_int_equal(wait_find(code, &at, 90), cases[i].load ? WAIT_POLL : WAIT_NOT);
-        assert_int_equal(at, cases[i].load);
+        int is_timed = 0;
+        enum wait_kind kind = wait_find(code, &at, 90, &is_timed);
+        if (kind != (cases[i].load ? WAIT_POLL : WAIT_NOT) || at != cases[i].load || is_timed != cases[i].is_timed)
+            fail_msg("%s: %d at 0x%lx", cases[i].kernel, kind, (unsigned long)at);
         fixture_free(code);
     }
 }

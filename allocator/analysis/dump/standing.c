@@ -203,11 +203,12 @@ static int name_places(struct builder *builder)
             continue;
         }
         uint64_t offset = place->pc - at->kernel_start;
-        enum wait_kind kind = wait_find(at->kernel_code, &offset, sm);
+        int is_timed;
+        enum wait_kind kind = wait_find(at->kernel_code, &offset, sm, &is_timed);
         at = kind ? locate(&builder->locator, at->kernel_start + offset, device, module, sm) : NULL;
         if (!at)
             continue;
-        place->wait = (struct standing_wait){kind, at, address_of(builder->dump, place, at), 0};
+        place->wait = (struct standing_wait){kind, at, address_of(builder->dump, place, at), 0, is_timed};
         waiting += place->threads;
     }
     builder->standing->is_stuck = waiting && waiting == builder->standing->threads;

@@ -16,6 +16,7 @@ struct standing_wait {
     const struct location *at; /* the barrier, or the load that is repeated; NULL of WAIT_NOT */
     uint64_t address;          /* POLL: of the first thread's load from global memory; 0: unknown */
     size_t absent;             /* BARRIER: threads of the same blocks that are somewhere else */
+    int is_timed;              /* POLL: a clock may end it too */
 };
 
 /* Threads of one launch at one instruction, or that wait at one. */
