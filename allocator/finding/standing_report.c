@@ -12,7 +12,8 @@ enum { WORDS = 16, WORDS_A_LINE = 4 };
 void standing_add_wait(const struct standing_place *place, char *text, size_t size)
 {
     const struct standing_wait *wait = &place->wait;
-    static const char *const words[] = {"at work", "at a barrier", "waiting for other lanes of the warp", "in a loop until "};
+    static const char *const words[] = {"not known to wait", "at a barrier", "waiting for other lanes of the warp",
+                                        "in a loop until "};
     part_append(text, size, "%s", words[wait->kind]);
     if (wait->absent)
         part_append(text, size, "; %zu other thread%s ha%s not come", wait->absent, plural(wait->absent),
@@ -109,7 +110,7 @@ static void absent_line(struct report *report, const struct standing_grid *grid)
                     dim_of(block).text);
     else if (grid->blocks && grid->blocks < all)
         report_line(report, "", "blocks", CERTAIN_DERIVED,
-                    "%" PRIu64 " of %" PRIu64 " are there; from %s on, they have not begun", grid->blocks, all,
+                    "%" PRIu64 " of %" PRIu64 " are there; from %s on, they have not begun, or have ended", grid->blocks, all,
                     dim_of(block).text);
 }
 
