@@ -179,6 +179,7 @@ TEST(those_that_poll_are_located_first)
     move(polls->pc, load, 4);
     move(pc, pc + 32, 66);
     polls = find_wait(WAIT_POLL);
+    assert_non_null(polls);
     assert_true(standing->place_count > LOCATE_LIMIT);
     assert_int_equal(polls->threads, 132);
     assert_int_equal(polls->wait.at->line, 48);
@@ -197,7 +198,7 @@ TEST(a_loop_that_gets_something_done_does_not_only_wait)
         {"arrives", 0x280, 0x290, 0},  {"looks_at_two", 0x80, 0x100, 0},  {"looks_at_two", 0xd0, 0x100, 0},
         {"adds_zero", 0x80, 0x70, 0},  {"looks_at_clock", 0x50, 0x40, 1}, {"exchanges", 0x70, 0x60, 0},
         {"searches", 0xe0, 0, 0},      {"follows", 0xc0, 0, 0},           {"updates", 0x70, 0, 0},
-        {"takes_tickets", 0xc0, 0, 0}, {"computes", 0x110, 0, 0},
+        {"takes_tickets", 0xc0, 0, 0}, {"computes", 0x110, 0, 0},         {"sums", 0xc0, 0, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct span code = fixture_code(cases[i].kernel);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define GRID_LIMIT 1024u
-#define GUESS_LIMIT 1024u      /* places */
+#define GUESS_LIMIT 512u       /* places */
 #define PARAMETER_LIMIT 65536u /* bytes */
 
 struct builder {

@@ -9,7 +9,7 @@
 #define LOOP_LIMIT 256u /* instructions */
 /* A warp that waits at a barrier is up to three instructions behind it in a dump (580.159). */
 #define BARRIER_BEHIND 3u
-#define PASS_LIMIT 64u /* over a loop */
+#define PASS_LIMIT 32u /* over a loop */
 #define LOOPS 3        /* around a PC; the longer ones go on where the shorter ones do */
 
 enum { BAR = 0x11d, BSYNC = 0x141, BRA = 0x147, WARPSYNC = 0x148 };
@@ -70,8 +70,11 @@ static uint32_t polled(const struct loop *loop, uint32_t at, int *is_timed)
         ;
     memset(&turn, 0, sizeof turn);
     turn_go_round(&turn, loop, &state, at);
-    for (unsigned i = 0; i < CELLS; i++)
-        changes |= state.cells[i].of & CHANGING;
+    for (unsigned i = 0; i < CELLS; i++) {
+        unsigned of = turn.is_carried[i] ? turn.back.cells[i].of : 0;
+        changes |= of & CHANGING;
+        turn.is_work |= of & CHANGING && of & LOADED; /* it sums up what it loads */
+    }
     if (turn.is_work || !turn.comes_back || !turn.reaches_at || (turn.is_timed && changes))
         return 0;
     *is_timed = turn.load && turn.is_timed;

@@ -74,8 +74,8 @@ static unsigned fields_of(struct sass_instruction instruction)
     }
 }
 
-/* How many registers an operand may be. */
-static unsigned operand_width(struct sass_instruction instruction)
+/* How many registers an operand may be: the one at that bit. */
+static unsigned operand_width(struct sass_instruction instruction, unsigned at)
 {
     switch (sass_opcode(instruction)) {
     case 0x002: /* MOV */
@@ -99,9 +99,15 @@ static unsigned operand_width(struct sass_instruction instruction)
     case 0x109: /* POPC */
     case 0x184: /* LDS */
     case 0x189: /* SHFL */
-    case 0x18c: /* ATOMS */
     case 0x1a7: /* SYNCS */
         return 1;
+    case 0x18a: /* atomics; an address is a pair at most */
+    case 0x18b:
+    case 0x18c:
+    case 0x18d:
+    case 0x1a8:
+    case 0x1a9:
+        return at == SASS_A_AT ? 2 : sass_width(instruction);
     case 0x180: /* LD */
     case 0x181: /* LDG */
         return 2;
@@ -110,38 +116,47 @@ static unsigned operand_width(struct sass_instruction instruction)
     }
 }
 
-static struct cell vector(const struct turn *turn, struct sass_instruction instruction, unsigned at, unsigned count)
+static struct cell look(struct turn *turn, unsigned number)
+{
+    struct cell cell = turn->state.cells[number];
+    turn->is_carried[number] |= (cell.of & FIRST) != 0;
+    cell.of &= (uint8_t)~FIRST;
+    return cell;
+}
+
+static struct cell vector(struct turn *turn, struct sass_instruction instruction, unsigned at)
 {
     struct cell all = {0, 0};
-    for (unsigned number = (unsigned)sass_bits(instruction, at, 8); count && number < SASS_RZ; count--)
-        all = join(all, turn->state.cells[number++]);
+    unsigned number = (unsigned)sass_bits(instruction, at, 8);
+    for (unsigned count = operand_width(instruction, at); count && number < SASS_RZ; count--)
+        all = join(all, look(turn, number++));
     return all;
 }
 
-static struct cell uniform(const struct turn *turn, struct sass_instruction instruction, unsigned at)
+static struct cell uniform(struct turn *turn, struct sass_instruction instruction, unsigned at)
 {
     unsigned zero = turn->loop->zero, number = (unsigned)sass_bits(instruction, at, 8) & zero;
     struct cell all = {0, 0};
     for (unsigned i = number; i < number + 2 && i < zero; i++)
-        all = join(all, turn->state.cells[UNIFORM + i]);
+        all = join(all, look(turn, UNIFORM + i));
     return all;
 }
 
-static struct cell predicate(const struct turn *turn, struct sass_instruction instruction, unsigned at, unsigned file)
+static struct cell predicate(struct turn *turn, struct sass_instruction instruction, unsigned at, unsigned file)
 {
-    return turn->state.cells[file + sass_bits(instruction, at, 3)];
+    return look(turn, file + (unsigned)sass_bits(instruction, at, 3));
 }
 
-static struct cell all_of(const struct turn *turn, unsigned file)
+static struct cell all_of(struct turn *turn, unsigned file)
 {
     struct cell all = {0, 0};
     for (unsigned i = 0; i < 7; i++)
-        all = join(all, turn->state.cells[file + i]);
+        all = join(all, look(turn, file + i));
     return all;
 }
 
 /* What guards it, and a branch's other conditions. */
-static struct cell condition(const struct turn *turn, struct sass_instruction instruction)
+static struct cell condition(struct turn *turn, struct sass_instruction instruction)
 {
     unsigned file = sass_has_uniform_guard(instruction) ? UNIFORM_PREDICATE : PREDICATE;
     struct cell all = predicate(turn, instruction, SASS_GUARD_AT, file);
@@ -155,7 +170,7 @@ static struct cell condition(const struct turn *turn, struct sass_instruction in
 }
 
 /* The predicates from which it computes. */
-static struct cell predicates(const struct turn *turn, struct sass_instruction instruction)
+static struct cell predicates(struct turn *turn, struct sass_instruction instruction)
 {
     unsigned operation = sass_row_of(instruction)->operation;
     unsigned file = sass_has_uniform_guard(instruction) ? UNIFORM_PREDICATE : PREDICATE;
@@ -178,10 +193,9 @@ static struct cell predicates(const struct turn *turn, struct sass_instruction i
 }
 
 /* All but its guard. */
-static struct cell operands(const struct turn *turn, struct sass_instruction instruction)
+static struct cell operands(struct turn *turn, struct sass_instruction instruction)
 {
-    unsigned form = (unsigned)sass_bits(instruction, SASS_FORM_AT, 3), fields = fields_of(instruction),
-             width = operand_width(instruction);
+    unsigned form = (unsigned)sass_bits(instruction, SASS_FORM_AT, 3), fields = fields_of(instruction);
     int is_memory = sass_opcode(instruction) >= 0x180 && fields, is_uniform = sass_has_uniform_guard(instruction);
     int has_b = fields & B && (form == 1 || is_memory);
     struct cell all = predicates(turn, instruction);
@@ -193,9 +207,9 @@ static struct cell operands(const struct turn *turn, struct sass_instruction ins
         all = join(all, uniform(turn, instruction, SASS_C_AT));
     if (is_uniform)
         return all;
-    all = fields & A ? join(all, vector(turn, instruction, SASS_A_AT, width)) : all;
-    all = has_b ? join(all, vector(turn, instruction, SASS_B_AT, width)) : all;
-    return fields & C ? join(all, vector(turn, instruction, SASS_C_AT, width)) : all;
+    all = fields & A ? join(all, vector(turn, instruction, SASS_A_AT)) : all;
+    all = has_b ? join(all, vector(turn, instruction, SASS_B_AT)) : all;
+    return fields & C ? join(all, vector(turn, instruction, SASS_C_AT)) : all;
 }
 
 /* ---- one turn ---- */
@@ -206,25 +220,25 @@ static int is_atomic(struct sass_instruction instruction)
     return opcode == ATOM || opcode == ATOMS || opcode == ATOMG;
 }
 
-/* Whether an atomic leaves the same in memory each time: what it stores, or joins with what is there, is always the same. */
-static int is_idle(const struct turn *turn, struct sass_instruction instruction)
+/* Whether an atomic leaves the same in memory each time: at the same address, what it stores, or joins with what is there, is
+ * always the same. */
+static int is_idle(struct turn *turn, struct sass_instruction instruction)
 {
     unsigned operation = (unsigned)sass_bits(instruction, SASS_OPERATION_AT, 4);
     int is_zero = sass_bits(instruction, SASS_B_AT, 8) == SASS_RZ;
-    return is_atomic(instruction) && !vector(turn, instruction, SASS_B_AT, sass_width(instruction)).of &&
+    return is_atomic(instruction) && !operands(turn, instruction).of &&
            (is_zero ? operation <= 8 && operation != INCREASE && operation != DECREASE
                     : operation == 1 || operation == 2 || operation == 5 || operation == 6 || operation == 8);
 }
 
 /* It may get something done that goes on from turn to turn. */
-static int works(const struct turn *turn, struct sass_instruction instruction)
+static int works(struct turn *turn, struct sass_instruction instruction)
 {
     switch (sass_opcode(instruction)) {
     case 0x18b: /* CAS */
     case 0x18d:
     case 0x1a9:
-        return (vector(turn, instruction, SASS_B_AT, sass_width(instruction)).of |
-                vector(turn, instruction, SASS_C_AT, sass_width(instruction)).of) != 0;
+        return operands(turn, instruction).of != 0;
     case 0x1a7: /* SYNCS.ARRIVE and others */
         return sass_bits(instruction, SASS_OPCODE_AT, 12) != PHASECHK;
     case 0x037: /* products of matrices */
@@ -242,6 +256,12 @@ static int works(const struct turn *turn, struct sass_instruction instruction)
     }
 }
 
+/* More than a counter, or how long to sleep, needs. */
+static int computes(struct sass_instruction instruction)
+{
+    return sass_row_of(instruction)->operation == SASS_NO_OPERATION && sass_opcode(instruction) < 0x118;
+}
+
 /* It only chooses between values that were there. */
 static int copies(struct sass_instruction instruction)
 {
@@ -250,7 +270,7 @@ static int copies(struct sass_instruction instruction)
            (operation == SASS_MULTIPLY_ADD && sass_bits(instruction, SASS_A_AT, 8) == SASS_RZ);
 }
 
-static struct cell value_of(const struct turn *turn, struct sass_instruction instruction, uint32_t i)
+static struct cell value_of(struct turn *turn, struct sass_instruction instruction, uint32_t i)
 {
     unsigned special = (unsigned)sass_bits(instruction, SASS_SPECIAL_AT, 8), opcode = sass_opcode(instruction);
     struct cell value = operands(turn, instruction);
@@ -320,6 +340,8 @@ static void go_back(struct turn *turn)
 {
     struct state state = turn->state;
     meet(turn, &state);
+    for (unsigned i = 0; i < CELLS; i++)
+        state.cells[i].of &= (uint8_t)~FIRST;
     join_states(&turn->back, &state);
     turn->comes_back = 1;
 }
@@ -376,6 +398,8 @@ void turn_go_round(struct turn *turn, const struct loop *loop, const struct stat
 {
     turn->loop = loop;
     turn->state = *state;
+    for (unsigned i = 0; i < CELLS; i++)
+        turn->state.cells[i].of |= FIRST;
     turn->is_reached = 1;
     for (uint32_t i = loop->first; i <= loop->last; i++) {
         struct sass_instruction instruction = instruction_at(loop->code, i);
@@ -391,7 +415,9 @@ void turn_go_round(struct turn *turn, const struct loop *loop, const struct stat
             leave(turn, condition(turn, instruction));
             turn->is_reached = way_of(instruction) != WAY_END;
         } else {
-            turn_write(turn, instruction, value_of(turn, instruction, i));
+            struct cell value = value_of(turn, instruction, i);
+            turn->is_work |= value.of & CHANGING && computes(instruction);
+            turn_write(turn, instruction, value);
         }
     }
 }

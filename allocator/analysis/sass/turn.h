@@ -18,11 +18,12 @@ struct loop {
 
 /* What a value depends on. None of them: it is the same in each turn. */
 enum {
-    LOADED = 1,   /* memory, at an address that is the same in each turn as long as memory is */
-    TIMED = 2,    /* a clock */
-    OLD = 4,      /* a register's value of the turn before, unchanged */
-    CHANGING = 8, /* what the loop counts, or how often it went round */
-    BRANCHED = 16 /* which way was taken; to be added where the ways meet */
+    LOADED = 1,    /* memory, at an address that is the same in each turn as long as memory is */
+    TIMED = 2,     /* a clock */
+    OLD = 4,       /* a register's value of the turn before, unchanged */
+    CHANGING = 8,  /* what the loop counts, or how often it went round */
+    BRANCHED = 16, /* which way was taken; to be added where the ways meet */
+    FIRST = 32     /* it may be what was there when the turn began */
 };
 
 enum { UNIFORM = 256, PREDICATE = 512, UNIFORM_PREDICATE = 520, CELLS = 528 }; /* behind the vector registers */
@@ -51,7 +52,8 @@ struct turn {
     struct cell control, sticky; /* what it depends on that it comes here: of all pending branches; for the rest of the turn */
     int is_reached, comes_back, is_work, is_timed;
     int reaches_at;
-    uint32_t load; /* in the code: what ends the loop; 0: nothing that was loaded */
+    uint8_t is_carried[CELLS]; /* what was there when the turn began may be read */
+    uint32_t load;             /* in the code: what ends the loop; 0: nothing that was loaded */
 };
 
 static inline struct sass_instruction instruction_at(struct span code, uint32_t i)
