@@ -71,7 +71,7 @@ static uint32_t polled(const struct loop *loop, uint32_t at, int *is_timed)
     memset(&turn, 0, sizeof turn);
     turn_go_round(&turn, loop, &state, at);
     for (unsigned i = 0; i < CELLS; i++) {
-        unsigned of = turn.is_carried[i] ? turn.back.cells[i].of : 0;
+        int of = turn.is_carried[i] ? turn.back.cells[i].of : 0;
         changes |= of & CHANGING;
         turn.is_work |= of & CHANGING && of & LOADED; /* it sums up what it loads */
     }
