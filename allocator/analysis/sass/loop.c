@@ -66,8 +66,10 @@ static uint32_t polled(const struct loop *loop, uint32_t at, int *is_timed)
         turn_write(&turn, instruction_at(loop->code, i), (struct cell){CHANGING, 0});
     }
     state = turn.state;
-    while (settle(&turn, loop, &state, 0, &passes) + settle(&turn, loop, &state, 1, &passes) && passes)
-        ;
+    for (unsigned settled = 1; settled && passes;) {
+        settled = settle(&turn, loop, &state, 0, &passes);
+        settled += settle(&turn, loop, &state, 1, &passes);
+    }
     memset(&turn, 0, sizeof turn);
     turn_go_round(&turn, loop, &state, at);
     for (unsigned i = 0; i < CELLS; i++) {
