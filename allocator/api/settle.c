@@ -7,6 +7,7 @@
 #include "base/lost_reports.h"
 #include "contexts/contexts.h"
 #include "launch/launch.h"
+#include "launch/progress.h"
 #include "fault/delivery.h"
 #include "fault/monitor.h"
 
@@ -94,7 +95,10 @@ CUresult settle_before_end(CUcontext context, struct books **held)
 {
     struct end end = {.context = context};
     aside_call(await_end, &end);
-    *held = heap_hold(context_known(context), 1);
+    struct context *known = context_known(context);
+    if (known)
+        progress_forget(known);
+    *held = heap_hold(known, 1);
     launch_forget_functions(); /* once the context has ended, their handles may be other functions' */
     return end.result;
 }

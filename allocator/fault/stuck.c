@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 #include "launch/host_waits.h"
 #include "launch/launch.h"
+#include "launch/progress.h"
 #include "launch/pinned_memory.h"
 #include "tell.h"
 
@@ -25,7 +26,7 @@
 
 static struct {
     uint64_t patience_ns;               /* stuck=; 0: on request only */
-    uint64_t launches, since_ns;        /* since then there are as many, and the device is not idle */
+    uint64_t launches, since_ns;        /* since then there are as many, none has ended, and the device is not idle */
     uint64_t late_ns;                   /* when the dump that was asked for is late; 0: none is awaited */
     int is_asked, has_asker;            /* for a dump, which may come late; `cufence stuck` waits for an answer */
     int has_ended;                      /* atomic */
@@ -36,6 +37,8 @@ static struct {
 void stuck_open(const struct options *options)
 {
     stuck.patience_ns = options->stuck * NS_PER_S;
+    if (options->stuck)
+        progress_open();
     stuck.since_ns = monotonic_ns();
 }
 
@@ -44,14 +47,14 @@ int stuck_sleep_ms(void)
     return stuck.late_ns || stuck.patience_ns ? TURN_MS : -1;
 }
 
-int stuck_is_asked(void)
-{
-    return stuck.is_asked;
-}
-
 int stuck_has_ended(void)
 {
     return __atomic_load_n(&stuck.has_ended, __ATOMIC_RELAXED);
+}
+
+int stuck_is_asked(void)
+{
+    return stuck.late_ns || stuck_has_ended();
 }
 
 static void answer(const char *text)
@@ -129,6 +132,13 @@ static void tell_launches(void)
     free(text);
 }
 
+void stuck_give_up(const char *why)
+{
+    if (stuck.late_ns)
+        excuse(why);
+    stuck.late_ns = 0;
+}
+
 static void ask(void)
 {
     stuck.wait_count = host_waits_read(stuck.waits); /* first: the dump ends them */
@@ -158,8 +168,9 @@ static void lose_patience(uint64_t now)
         output_note("stuck= is off: it sees no launches without the preload library (cufence run)");
         stuck.patience_ns = 0;
     } else {
-        output_note("nothing was launched for %s, and work is under way: asking for a dump, which ends that",
-                    age_of(now - stuck.since_ns).text);
+        output_note(
+            "for %s nothing was launched and no launch has ended, and work is under way: asking for a dump, which ends that",
+            age_of(now - stuck.since_ns).text);
         ask();
         stuck.patience_ns = 2 * (monotonic_ns() - stuck.since_ns);
     }
@@ -169,13 +180,11 @@ void stuck_turn(void)
 {
     uint64_t launches = launch_total(), now = monotonic_ns();
     char request = hidden_request();
-    if (stuck.late_ns && now > stuck.late_ns) {
-        stuck.late_ns = 0;
-        excuse("no kernel is under way, or the driver does not answer");
-    }
+    if (now > stuck.late_ns)
+        stuck_give_up("no kernel is under way, or the driver does not answer");
     if (request)
         take_request(request);
-    if (launches != stuck.launches)
+    if ((stuck.patience_ns && progress_was_made()) || launches != stuck.launches)
         stuck.since_ns = now;
     stuck.launches = launches;
     if (stuck.patience_ns && !stuck.late_ns && now - stuck.since_ns > stuck.patience_ns)

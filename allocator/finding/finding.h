@@ -330,7 +330,7 @@ struct waiting_facts {
 struct stuck_fact {
     const struct standing *standing;
     const struct fault_memory *memory; /* what is at the address that is polled, and the launches on record */
-    uint64_t silent_ns;                /* nothing was launched for so long; 0: that is not known */
+    uint64_t silent_ns;                /* nothing was launched or has ended for so long; 0: that is not known */
     uint64_t host, host_bytes;         /* the pinned memory that has the address; 0 bytes: none */
     uint64_t value;                    /* that is polled, if has_value */
     int has_value;

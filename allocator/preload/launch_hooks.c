@@ -5,6 +5,7 @@
 #include "base/aside.h"
 #include "base/reader.h"
 #include "launch/launch.h"
+#include "launch/progress.h"
 #include "launch/tensor_maps.h"
 #include "launch/inspect_table.h"
 #include "order/order.h"
@@ -88,6 +89,8 @@ static void show_end(void *argument)
     const struct end *end = argument;
     if (end->result == CUDA_SUCCESS && order_is_wanted())
         order_launched(end->event);
+    if (end->result == CUDA_SUCCESS && progress_is_wanted())
+        progress_launched(end->event->context, end->event->stream);
     if (INSPECTOR_WANTS(launch_ended))
         inspector_now()->launch_ended(end->event, end->result);
 }
@@ -95,7 +98,7 @@ static void show_end(void *argument)
 static CUresult done(const struct launch_event *event, CUresult result)
 {
     struct end end = {event, result};
-    if (event->context && (order_is_wanted() || INSPECTOR_WANTS(launch_ended)))
+    if (event->context && (order_is_wanted() || progress_is_wanted() || INSPECTOR_WANTS(launch_ended)))
         aside_call(show_end, &end);
     return result;
 }

@@ -287,10 +287,10 @@ static void let_threads_wait(CUstream stream)
 }
 
 /* A kernel waits for the host, which takes so many milliseconds; idle: no kernel does; capture: and a stream captures; stream:
- * threads wait for it. */
+ * threads wait for it; queue: three more are queued, and each takes so long. */
 STORY(hang)
 {
-    static uint32_t flag; /* the kernel may look at it after the end */
+    static uint32_t flags[4]; /* the kernels may look at them after the end */
     CUgraph graph;
     const char *where = count > 3 ? arguments[2] : "";
     start();
@@ -299,12 +299,15 @@ STORY(hang)
         MUST(cu.cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     if (*where == 'c')
         MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    if (!*where || *where == 's')
-        spin(&flag, stream);
+    int kernels = *where == 'q' ? 4 : !*where || *where == 's';
+    for (int i = 0; i < kernels; i++)
+        spin(&flags[i], stream);
     if (*where == 's')
         let_threads_wait(stream);
-    usleep(1000 * (useconds_t)atoi(arguments[count - 1]));
-    let_go(&flag);
+    for (int i = 0; i < kernels || !i; i++) {
+        usleep(1000 * (useconds_t)atoi(arguments[count - 1]));
+        let_go(&flags[i]);
+    }
     if (*where == 'c')
         MUST(cu.cuStreamEndCapture(stream, &graph));
     return say("waited", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
