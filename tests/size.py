@@ -28,11 +28,11 @@ LIMITS = {
     f"functions over {FUNCTION_LINES} lines": 0,
 }
 ROOMS = {
-    "allocator": {"analysis": 11230, "api": 1511, "base": 4037, "cli": 7280, "contexts": 1240, "driver": 510, "fault": 5010, "finding": 5379,
+    "allocator": {"analysis": 11841, "api": 1511, "base": 4039, "cli": 7280, "contexts": 1240, "driver": 510, "fault": 5017, "finding": 5385,
                   "guard": 300, "heap": 10870, "inspect": 5071, "json": 730, "kernels": 950, "launch": 1430, "order": 1555, "preload": 4998,
                   "rerun": 2790, "sim": 7550, "stacks": 3470, "torch": 4440, "vmm": 800},
-    "tests": {"*": 505, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8420, "mutants": 600, "python": 7682, "sim": 16335, "support": 1000,
-              "torture": 5165, "unit": 15005, "way": 160, "zoo": 1085},
+    "tests": {"*": 505, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8420, "mutants": 600, "python": 7682, "sim": 16360, "support": 1000,
+              "torture": 5165, "unit": 15140, "way": 160, "zoo": 1085},
 }  # fmt: skip
 PLANNED = {"allocator": 72000, "tests": 55000}  # the design's, not met
 

@@ -132,8 +132,11 @@ void finding_of_stuck(struct finding *finding, struct stuck_fact *stuck, const s
     part_add(finding->device.driver, "%" PRIu32 ".%" PRIu32, stuck->evidence.driver_major, stuck->evidence.driver_minor);
     if (stuck->silent_ns)
         part_add(stuck->reason, "for %s nothing was launched and no launch has ended; ", age_of(stuck->silent_ns).text);
-    part_add(stuck->reason, "%s %zu threads wait. With its dump the driver has ended them",
-             stuck->standing->is_stuck ? "all" : "not all", stuck->standing->threads);
+    if (stuck->standing->is_stuck)
+        part_add(stuck->reason, "all %zu threads wait", stuck->standing->threads);
+    else
+        part_add(stuck->reason, "%zu of %zu threads are known to wait", stuck->standing->waiting, stuck->standing->threads);
+    part_add(stuck->reason, ". With its dump the driver has ended them");
     part_add(finding->headline, FINDING_STUCK ": %zu thread%s ", place->threads, plural(place->threads));
     standing_add_wait(place, finding->headline, sizeof finding->headline);
     if (stuck->lane.address)

@@ -12,7 +12,8 @@ enum { WORDS = 16, WORDS_A_LINE = 4 };
 void standing_add_wait(const struct standing_place *place, char *text, size_t size)
 {
     const struct standing_wait *wait = &place->wait;
-    static const char *const words[] = {"at work", "at a barrier", "waiting for other lanes of the warp", "in a loop until "};
+    static const char *const words[] = {"not known to wait", "at a barrier", "waiting for other lanes of the warp",
+                                        "in a loop until "};
     part_append(text, size, "%s", words[wait->kind]);
     if (wait->absent)
         part_append(text, size, "; %zu other thread%s ha%s not come", wait->absent, plural(wait->absent),
@@ -21,6 +22,8 @@ void standing_add_wait(const struct standing_place *place, char *text, size_t si
         part_append(text, size, "the %u bytes at 0x%" PRIx64 " change", wait->at->access.bytes, wait->address);
     else if (wait->kind == WAIT_POLL)
         part_append(text, size, "a value in %smemory changes", wait->at->has_access ? "" : "shared ");
+    if (wait->is_timed)
+        part_append(text, size, ", or a time is up");
 }
 
 static void place_lines(struct report *report, const struct standing_place *place)
@@ -107,7 +110,7 @@ static void absent_line(struct report *report, const struct standing_grid *grid)
                     dim_of(block).text);
     else if (grid->blocks && grid->blocks < all)
         report_line(report, "", "blocks", CERTAIN_DERIVED,
-                    "%" PRIu64 " of %" PRIu64 " are there; from %s on, they have not begun", grid->blocks, all,
+                    "%" PRIu64 " of %" PRIu64 " are there; from %s on, they have not begun, or have ended", grid->blocks, all,
                     dim_of(block).text);
 }
 
@@ -187,7 +190,7 @@ TABLE(wait_code, struct location, FIELD(TEXT, struct location, file, "file"),
       FIELD(NUMBER, struct location, access.bytes, "bytes", .flags = NOT_ZERO));
 TABLE(wait_table, struct standing_wait, WAIT(WORD, kind, "for", .words = wait_words),
       WAIT(PART, at, NULL, .flags = BEHIND, .table = &wait_code), WAIT(HEX, address, "address", .flags = NOT_ZERO),
-      WAIT(NUMBER, absent, "absent", .flags = NOT_ZERO));
+      WAIT(NUMBER, absent, "absent", .flags = NOT_ZERO), WAIT(TRUE, is_timed, "timed"));
 TABLE(place_table, struct standing_place, PLACE(NUMBER, threads, "threads"), PLACE(NUMBER, warps, "warps"),
       PLACE(NUMBER, sm, "sm"), PLACE(NUMBER, warp, "warp"), PLACE(TRIPLE, block, "block"), PLACE(TRIPLE, thread, "thread"),
       PLACE(HEX, grid_id, "launch"), PLACE(HEX, pc, "pc"), PLACE(PART, at, NULL, .flags = BEHIND, .table = &code),

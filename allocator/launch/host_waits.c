@@ -4,12 +4,12 @@
 #include "base/list.h"
 #include "base/thread.h"
 
-#include <sched.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum state { FREE, HELD, WAITS }; /* HELD: by who writes or reads it */
+enum state { FREE, HELD, WAITS, ENDED }; /* HELD: by who writes or reads it; ENDED: meanwhile, who reads it frees it */
 
 static struct slot {
     enum state state; /* atomic */
@@ -36,7 +36,7 @@ unsigned host_wait_begins(const char *call, const void *frame)
         if (!take(slot, FREE))
             continue;
         slot->wait.call = call;
-        slot->wait.tid = tid;
+        __atomic_store_n(&slot->wait.tid, tid, __ATOMIC_RELAXED);
         slot->wait.since_ns = monotonic_ns();
         stack_capture_from(&slot->wait.stack, frame);
         leave(slot, WAITS);
@@ -45,11 +45,13 @@ unsigned host_wait_begins(const char *call, const void *frame)
     return HOST_WAITS;
 }
 
+/* Waits for nobody. */
 void host_wait_ends(unsigned number)
 {
-    while (!take(&slots[number], WAITS)) /* it is being read */
-        sched_yield();
-    leave(&slots[number], FREE);
+    struct slot *slot = &slots[number];
+    if (__atomic_load_n(&slot->wait.tid, __ATOMIC_RELAXED) == thread_id() &&
+        __atomic_exchange_n(&slot->state, ENDED, __ATOMIC_ACQ_REL) != HELD)
+        leave(slot, FREE);
 }
 
 static int compare(const void *left, const void *right)
@@ -65,10 +67,12 @@ size_t host_waits_read(struct host_wait out[HOST_WAITS])
         if (!take(&slots[i], WAITS))
             continue;
         /* A thread that was cancelled in the call takes no note back. */
-        int is_there = syscall(SYS_tgkill, getpid(), slots[i].wait.tid, 0) == 0;
-        if (is_there)
+        int is_gone = syscall(SYS_tgkill, getpid(), slots[i].wait.tid, 0) < 0 && errno == ESRCH;
+        enum state held = HELD;
+        if (!is_gone)
             out[count++] = slots[i].wait;
-        leave(&slots[i], is_there ? WAITS : FREE);
+        if (!__atomic_compare_exchange_n(&slots[i].state, &held, is_gone ? FREE : WAITS, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+            leave(&slots[i], FREE);
     }
     qsort(out, count, sizeof *out, compare);
     return count;

@@ -121,7 +121,7 @@ SECOND_LAUNCH = [
 # The five hang, and the driver ends them for its dump; their twins take some seconds less than what is waited for.
 STUCK = {
     "branch": [r"stuck\.cu:{BRANCH}\b", r"stuck\.cu:{BARRIER}\b", r"in a loop until a value in shared memory changes", r"at a barrier; 128 other threads have not come"],
-    "grid": [r"at \S*stuck\.cu:{GRID} in wait_for_last_block", r"address +0x\w+, byte 64 of buffer #1\b", r"blocks +(\d+) of \d+ are there; from \(\1,0,0\) on, they have not begun"],
+    "grid": [r"at \S*stuck\.cu:{GRID} in wait_for_last_block", r"address +0x\w+, byte 64 of buffer #1\b", r"blocks +(\d+) of \d+ are there; from \(\1,0,0\) on, they have not begun, or have ended"],
     "hostflag": [r"at \S*stuck\.cu:{HOSTFLAG} in wait_for_host", r"byte 12 of pinned host memory; it holds 0", r"may write it: .*the host"],
     "streams": [r"at \S*stuck\.cu:{STREAMS} in (left|right)_waits", r"left_waits<<<.*threads left", r"right_waits<<<.*threads left", r"may write it: .*(left|right)_waits, which"],
     "coop": [r"perhaps where the blocks of this cooperative launch meet", r"blocks +7 are there; \(5,0,0\) has ended"],

@@ -111,18 +111,126 @@ TEST(what_threads_wait_for)
     }
 }
 
-TEST(a_loop_that_counts_does_not_only_wait)
+/* Reads a recorded dump. */
+static void stand_as(const char *name)
+{
+    of_dump = fixture_read("hang/%s.core", name);
+    assert_int_equal(coredump_open(of_dump.bytes, of_dump.size, &dump, &problem), CUFENCE_OK);
+    assert_int_equal(standing_read(&dump, &standing, &problem), CUFENCE_OK);
+}
+
+static void leave_dump(void)
+{
+    standing_free(standing);
+    standing = NULL;
+    coredump_close(&dump);
+    fixture_free(of_dump);
+    of_dump = (struct span){0};
+}
+
+static const struct standing_place *find_wait(enum wait_kind kind)
+{
+    for (size_t i = 0; i < standing->place_count; i++)
+        if (standing->places[i].wait.kind == kind)
+            return &standing->places[i];
+    return NULL;
+}
+
+/* Moves the threads that are at `from` to `to` and, with `spread`, each 32 of them on by one of so many instructions. */
+static void move(uint64_t from, uint64_t to, unsigned spread)
+{
+    unsigned moved = 0;
+    for (uint8_t *at = fixture_bytes(of_dump), *end = at + of_dump.size - 8; at < end; at++) {
+        if (load_u64(at) != from)
+            continue;
+        uint64_t pc = to + 16 * (spread ? moved++ / 32 % spread : 0);
+        memcpy(at, &pc, sizeof pc);
+    }
+    standing_free(standing);
+    assert_int_equal(standing_read(&dump, &standing, &problem), CUFENCE_OK);
+}
+
+TEST(who_waits_for_nobody_does_not_wait)
+{
+    stand_as("branch");
+    assert_int_equal(find_wait(WAIT_BARRIER)->wait.absent, 128);
+    for (const uint64_t to = find_wait(WAIT_BARRIER)->pc; find_wait(WAIT_POLL);)
+        move(find_wait(WAIT_POLL)->pc, to, 0);
+    assert_int_equal(standing->places[0].threads, 256);
+    assert_int_equal(standing->waiting, 0); /* the barrier has opened */
+    assert_false(standing->is_stuck);
+    leave_dump();
+
+    stand_as("hostflag");
+    assert_true(standing->is_stuck);
+    move(find_wait(WAIT_POLL)->pc, find_wait(WAIT_WARP)->pc, 0);
+    assert_null(find_wait(WAIT_WARP));
+    assert_int_equal(standing->waiting, 96); /* at a barrier */
+    assert_false(standing->is_stuck);
+    leave_dump();
+}
+
+/* The four smallest of 71 places. */
+TEST(those_that_poll_are_located_first)
+{
+    stand_as("grid");
+    const struct standing_place *polls = find_wait(WAIT_POLL), *barrier = find_wait(WAIT_BARRIER);
+    const uint64_t load = polls->wait.at->pc, pc = barrier->pc;
+    move(polls->pc, load, 4);
+    move(pc, pc + 32, 66);
+    polls = find_wait(WAIT_POLL);
+    assert_non_null(polls);
+    assert_true(standing->place_count > LOCATE_LIMIT);
+    assert_int_equal(polls->threads, 132);
+    assert_int_equal(polls->wait.at->line, 48);
+    leave_dump();
+}
+
+TEST(a_loop_that_gets_something_done_does_not_only_wait)
 {
     static const struct {
         const char *kernel; /* of kernels.sass */
         uint64_t pc, load;
-    } cases[] = {{"polls", 0x40, 0x30}, {"polls_n_times", 0xb0, 0}, {"takes_lock", 0x100, 0xe0}};
+        int is_timed;
+    } cases[] = {
+        {"polls", 0x40, 0x30, 0},      {"polls_n_times", 0xb0, 0, 0},     {"takes_lock", 0x100, 0xe0, 0},
+        {"sleeps", 0xa0, 0xb0, 0},     {"fences", 0xa0, 0xe0, 0},         {"arrives", 0x1d0, 0x290, 0},
+        {"arrives", 0x280, 0x290, 0},  {"looks_at_two", 0x80, 0x100, 0},  {"looks_at_two", 0xd0, 0x100, 0},
+        {"adds_zero", 0x80, 0x70, 0},  {"looks_at_clock", 0x50, 0x40, 1}, {"exchanges", 0x70, 0x60, 0},
+        {"searches", 0xe0, 0, 0},      {"follows", 0xc0, 0, 0},           {"updates", 0x70, 0, 0},
+        {"takes_tickets", 0xc0, 0, 0}, {"computes", 0x110, 0, 0},         {"sums", 0xc0, 0, 0},
+    };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct span code = fixture_code(cases[i].kernel);
         uint64_t at = cases[i].pc;
-        assert_int_equal(wait_find(code, &at, 90), cases[i].load ? WAIT_POLL : WAIT_NOT);
-        assert_int_equal(at, cases[i].load);
+        int is_timed = 0;
+        enum wait_kind kind = wait_find(code, &at, 90, &is_timed);
+        if (kind != (cases[i].load ? WAIT_POLL : WAIT_NOT) || at != cases[i].load || is_timed != cases[i].is_timed)
+            fail_msg("%s: %d at 0x%lx", cases[i].kernel, kind, (unsigned long)at);
         fixture_free(code);
+    }
+}
+
+TEST(which_barriers_wait_and_for_whom)
+{
+    static const struct {
+        const char *text;
+        uint64_t low, high;
+        enum wait_kind kind;
+        int is_whole;
+    } cases[] = {
+        {"BAR.SYNC.DEFER_BLOCKING 0x0", 0x0000000000007b1d, 0x000fec0000010000, WAIT_BARRIER, 1},
+        {"BAR.SYNC.DEFER_BLOCKING 0x1, 0x40", 0x0041000000007b1d, 0x000fe20000010000, WAIT_BARRIER, 0},
+        {"BAR.ARV 0x1, 0x40", 0x0041000000007b1d, 0x000fec0000002000, WAIT_NOT, 0},
+        {"BAR.RED.OR.DEFER_BLOCKING 0x0, P0", 0x0000000000007b1d, 0x000fec0000014800, WAIT_BARRIER, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct sass_instruction barrier = {cases[i].low, cases[i].high};
+        uint64_t at = 0;
+        int is_timed;
+        struct span code = {(const uint8_t *)&barrier, sizeof barrier};
+        if (wait_find(code, &at, 90, &is_timed) != cases[i].kind || wait_is_whole(barrier) != cases[i].is_whole)
+            fail_msg("%s", cases[i].text);
     }
 }
 

@@ -4,7 +4,12 @@
 #include "base/thread.h"
 #include "base/aside.h"
 #include "base/lock.h"
+#include "launch/host_waits.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <errno.h>
 
@@ -35,6 +40,30 @@ TEST(a_thread_knows_its_number)
     assert_non_null(is_right);
     assert_true(knows_its_number());
     expect_ending(check_number, 0, NULL, NULL);
+}
+
+/* Where no signal may be sent, not even none, and whoever asks whether a thread is there is told that. */
+static void wait_among_the_refused(void)
+{
+    struct sock_filter steps[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_tgkill, 0, 1),
+                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const struct sock_fprog program = {sizeof steps / sizeof *steps, steps};
+    struct host_wait waits[HOST_WAITS];
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+    alarm(20); /* instead of for ever */
+    unsigned number = host_wait_begins("cuCtxSynchronize", __builtin_frame_address(0));
+    CHECK(host_waits_read(waits) == 1 && host_waits_read(waits) == 1 && waits[0].tid == thread_id());
+    host_wait_ends(number);
+    CHECK(host_waits_read(waits) == 0);
+    host_wait_ends(number); /* it is not noted any more */
+    CHECK(host_wait_begins("cuCtxSynchronize", __builtin_frame_address(0)) == number);
+}
+
+TEST(a_wait_ends_whatever_is_refused)
+{
+    expect_ending(wait_among_the_refused, 0, NULL, NULL);
 }
 
 static void *blocked(void *out)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define GRID_LIMIT 1024u
+#define GUESS_LIMIT 512u       /* places */
 #define PARAMETER_LIMIT 65536u /* bytes */
 
 struct builder {
@@ -63,6 +64,7 @@ static int add_warp(void *user, const struct warp_view *view)
         memcpy(place.block, view->cta.block, sizeof place.block);
         memcpy(place.thread, view->lanes[row].thread, sizeof place.thread);
         count_lanes(view, row, &place);
+        place.is_whole = place.threads == view->lane_count;
         builder->standing->threads += place.threads;
         is_counted = 1;
         if (!add_place(builder, &place))
@@ -72,15 +74,24 @@ static int add_warp(void *user, const struct warp_view *view)
     return 1;
 }
 
-/* Orders by launch and PC, places with an exception first. */
-static int compare_keys(const void *left, const void *right)
+/* By launch and PC; those that wait for the same by what they wait for, apart from others that are there. */
+static int compare_where(const void *left, const void *right)
 {
     const struct standing_place *a = left, *b = right;
     return LIST_ORDER(a->grid_id, b->grid_id)
                ?: LIST_ORDER(a->wait.at ? a->wait.at->pc : a->pc, b->wait.at ? b->wait.at->pc : b->pc)
+               ?: LIST_ORDER(!a->wait.at, !b->wait.at);
+}
+
+/* And places with an exception first. */
+static int compare_keys(const void *left, const void *right)
+{
+    const struct standing_place *a = left, *b = right;
+    return compare_where(a, b)
                ?: LIST_ORDER(!a->exception.number, !b->exception.number)
                ?: LIST_ORDER(a->sm, b->sm)
-               ?: LIST_ORDER(a->warp, b->warp);
+               ?: LIST_ORDER(a->warp, b->warp)
+               ?: LIST_ORDER(a->lane.row, b->lane.row);
 }
 
 static int compare_places(const void *left, const void *right)
@@ -91,11 +102,16 @@ static int compare_places(const void *left, const void *right)
                ?: compare_keys(left, right);
 }
 
-static int is_same(const struct standing_place *a, const struct standing_place *b)
+/* The small groups are often those that poll. */
+static int compare_interest(const void *left, const void *right)
 {
-    return a->grid_id == b->grid_id && (a->pc == b->pc || (a->wait.at && a->wait.at == b->wait.at));
+    const struct standing_place *a = left, *b = right;
+    return LIST_ORDER(!a->exception.number, !b->exception.number)
+               ?: LIST_ORDER(a->wait.kind != WAIT_POLL, b->wait.kind != WAIT_POLL)
+               ?: compare_places(left, right);
 }
 
+/* Leaves the places in the order of compare_where(). */
 static void merge_places(struct standing *standing)
 {
     size_t count = 0;
@@ -104,15 +120,15 @@ static void merge_places(struct standing *standing)
     qsort(standing->places, standing->place_count, sizeof *standing->places, compare_keys);
     for (size_t i = 1; i < standing->place_count; i++) {
         struct standing_place *last = &standing->places[count], *next = &standing->places[i];
-        if (is_same(last, next)) {
+        if (!compare_where(last, next)) {
             last->warps += next->warps;
             last->threads += next->threads;
+            last->wait.absent += next->wait.absent;
         } else {
             standing->places[++count] = *next;
         }
     }
     standing->place_count = count + 1;
-    qsort(standing->places, standing->place_count, sizeof *standing->places, compare_places);
 }
 
 /* ---- launches ---- */
@@ -184,34 +200,71 @@ static uint64_t address_of(const struct coredump *dump, const struct standing_pl
     return is_kept && sass_address(&at->access, registers, count, uniforms, uniform_count, &address) ? address : 0;
 }
 
+/* ---- what each place is, and waits for ---- */
+
+/* Notes which places poll, without a locator: those in the code of a kernel of the dump. */
+static void guess_polls(const struct builder *builder)
+{
+    for (size_t i = 0; i < builder->standing->place_count && i < GUESS_LIMIT; i++) {
+        struct standing_place *place = &builder->standing->places[i];
+        const struct standing_grid *grid = grid_of(builder->standing, place->grid_id);
+        uint64_t offset = place->pc - grid->at->kernel_start;
+        int is_timed;
+        place->wait.kind = wait_find(grid->at->kernel_code, &offset, coredump_compute(builder->dump, grid->device), &is_timed);
+    }
+}
+
 /* Finds kernel, line and instruction of each place, up to the locator's limit, and what is waited for there. Returns 0 if out
  * of host memory. */
 static int name_places(struct builder *builder)
 {
-    size_t waiting = 0;
-    for (size_t i = 0; i < builder->standing->place_count; i++) {
-        struct standing_place *place = &builder->standing->places[i];
-        const struct standing_grid *grid = place->grid = grid_of(builder->standing, place->grid_id);
+    struct standing *standing = builder->standing;
+    guess_polls(builder);
+    if (standing->place_count)
+        qsort(standing->places, standing->place_count, sizeof *standing->places, compare_interest);
+    for (size_t i = 0; i < standing->place_count; i++) {
+        struct standing_place *place = &standing->places[i];
+        const struct standing_grid *grid = place->grid = grid_of(standing, place->grid_id);
         struct coredump_ref device = grid->device;
         uint64_t module = grid->row.module;
         unsigned sm = coredump_compute(builder->dump, device);
         const struct location *at = place->at = locate(&builder->locator, place->pc, device, module, sm);
+        int is_timed;
         if (!at)
             return 0;
-        if (place->exception.number) {
-            place->exception = exception_of(place->exception.number, at->text);
+        place->wait.kind = WAIT_NOT;
+        if (place->exception.number)
             continue;
-        }
         uint64_t offset = place->pc - at->kernel_start;
-        enum wait_kind kind = wait_find(at->kernel_code, &offset, sm);
+        enum wait_kind kind = wait_find(at->kernel_code, &offset, sm, &is_timed);
         at = kind ? locate(&builder->locator, at->kernel_start + offset, device, module, sm) : NULL;
-        if (!at)
-            continue;
-        place->wait = (struct standing_wait){kind, at, address_of(builder->dump, place, at), 0};
-        waiting += place->threads;
+        if (at)
+            place->wait = (struct standing_wait){kind, at, 0, 0, is_timed};
     }
-    builder->standing->is_stuck = waiting && waiting == builder->standing->threads;
     return 1;
+}
+
+static int compare_pcs(const void *left, const void *right)
+{
+    const struct standing_place *a = left, *b = right;
+    return LIST_ORDER(a->grid_id, b->grid_id) ?: LIST_ORDER(a->pc, b->pc);
+}
+
+/* Gives each warp's places what was found for their PC. Lanes that wait for those of their warp don't if none is elsewhere. */
+static void take_names(struct standing *standing, struct standing_place *each, size_t count)
+{
+    if (standing->place_count)
+        qsort(standing->places, standing->place_count, sizeof *standing->places, compare_pcs);
+    for (size_t i = 0; i < count; i++) {
+        const struct standing_place *named =
+            bsearch(&each[i], standing->places, standing->place_count, sizeof *each, compare_pcs);
+        each[i].at = named->at;
+        each[i].grid = named->grid;
+        if (named->wait.kind != WAIT_WARP || !each[i].is_whole)
+            each[i].wait = named->wait;
+        if (each[i].exception.number)
+            each[i].exception = exception_of(each[i].exception.number, named->at->text);
+    }
 }
 
 /* ---- who has not come ---- */
@@ -222,40 +275,65 @@ static int compare_blocks(const void *left, const void *right)
     return LIST_ORDER(a->grid_id, b->grid_id)
                ?: LIST_ORDER(a->block[2], b->block[2])
                ?: LIST_ORDER(a->block[1], b->block[1])
-               ?: LIST_ORDER(a->block[0], b->block[0]);
+               ?: LIST_ORDER(a->block[0], b->block[0])
+               ?: compare_keys(left, right);
 }
 
-/* Counts the block of these warps. */
-static void count_block(struct standing *standing, const struct standing_place *warps, size_t count, struct standing_grid *grid)
+/* Counts who is missing at each barrier of a block, whose places are these, in the order of compare_where(). A barrier to which
+ * all have come has opened. */
+static void count_absent(struct standing_place *warps, size_t count)
 {
-    const uint32_t *size = grid->row.grid, *block = warps->block;
-    grid->blocks++;
-    grid->absent += block[0] + (uint64_t)size[0] * (block[1] + (uint64_t)size[1] * block[2]) == grid->absent;
-    for (size_t k = 0; k < standing->place_count; k++) {
-        struct standing_place *place = &standing->places[k];
-        size_t come[2] = {0, 0};
-        for (size_t i = 0; place->wait.kind == WAIT_BARRIER && i < count; i++)
-            come[is_same(&warps[i], place)] += warps[i].threads;
-        place->wait.absent += come[1] ? come[0] : 0;
+    size_t all = 0;
+    for (size_t i = 0; i < count; i++)
+        all += warps[i].threads;
+    for (size_t i = 0, next; i < count; i = next) {
+        size_t come = warps[i].threads;
+        const struct standing_wait wait = warps[i].wait;
+        for (next = i + 1; next < count && !compare_where(&warps[i], &warps[next]); next++)
+            come += warps[next].threads;
+        if (wait.kind != WAIT_BARRIER || !wait_is_whole(wait.at->instruction))
+            continue;
+        warps[i].wait.absent = all - come;
+        for (size_t k = i; k < next && come == all; k++)
+            warps[k].wait = (struct standing_wait){0};
     }
 }
 
-/* Joins places that wait for the same, and counts blocks. `each` has the places of each warp; it gets another order. */
+/* `each` gets another order. */
 static void count_blocks(struct standing *standing, struct standing_place *each, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < standing->place_count && k < LOCATE_LIMIT && !each[i].wait.at; k++)
-            if (is_same(&each[i], &standing->places[k]))
-                each[i].wait.at = standing->places[k].wait.at;
-    merge_places(standing);
-    qsort(each, count, sizeof *each, compare_blocks);
+    if (count)
+        qsort(each, count, sizeof *each, compare_blocks);
     for (size_t i = 0, next; i < count; i = next) {
-        for (next = i + 1; next < count && !compare_blocks(&each[i], &each[next]);)
+        struct standing_grid *grid = grid_of(standing, each[i].grid_id);
+        const uint32_t *size = grid->row.grid, *block = each[i].block;
+        grid->blocks++;
+        grid->absent += block[0] + (uint64_t)size[0] * (block[1] + (uint64_t)size[1] * block[2]) == grid->absent;
+        for (next = i + 1; next < count && !memcmp(each[i].block, each[next].block, sizeof each->block) &&
+                           each[i].grid_id == each[next].grid_id;)
             next++;
-        count_block(standing, &each[i], next - i, grid_of(standing, each[i].grid_id));
+        count_absent(&each[i], next - i);
     }
     for (struct standing_grid *grid = standing->grids; grid < standing->grids + standing->grid_count; grid++)
         grid->has_grid = grid->blocks <= (uint64_t)grid->row.grid[0] * grid->row.grid[1] * grid->row.grid[2];
+}
+
+/* Takes over the places of all warps, and joins those that are the same. */
+static void take_places(struct builder *builder, struct standing_place *each, size_t count)
+{
+    struct standing *standing = builder->standing;
+    free(standing->places);
+    standing->places = each;
+    standing->place_count = count;
+    merge_places(standing);
+    if (count)
+        qsort(standing->places, standing->place_count, sizeof *standing->places, compare_places);
+    for (struct standing_place *place = each; place < each + standing->place_count; place++) {
+        if (place->wait.kind == WAIT_POLL)
+            place->wait.address = address_of(builder->dump, place, place->wait.at);
+        standing->waiting += place->wait.kind ? place->threads : 0;
+    }
+    standing->is_stuck = standing->waiting && standing->waiting == standing->threads;
 }
 
 cufence_status standing_read(const struct coredump *dump, struct standing **out, struct problem *problem)
@@ -272,12 +350,14 @@ cufence_status standing_read(const struct coredump *dump, struct standing **out,
             memcpy(each, standing->places, count * sizeof *each);
         merge_places(standing);
         is_complete = add_grids(&builder) && name_places(&builder);
-        if (is_complete)
+        if (is_complete) {
+            take_names(standing, each, count);
             count_blocks(standing, each, count);
+            take_places(&builder, each, count);
+            return CUFENCE_OK;
+        }
     }
     free(each);
-    if (is_complete)
-        return CUFENCE_OK;
     standing_free(standing);
     *out = NULL;
     return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the threads of a core dump");

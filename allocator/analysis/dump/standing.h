@@ -15,7 +15,8 @@ struct standing_wait {
     enum wait_kind kind;
     const struct location *at; /* the barrier, or the load that is repeated; NULL of WAIT_NOT */
     uint64_t address;          /* POLL: of the first thread's load from global memory; 0: unknown */
-    size_t absent;             /* BARRIER: threads of the same blocks that are somewhere else */
+    size_t absent; /* BARRIER: threads of the same blocks that are somewhere else; 0: unknown, as it is for some only */
+    int is_timed;  /* POLL: a clock may end it too */
 };
 
 /* Threads of one launch at one instruction, or that wait at one. */
@@ -28,6 +29,7 @@ struct standing_place {
     size_t warps, threads;
     uint32_t sm, warp, block[3], thread[3]; /* of the first thread, or of the first one with an exception */
     struct coredump_ref lane;               /* that thread's row, for its registers */
+    int is_whole;                           /* no thread of its warps is anywhere else */
     struct standing_wait wait;
 };
 
@@ -39,7 +41,7 @@ struct standing_grid {
     size_t threads;            /* number of threads that had not exited */
     uint64_t blocks;           /* that have such threads */
     uint64_t absent;           /* number of the first block that has none, in the grid's order. If that is `blocks`, all in
-                                  front of it have, and none behind it: blocks begin in that order */
+                                  front of it have, and none behind it: those have not begun, or have ended */
     int has_grid;              /* 0: of a cooperative launch the dump has none (580.159) */
     struct coredump_ref device;
 };
@@ -49,9 +51,9 @@ struct standing {
     size_t place_count;
     struct standing_grid *grids; /* in the dump's order */
     size_t grid_count;
-    size_t warps, threads;
-    int is_stuck;              /* there are threads, and all of them wait */
-    struct json_memory memory; /* of grids and locations */
+    size_t warps, threads, waiting; /* waiting: threads of which it is known */
+    int is_stuck;                   /* there are threads, and all of them wait */
+    struct json_memory memory;      /* of grids and locations */
 };
 
 /* The dump must stay open as long as the result is used. Errors: OUT_OF_MEMORY; *out is then NULL. */

@@ -1,6 +1,7 @@
 /*
- * What a thread waits for, according to the code around its PC: a barrier, or a loop that only a loaded value can end. A loop
- * that counts, that looks at a clock, or that writes to memory is work. Pure. The work is bounded for any code.
+ * What a thread waits for, according to the code around its PC: a barrier, or a loop that only a loaded value can end, or a
+ * loaded value or a clock. A loop that counts to its end, or that may write something new to memory, is work. Pure. The work is
+ * bounded for any code.
  */
 #pragma once
 
@@ -14,5 +15,9 @@ enum wait_kind {
     WAIT_POLL     /* in a loop: for another value in memory */
 };
 
-/* *at: the PC's offset in the code; then that of the barrier, or of the load, whose address is the same in each turn. */
-enum wait_kind wait_find(struct span code, uint64_t *at, unsigned sm);
+/* *at: the PC's offset in the code; then that of the barrier, or of the load, whose address is the same in each turn.
+ * *is_timed: POLL: a clock may end the loop too. */
+enum wait_kind wait_find(struct span code, uint64_t *at, unsigned sm, int *is_timed);
+
+/* Whether a barrier is for all threads of a block. */
+int wait_is_whole(struct sass_instruction barrier);

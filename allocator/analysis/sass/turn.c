@@ -1,0 +1,423 @@
+#include "turn.h"
+
+#include "sass_rows.h"
+#include "ways.h"
+
+enum {
+    P2R = 0x003,
+    B2R = 0x11c,
+    BAR = 0x11d,
+    BRA = 0x147,
+    EXIT = 0x14d,
+    ATOM = 0x18a,
+    SHFL = 0x189,
+    ATOMS = 0x18c,
+    ATOMG = 0x1a8,
+    PHASECHK = 0x5a7 /* 12 bits: SYNCS.PHASECHK, which writes a predicate only */
+};
+enum { INCREASE = 3, DECREASE = 4 };            /* atomics */
+enum { LANE = 0, THREAD = 0x21, BLOCK = 0x27 }; /* special registers that never change: up to the block's index */
+
+static struct cell join(struct cell a, struct cell b)
+{
+    return (struct cell){a.of | b.of, a.load > b.load ? a.load : b.load};
+}
+
+static void join_states(struct state *into, const struct state *from)
+{
+    for (unsigned i = 0; i < CELLS; i++)
+        into->cells[i] = join(into->cells[i], from->cells[i]);
+}
+
+/* ---- what an instruction reads: rather one too many ---- */
+
+enum { A = 1, B = 2, C = 4 };
+
+static int polls(struct sass_instruction instruction)
+{
+    return sass_row_of(instruction)->flags & SASS_POLLS;
+}
+
+/* Which of its fields are registers. What others hold means something else. */
+static unsigned fields_of(struct sass_instruction instruction)
+{
+    switch (sass_opcode(instruction)) {
+    case 0x005: /* CS2R */
+    case 0x006: /* VOTE */
+    case 0x086: /* VOTEU */
+    case 0x0b9: /* ULDC */
+    case 0x119: /* S2R */
+    case 0x1c3: /* S2UR */
+        return 0;
+    case 0x180: /* LD */
+    case 0x181: /* LDG */
+    case 0x182: /* LDC */
+    case 0x184: /* LDS */
+        return A;
+    case 0x002: /* MOV */
+    case 0x013: /* IABS */
+    case 0x100: /* FLO */
+    case 0x101: /* BREV */
+    case 0x109: /* POPC */
+        return B;
+    case 0x007: /* SEL */
+    case 0x00c: /* ISETP */
+    case 0x036: /* VIADD */
+    case 0x048: /* VIMNMX */
+    case 0x18a: /* ATOM */
+    case 0x1a7: /* SYNCS */
+    case 0x18c: /* ATOMS */
+    case 0x1a8: /* ATOMG */
+        return A | B;
+    default:
+        return A | B | C;
+    }
+}
+
+/* How many registers an operand may be: the one at that bit. */
+static unsigned operand_width(struct sass_instruction instruction, unsigned at)
+{
+    switch (sass_opcode(instruction)) {
+    case 0x002: /* MOV */
+    case 0x00c: /* ISETP */
+        return sass_bits(instruction, SASS_WIDE_AT, 1) ? 2 : 1;
+    case 0x007: /* SEL */
+        return sass_is_select_wide(instruction) ? 2 : 1;
+    case 0x010: /* IADD3 */
+    case 0x011: /* LEA */
+    case 0x012: /* LOP3 */
+    case 0x013: /* IABS */
+    case 0x016: /* PRMT */
+    case 0x019: /* SHF */
+    case 0x01a: /* SGXT */
+    case 0x024: /* IMAD */
+    case 0x027: /* IMAD.HI */
+    case 0x036: /* VIADD */
+    case 0x048: /* VIMNMX */
+    case 0x100: /* FLO */
+    case 0x101: /* BREV */
+    case 0x109: /* POPC */
+    case 0x184: /* LDS */
+    case 0x189: /* SHFL */
+    case 0x1a7: /* SYNCS */
+        return 1;
+    case 0x18a: /* atomics; an address is a pair at most */
+    case 0x18b:
+    case 0x18c:
+    case 0x18d:
+    case 0x1a8:
+    case 0x1a9:
+        return at == SASS_A_AT ? 2 : sass_width(instruction);
+    case 0x180: /* LD */
+    case 0x181: /* LDG */
+        return 2;
+    default:
+        return 4;
+    }
+}
+
+static struct cell look(struct turn *turn, unsigned number)
+{
+    struct cell cell = turn->state.cells[number];
+    turn->is_carried[number] |= (cell.of & FIRST) != 0;
+    cell.of &= (uint8_t)~FIRST;
+    return cell;
+}
+
+static struct cell vector(struct turn *turn, struct sass_instruction instruction, unsigned at)
+{
+    struct cell all = {0, 0};
+    unsigned number = (unsigned)sass_bits(instruction, at, 8);
+    for (unsigned count = operand_width(instruction, at); count && number < SASS_RZ; count--)
+        all = join(all, look(turn, number++));
+    return all;
+}
+
+static struct cell uniform(struct turn *turn, struct sass_instruction instruction, unsigned at)
+{
+    unsigned zero = turn->loop->zero, number = (unsigned)sass_bits(instruction, at, 8) & zero;
+    struct cell all = {0, 0};
+    for (unsigned i = number; i < number + 2 && i < zero; i++)
+        all = join(all, look(turn, UNIFORM + i));
+    return all;
+}
+
+static struct cell predicate(struct turn *turn, struct sass_instruction instruction, unsigned at, unsigned file)
+{
+    return look(turn, file + (unsigned)sass_bits(instruction, at, 3));
+}
+
+static struct cell all_of(struct turn *turn, unsigned file)
+{
+    struct cell all = {0, 0};
+    for (unsigned i = 0; i < 7; i++)
+        all = join(all, look(turn, file + i));
+    return all;
+}
+
+/* What guards it, and a branch's other conditions. */
+static struct cell condition(struct turn *turn, struct sass_instruction instruction)
+{
+    unsigned file = sass_has_uniform_guard(instruction) ? UNIFORM_PREDICATE : PREDICATE;
+    struct cell all = predicate(turn, instruction, SASS_GUARD_AT, file);
+    if (sass_opcode(instruction) != BRA)
+        return all;
+    all = join(all, predicate(turn, instruction, SASS_PREDICATE_AT, PREDICATE));
+    if (sass_bits(instruction, SASS_OPCODE_AT, 12) == 0x947)
+        return all;
+    all = join(all, all_of(turn, UNIFORM_PREDICATE)); /* .U, .DIV */
+    return join(all, join(uniform(turn, instruction, SASS_A_AT), uniform(turn, instruction, SASS_B_AT)));
+}
+
+/* The predicates from which it computes. */
+static struct cell predicates(struct turn *turn, struct sass_instruction instruction)
+{
+    unsigned operation = sass_row_of(instruction)->operation;
+    unsigned file = sass_has_uniform_guard(instruction) ? UNIFORM_PREDICATE : PREDICATE;
+    int is_extended = (int)sass_bits(instruction, SASS_EXTENDED_AT, 1), is_logic = operation == SASS_PREDICATE_LOGIC;
+    struct cell all = {0, 0};
+    if (operation == SASS_MOVE || operation == SASS_SPECIAL || operation == SASS_SHIFT || operation == SASS_PERMUTE ||
+        operation == SASS_ADD || operation == SASS_CONSTANT || sass_opcode(instruction) >= 0x100 ||
+        (!is_extended && (operation == SASS_MULTIPLY_ADD || operation == SASS_ADD3 || operation == SASS_LEA)))
+        return all;
+    if (sass_opcode(instruction) == P2R)
+        return all_of(turn, PREDICATE);
+    all = predicate(turn, instruction, SASS_PREDICATE_AT, file);
+    if (operation == SASS_ADD3 || is_logic)
+        all = join(all, predicate(turn, instruction, SASS_PREDICATE_2_AT, file));
+    if (is_logic || (operation == SASS_COMPARE && sass_bits(instruction, SASS_CHAINED_AT, 1)))
+        all = join(all, predicate(turn, instruction, SASS_PREDICATE_3_AT, file));
+    if (is_logic && sass_bits(instruction, SASS_UNIFORM_PREDICATE_AT, 1))
+        all = join(all, predicate(turn, instruction, SASS_PREDICATE_3_AT, UNIFORM_PREDICATE));
+    return all;
+}
+
+/* All but its guard. */
+static struct cell operands(struct turn *turn, struct sass_instruction instruction)
+{
+    unsigned form = (unsigned)sass_bits(instruction, SASS_FORM_AT, 3), fields = fields_of(instruction);
+    int is_memory = sass_opcode(instruction) >= 0x180 && fields, is_uniform = sass_has_uniform_guard(instruction);
+    int has_b = fields & B && (form == 1 || is_memory);
+    struct cell all = predicates(turn, instruction);
+    if (is_uniform ? fields & A : 0)
+        all = join(all, uniform(turn, instruction, SASS_A_AT));
+    if (is_memory || form == 6 || form == 7 || (is_uniform && has_b))
+        all = join(all, uniform(turn, instruction, SASS_B_AT));
+    if (is_memory || (is_uniform && fields & C))
+        all = join(all, uniform(turn, instruction, SASS_C_AT));
+    if (is_uniform)
+        return all;
+    all = fields & A ? join(all, vector(turn, instruction, SASS_A_AT)) : all;
+    all = has_b ? join(all, vector(turn, instruction, SASS_B_AT)) : all;
+    return fields & C ? join(all, vector(turn, instruction, SASS_C_AT)) : all;
+}
+
+/* ---- one turn ---- */
+
+static int is_atomic(struct sass_instruction instruction)
+{
+    unsigned opcode = sass_opcode(instruction);
+    return opcode == ATOM || opcode == ATOMS || opcode == ATOMG;
+}
+
+/* Whether an atomic leaves the same in memory each time: at the same address, what it stores, or joins with what is there, is
+ * always the same. */
+static int is_idle(struct turn *turn, struct sass_instruction instruction)
+{
+    unsigned operation = (unsigned)sass_bits(instruction, SASS_OPERATION_AT, 4);
+    int is_zero = sass_bits(instruction, SASS_B_AT, 8) == SASS_RZ;
+    return is_atomic(instruction) && !operands(turn, instruction).of &&
+           (is_zero ? operation <= 8 && operation != INCREASE && operation != DECREASE
+                    : operation == 1 || operation == 2 || operation == 5 || operation == 6 || operation == 8);
+}
+
+/* It may get something done that goes on from turn to turn. */
+static int works(struct turn *turn, struct sass_instruction instruction)
+{
+    switch (sass_opcode(instruction)) {
+    case 0x18b: /* CAS */
+    case 0x18d:
+    case 0x1a9:
+        return operands(turn, instruction).of != 0;
+    case 0x1a7: /* SYNCS.ARRIVE and others */
+        return sass_bits(instruction, SASS_OPCODE_AT, 12) != PHASECHK;
+    case 0x037: /* products of matrices */
+    case 0x03b:
+    case 0x03c:
+    case 0x03f:
+    case 0x07a:
+    case 0x1ee:
+    case 0x1f0:
+    case 0x1f1:
+    case 0x1f3:
+        return 1;
+    default:
+        return !sass_is_known(instruction) || (sass_row_of(instruction)->flags & SASS_WRITES && !is_idle(turn, instruction));
+    }
+}
+
+/* More than a counter, or how long to sleep, needs. */
+static int computes(struct sass_instruction instruction)
+{
+    return sass_row_of(instruction)->operation == SASS_NO_OPERATION && sass_opcode(instruction) < 0x118;
+}
+
+/* It only chooses between values that were there. */
+static int copies(struct sass_instruction instruction)
+{
+    unsigned operation = sass_row_of(instruction)->operation, opcode = sass_opcode(instruction);
+    return operation == SASS_MOVE || operation == SASS_SELECT || operation == SASS_TO_UNIFORM || opcode == SHFL ||
+           (operation == SASS_MULTIPLY_ADD && sass_bits(instruction, SASS_A_AT, 8) == SASS_RZ);
+}
+
+static struct cell value_of(struct turn *turn, struct sass_instruction instruction, uint32_t i)
+{
+    unsigned special = (unsigned)sass_bits(instruction, SASS_SPECIAL_AT, 8), opcode = sass_opcode(instruction);
+    struct cell value = operands(turn, instruction);
+    if (value.of & OLD && !copies(instruction))
+        value.of |= CHANGING;
+    if (polls(instruction) || is_atomic(instruction))
+        value = (struct cell){value.of | LOADED, (uint8_t)(i - turn->loop->first)};
+    if (sass_row_of(instruction)->operation == SASS_SPECIAL && special != SASS_RZ && special != LANE &&
+        (special < THREAD || special > BLOCK))
+        value.of |= TIMED;
+    if (opcode == B2R || opcode == BAR)
+        value.of |= CHANGING;
+    return value;
+}
+
+static void put(struct turn *turn, unsigned cell, struct cell value, int is_sure)
+{
+    struct cell *at = &turn->state.cells[cell];
+    value.of |= turn->control.of | turn->sticky.of ? BRANCHED : 0;
+    *at = is_sure ? value : join(*at, value);
+}
+
+void turn_write(struct turn *turn, struct sass_instruction instruction, struct cell value)
+{
+    unsigned target = (unsigned)sass_bits(instruction, SASS_TARGET_AT, 8), width = sass_width(instruction);
+    unsigned zero = turn->loop->zero, first = target & zero;
+    int is_sure = sass_bits(instruction, SASS_GUARD_AT, 4) == 7;
+    value = is_sure ? value : join(value, condition(turn, instruction));
+    if (sass_bits(instruction, SASS_OPCODE_AT, 12) == PHASECHK)
+        width = 0;
+    for (unsigned i = target; sass_writes_register(instruction, target, 1) && i < target + width && i < SASS_RZ; i++)
+        put(turn, i, value, is_sure);
+    for (unsigned i = first; sass_writes_uniform(instruction) && i < first + width && i < zero; i++)
+        put(turn, UNIFORM + i, value, is_sure);
+    for (unsigned i = 0; i < 7; i++) {
+        if (sass_may_write_predicate(instruction, i))
+            put(turn, PREDICATE + i, value, is_sure);
+        if (sass_may_write_uniform_predicate(instruction, i))
+            put(turn, UNIFORM_PREDICATE + i, value, is_sure);
+    }
+}
+
+/* The loop may be left here. */
+static void leave(struct turn *turn, struct cell why)
+{
+    struct cell control = join(turn->control, turn->sticky);
+    int is_loaded = why.of & LOADED;
+    turn->is_work |= (why.of & CHANGING) || (!is_loaded && control.of & CHANGING);
+    why = is_loaded ? why : join(why, control);
+    turn->is_timed |= (why.of & TIMED) != 0;
+    if (why.of & LOADED)
+        turn->load = turn->loop->first + why.load;
+}
+
+/* Ways meet here: what they have written depends on which one was taken. */
+static void meet(struct turn *turn, struct state *state)
+{
+    struct cell control = join(turn->control, turn->sticky);
+    for (unsigned i = 0; i < CELLS; i++)
+        if (state->cells[i].of & BRANCHED) {
+            state->cells[i] = join(state->cells[i], control);
+            state->cells[i].of &= (uint8_t)~BRANCHED;
+        }
+}
+
+static void go_back(struct turn *turn)
+{
+    struct state state = turn->state;
+    meet(turn, &state);
+    for (unsigned i = 0; i < CELLS; i++)
+        state.cells[i].of &= (uint8_t)~FIRST;
+    join_states(&turn->back, &state);
+    turn->comes_back = 1;
+}
+
+/* The branches that come here. */
+static void arrive(struct turn *turn, uint32_t i)
+{
+    uint32_t left = 0;
+    int has_met = 0;
+    struct cell control = {0, 0};
+    for (uint32_t k = 0; k < turn->pending_count; k++) {
+        struct pending *pending = &turn->pending[k];
+        if (pending->to != i) {
+            control = join(control, pending->condition);
+            turn->pending[left++] = *pending;
+            continue;
+        }
+        if (!turn->is_reached)
+            turn->state = pending->state;
+        else
+            join_states(&turn->state, &pending->state);
+        turn->is_reached = has_met = 1;
+    }
+    if (has_met)
+        meet(turn, &turn->state);
+    turn->pending_count = left;
+    turn->control = control;
+}
+
+static void branch(struct turn *turn, struct sass_instruction instruction, uint32_t i)
+{
+    const struct loop *loop = turn->loop;
+    int64_t to = (int64_t)i + 1 + instruction_branch_offset(instruction, loop->sm) / SASS_INSTRUCTION_BYTES;
+    struct cell why = condition(turn, instruction);
+    if (to == loop->first) {
+        go_back(turn);
+        if (i == loop->last)
+            leave(turn, why);
+        else
+            turn->sticky = join(turn->sticky, why);
+    } else if (to < loop->first || to > loop->last) {
+        leave(turn, why);
+    } else if (to <= i || turn->pending_count == PENDING_LIMIT) {
+        turn->is_work = 1;
+    } else {
+        why = join(why, turn->control);
+        turn->pending[turn->pending_count++] = (struct pending){(uint32_t)to, why, turn->state};
+        turn->control = join(turn->control, why);
+    }
+    turn->is_reached = way_of(instruction) != WAY_END;
+}
+
+void turn_go_round(struct turn *turn, const struct loop *loop, const struct state *state, uint32_t at)
+{
+    turn->loop = loop;
+    turn->state = *state;
+    for (unsigned i = 0; i < CELLS; i++)
+        turn->state.cells[i].of |= FIRST;
+    turn->is_reached = 1;
+    for (uint32_t i = loop->first; i <= loop->last; i++) {
+        struct sass_instruction instruction = instruction_at(loop->code, i);
+        unsigned opcode = sass_opcode(instruction);
+        arrive(turn, i);
+        if (!turn->is_reached)
+            continue;
+        turn->reaches_at |= i == at;
+        turn->is_work |= works(turn, instruction);
+        if (opcode == BRA) {
+            branch(turn, instruction, i);
+        } else if (opcode == EXIT) {
+            leave(turn, condition(turn, instruction));
+            turn->is_reached = way_of(instruction) != WAY_END;
+        } else {
+            struct cell value = value_of(turn, instruction, i);
+            turn->is_work |= value.of & CHANGING && computes(instruction);
+            turn_write(turn, instruction, value);
+        }
+    }
+}
