@@ -97,6 +97,13 @@ static int make_folder(struct hunt *hunt)
     return 0;
 }
 
+/* An inode is used again for another file; when it was written differs then. */
+static int is_written(const struct stat *ours, const struct stat *found)
+{
+    return found->st_dev == ours->st_dev && found->st_ino == ours->st_ino && found->st_size == ours->st_size &&
+           found->st_mtim.tv_sec == ours->st_mtim.tv_sec && found->st_mtim.tv_nsec == ours->st_mtim.tv_nsec;
+}
+
 /* Replaces the list, whose file always holds a whole one. Returns 0 after a message. */
 static int write_list(struct hunt *hunt, int is_complete)
 {
@@ -106,7 +113,7 @@ static int write_list(struct hunt *hunt, int is_complete)
     const char *path = hunt->json;
     if (!path)
         return 1;
-    if (hunt->written.st_ino && stat(path, &found) == 0 && found.st_ino != hunt->written.st_ino) {
+    if (hunt->written.st_ino && stat(path, &found) == 0 && !is_written(&hunt->written, &found)) {
         snprintf(apart, sizeof apart, "%s.%d", path, (int)getpid());
         complain(0, "--json %s: somebody else has replaced it meanwhile; the list is in %s", path, apart);
         path = apart;
