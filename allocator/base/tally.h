@@ -24,6 +24,8 @@ enum tally_letter {
     TALLY_CONTEXT = 'c',   /* a context was created */
     TALLY_GUARDED = 'g',   /* the first allocation was guarded */
     TALLY_SAID = 's',      /* the process has said at its end what was guarded */
+    TALLY_LEFT = 'l',      /* it has not, but ended by _exit, or executed another program */
+    TALLY_BLIND = 'b',     /* it may have missed a finding, or could not write all that it had to tell, and has said why */
     TALLY_FOUND = 'f',     /* it has reported a finding */
     /* of the command */
     TALLY_TORCH = 't',    /* a process that has not loaded PyTorch says nothing */
@@ -38,6 +40,9 @@ struct tally {
 
 /* Counts the letter, unless this process has done so before. Makes system calls the first time only. */
 void tally_note(enum tally_letter letter);
+
+/* Counts TALLY_LEFT for a process that has counted TALLY_CONTEXT, and not TALLY_SAID. */
+void tally_note_left(void);
 
 /* Whether there is a tally. */
 int tally_is_kept(void);

@@ -183,7 +183,6 @@ static int is_at_terminal(void)
 static void run_program(const struct plan *plan, unsigned mode, struct run *run)
 {
     char name[TALLY_NAME];
-    struct tally tally;
     double began = now();
     int fd = tally_make(name), is_said = 0;
     struct start start = {plan, mode, name};
@@ -198,7 +197,7 @@ static void run_program(const struct plan *plan, unsigned mode, struct run *run)
     run->left = is_started ? child_wait_rest("hunt", NULL) : 0;
     run->is_ended = child_signals > 0;
     run->seconds = now() - began;
-    run->is_guarded = tally_read(fd, &tally) && tally.counts[TALLY_GUARDED];
+    tally_read(fd, &run->tally);
     if (fd >= 0)
         close(fd);
 }
@@ -219,7 +218,7 @@ static void tell_end(const struct hunt *hunt, unsigned mode)
         fprintf(stderr, "%zu finding%s\n", found, plural(found));
     else
         fprintf(stderr, "no finding%s%s\n", run_has_failed(run, &hunt->merged, mode) ? ": the program failed by itself" : "",
-                run->is_guarded ? "" : "; nothing was guarded");
+                run->tally.counts[TALLY_GUARDED] ? "" : "; nothing was guarded");
 }
 
 /* Returns whether there is a reason for another run. */
@@ -270,7 +269,7 @@ static int conclude(struct hunt *hunt, int refusal)
                  hunt->merged.known_count == 1 ? " is" : "s are");
     if (!refusal && hunt->kept)
         complain(0, "the reports of each run are in %s", hunt->plan.folder);
-    if (!write_list(hunt, !verdict.cut && !verdict.left && !child_signals))
+    if (!write_list(hunt, verdict.is_whole && !child_signals))
         status = status ? status : STATUS_FAILED;
     return refusal ? refusal : status;
 }
