@@ -14,8 +14,9 @@
 
 #define TALLY_VARIABLE "CUFENCE_TALLY"
 #define TALLY_HEAD "cufence tally 2"
-enum { TALLY_NAME = 256 };  /* bytes of a file's name, with the NUL */
-enum { TALLY_STATUS = 87 }; /* the exit status for no verdict (docs/exit-status.md) */
+#define TALLY_LINK "/memfd:cufence-tally" /* how the link of its descriptor begins */
+enum { TALLY_NAME = 256 };                /* bytes of a file's name, with the NUL */
+enum { TALLY_STATUS = 87 };               /* the exit status for no verdict (docs/exit-status.md) */
 
 enum tally_letter {
     TALLY_NO_DEVICE = 'n', /* cuInit has failed */

@@ -186,7 +186,7 @@ static void tell_verdict(FILE *out, const struct hunt_verdict *verdict)
         unsigned modes;
         const char *what, *behind; /* NULL: the modes are not named */
     } reasons[] = {
-        {verdict->untold, "something was found in ", ", of which there is no report, or none that could be written"},
+        {verdict->untold, "something was found in ", ", but no report of it has come to this list"},
         {verdict->cut, "not every run was made to its end", NULL},
         {verdict->unguarded, "nothing was guarded in ",
          ", or not in all processes, and they have said why, unless they lacked LD_PRELOAD"},
