@@ -14,6 +14,8 @@
     FIGURE(idle_age, 30000) /* ms after which an idle mapping is released; 0: never */                                         \
     FIGURE(idle_max, 0)     /* bytes of idle mappings to keep, the oldest are released first; 0: as many as the program has    \
                                used at most, and 256 MiB at least */                                                          \
+    FIGURE(idle_beyond, 10000) /* ms after which an idle mapping beyond that is released: not within a training step, of which \
+                                  the first ones show little of what is used at most */                                       \
     FIGURE(cache_max, UINT64_C(1) << 30) /* bytes of physical memory to keep without a mapping, per device */                 \
     FIGURE(slack_every, 128)             /* frees on a stream after which its freed buffers are checked in one launch, to 128 */ \
     FIGURE(reports, 100)                 /* findings that a process reports, each once; the rest are counted */

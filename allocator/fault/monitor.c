@@ -193,8 +193,10 @@ static void explain(const struct dump *dump)
     } else {
         int is_triggered = status == CUFENCE_OK && !fault.evidence->stop_count && program_dump_has_trigger();
         program_dump_write(dump, fault.device, is_triggered); /* first: who is told may end the process */
-        if (!is_triggered)
+        if (!is_triggered) {
+            stuck_give_up("a kernel has faulted meanwhile; what the program prints tells where");
             explain_opened(&fault, &problem);
+        }
     }
     fault_close(&fault);
 }

@@ -47,14 +47,14 @@ int stuck_sleep_ms(void)
     return stuck.late_ns || stuck.patience_ns ? TURN_MS : -1;
 }
 
-int stuck_is_asked(void)
-{
-    return stuck.is_asked;
-}
-
 int stuck_has_ended(void)
 {
     return __atomic_load_n(&stuck.has_ended, __ATOMIC_RELAXED);
+}
+
+int stuck_is_asked(void)
+{
+    return stuck.late_ns || stuck_has_ended();
 }
 
 static void answer(const char *text)
@@ -132,6 +132,13 @@ static void tell_launches(void)
     free(text);
 }
 
+void stuck_give_up(const char *why)
+{
+    if (stuck.late_ns)
+        excuse(why);
+    stuck.late_ns = 0;
+}
+
 static void ask(void)
 {
     stuck.wait_count = host_waits_read(stuck.waits); /* first: the dump ends them */
@@ -173,10 +180,8 @@ void stuck_turn(void)
 {
     uint64_t launches = launch_total(), now = monotonic_ns();
     char request = hidden_request();
-    if (stuck.late_ns && now > stuck.late_ns) {
-        stuck.late_ns = 0;
-        excuse("no kernel is under way, or the driver does not answer");
-    }
+    if (now > stuck.late_ns)
+        stuck_give_up("no kernel is under way, or the driver does not answer");
     if (request)
         take_request(request);
     if ((stuck.patience_ns && progress_was_made()) || launches != stuck.launches)

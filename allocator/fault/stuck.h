@@ -17,8 +17,9 @@ int stuck_sleep_ms(void);
 /* Takes a request, and looks whether it is time for one. Call it while no dump is being read. */
 void stuck_turn(void);
 
-/* Whether a dump was asked for, and has not come. */
+/* Whether a dump was asked for, and is awaited, or one has ended the contexts: there may be one for each device. */
 int stuck_is_asked(void);
+void stuck_give_up(const char *why); /* it comes no more; where none is awaited, nothing happens */
 
 /* The driver has ended the contexts for a dump. Measured (580.159): a process then does not end by itself. */
 int stuck_has_ended(void);

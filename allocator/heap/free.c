@@ -172,11 +172,12 @@ static void go_on_with(struct block *twin, struct freelist *list, uint64_t now)
 
 /* With slack=on and fill=FRESH/FREED: checks what is around a freed buffer, and overwrites it. Returns whether work of ours
  * uses it that is not in the order of `list` (NULL: any work). */
-static int release_contents(struct block *block, struct stream *stream, enum heap_users users, const struct freelist *list)
+static int release_contents(struct block *block, struct stream *stream, enum heap_users users, const struct freelist *list,
+                            int has_twin)
 {
     int is_used = 0, is_recorded = block_has(block, RARE_RECORDED);
     if (block->slack)
-        slack_release(block, stream, users, is_recorded);
+        slack_release(block, stream, users, is_recorded, has_twin);
     if (heap_options->poison != FILL_OFF && !is_recorded && !block_has(block, RARE_ELSEWHERE)) {
         if (users == HEAP_STREAM && stream->context == block->books->context)
             fill_freed(block, stream);
@@ -206,7 +207,7 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
     struct books *books = block->books;
     struct freelist *own = own_list(block, stream, users), *list = users == HEAP_NONE ? &books->shared : own;
     uint64_t now = write_freed(block, stream, 1);
-    if (release_contents(block, stream, users, own))
+    if (release_contents(block, stream, users, own, 1))
         list = NULL;     /* the twin's memory is still in use */
     slack_forget(block); /* what is around the buffer is the twin's from here on */
     wait_for_users(block, stream, users);
@@ -230,7 +231,7 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
     int is_retired = is_strict || block_has(block, RARE_ELSEWHERE);
     struct freelist *shared = &block->books->shared;
     uint64_t now = write_freed(block, stream, is_strict);
-    int is_used = release_contents(block, stream, users, NULL), is_idle = users == HEAP_NONE && !is_used;
+    int is_used = release_contents(block, stream, users, NULL, 0), is_idle = users == HEAP_NONE && !is_used;
     wait_for_users(block, stream, users);
     if (is_retired && !is_idle) {
         leave(block, now);

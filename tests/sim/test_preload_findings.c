@@ -172,6 +172,16 @@ TEST_WITH(a_reset_is_an_end_too, NULL, finish)
     expect_err("slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #1");
 }
 
+/* Also where uaf=adaptive unmaps the buffer, and after as many frees as are checked out of turn. */
+TEST_WITH(each_free_is_checked, NULL, finish)
+{
+    static const char *const stories[] = {"beside_one 3", "beside_one 16", "beside_one 17", "beside_one 39"};
+    for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
+        run_guarded(&by_dlsym, stories[i], "slack=on", FAULTED, "");
+        expect_err("slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #");
+    }
+}
+
 TEST_WITH(a_synchronised_stream_is_idle, NULL, finish)
 {
     run_guarded(&by_dlsym, "idle", "slack=on", 0, "busy: hardly ever\n");

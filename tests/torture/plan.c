@@ -19,7 +19,7 @@ static const struct {
               {"", "slack_every=1,uaf_share=100"},
               {"streams=on", ""},
               {"align=auto,side=start", ""},
-              {"", "idle_max=4194304,cache_max=0"},
+              {"", "idle_max=4194304,idle_beyond=0,cache_max=0"},
               {"fill=nan/0x5a", ""}};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -31,7 +31,7 @@ SIMULATED = [
     ("plain", "", "", "devices=2", "--devices 2"),
     ("strict", "uaf=strict,streams=on", "", "devices=2", "--devices 2"),
     ("alone", "peers=on", "", "devices=2,strict=1", "--devices 2 --library"),
-    ("trimmed", "streams=on", "idle_age=1,idle_max=4194304,cache_max=0", "devices=2,strict=1,reuse=0", "--devices 2"),
+    ("trimmed", "streams=on", "idle_age=1,idle_max=4194304,idle_beyond=0,cache_max=0", "devices=2,strict=1,reuse=0", "--devices 2"),
     ("one device", "align=auto,streams=on,slack=off", "", "devices=1", "--devices 1"),
     ("injected", "", "", "devices=2", "--devices 2 --inject"),
     ("small arena", "guard=2M..2M,remember=16,uaf=strict", "", "devices=2,reserve=1G", "--devices 2 --scarce"),
@@ -39,7 +39,7 @@ SIMULATED = [
     ("scarce", "", "", "devices=2,memory=64M", "--devices 2 --scarce"),
     ("strict, injected", "uaf=strict,streams=on,slack=off", "cache_max=0", "devices=2", "--devices 2 --inject"),
     ("alternate", "side=alternate,align=64,uaf=strict", "", "devices=1", "--devices 1 --align 64"),
-    ("strict, alone", "uaf=strict,peers=on", "idle_max=2097152", "devices=2,strict=1", "--devices 2 --library"),
+    ("strict, alone", "uaf=strict,peers=on", "idle_max=2097152,idle_beyond=0", "devices=2,strict=1", "--devices 2 --library"),
     ("adaptive", "", "uaf_share=100", "devices=2,strict=1", "--devices 2"),
     ("off", "uaf=off,slack=off", "", "devices=2,strict=1", "--devices 2"),
     ("adaptive, scarce", "", "uaf_share=100,cache_max=0", "devices=2,memory=64M", "--devices 2 --scarce"),
@@ -47,14 +47,14 @@ SIMULATED = [
     # No kernel here writes next to a buffer: what the watch finds is wrong. The pattern needs the streams that memory is allocated
     # on, and the simulated device keeps those of ended threads (c4).
     ("watched", "slack=on", "", "devices=2,strict=1", "--devices 2 --without churn"),
-    ("watched, trimmed", "slack=on", "slack_every=1,idle_age=1,idle_max=4194304,cache_max=0", "devices=2,slow=2000", "--devices 2 --without churn"),
+    ("watched, trimmed", "slack=on", "slack_every=1,idle_age=1,idle_max=4194304,idle_beyond=0,cache_max=0", "devices=2,slow=2000", "--devices 2 --without churn"),
     ("watched, strict", "slack=on,uaf=strict", "slack_every=3", "devices=2,slow=10000", "--devices 2 --without churn"),
     ("watched, filled", "slack=on,fill=0x5a/0xa5,side=alternate", "slack_every=2", "devices=2,slow=2000", "--devices 2 --without churn"),
     ("watched, alone", "slack=on,fill=off/0xa5,peers=on", "slack_every=2", "devices=2,strict=1", "--devices 2 --library --without churn"),
     ("watched, injected", "slack=on", "slack_every=4", "devices=2", "--devices 2 --inject --without churn"),
     # Buffers that share pages: their redzones are watched in any case.
     ("packed", "small=pack", "slack_every=3", "devices=2,strict=1", "--devices 2 --without churn"),
-    ("packed, trimmed", "small=pack", "slack_every=1,idle_age=1,idle_max=4194304,cache_max=0", "devices=2", "--devices 2 --without churn"),
+    ("packed, trimmed", "small=pack", "slack_every=1,idle_age=1,idle_max=4194304,idle_beyond=0,cache_max=0", "devices=2", "--devices 2 --without churn"),
     ("packed, strict", "small=pack,uaf=strict,streams=on", "", "devices=2,slow=10000", "--devices 2 --without churn"),
     ("packed, watched", "small=pack,slack=on,fill=0x5a/0xa5,side=alternate,align=64", "", "devices=2,strict=1", "--devices 2 --align 64 --without churn"),
     ("packed, alone", "small=pack,peers=on", "uaf_share=100", "devices=2,strict=1", "--devices 2 --library --without churn"),
@@ -70,7 +70,7 @@ REAL = [
     ("plain", "", "", "", ""),
     ("strict", "uaf=strict", "", "", ""),
     ("alone", "peers=on", "", "", "--library"),  # nothing sees who is given access to whom
-    ("trimmed", "", "idle_age=1,idle_max=4194304,cache_max=0", "", ""),
+    ("trimmed", "", "idle_age=1,idle_max=4194304,idle_beyond=0,cache_max=0", "", ""),
     ("auto", "align=auto", "", "", ""),
     ("start", "side=start,uaf=strict", "", "", ""),
     ("adaptive", "", "uaf_share=100", "", ""),

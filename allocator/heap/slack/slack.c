@@ -290,15 +290,15 @@ static void check_idle(struct watch *watch, struct slack **slacks, unsigned coun
     }
 }
 
-/* Whether the freed block is checked in the queue of `list`, or by itself without one. Caller holds the lock. */
-static int wants_check(struct slack *slack, struct freelist *list)
+/* Whether the freed block is checked at once, in the queue of `list`, or by itself without one. Caller holds the lock. */
+static int wants_check(struct slack *slack, struct freelist *list, int is_last)
 {
     lock_expect(RANK_SLACK);
     struct slack_queue *queue = slack_queue_of(list);
     if (!queue)
         return 0;
     earn(queue);
-    return (slack_is_over(slack) || slack->batch->list == list) && take_credit(queue);
+    return (slack_is_over(slack) || slack->batch->list == list) && (take_credit(queue) || is_last);
 }
 
 /* With uaf=strict the block is unmapped after its free: the background thread checks it right before that. */
@@ -307,7 +307,7 @@ static int is_checked_last(const struct block *block)
     return heap_options->uaf == UAF_STRICT && !block_is_cell(block);
 }
 
-void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded)
+void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded, int is_forgotten)
 {
     block_expect(block, BLOCK_HELD);
     struct watch *watch = watch_of(block->books);
@@ -323,12 +323,15 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     if (slack)
         slack_dequeue(slack);
     if (slack && note_freed(watch, slack) && scope.pushed) {
-        int is_last = is_checked_last(block), is_wanted = is_last || wants_check(slack, list ? list : &block->books->shared);
+        struct freelist *shared = &block->books->shared;
+        int is_last = is_checked_last(block), is_wanted = is_last || wants_check(slack, list ? list : shared, is_forgotten);
         slack_keep(slack);
         is_due = list && !is_last && is_wanted && slack_enqueue(list->slack_queue, slack, PATTERN_CHECK);
         is_checked = is_wanted && users == HEAP_NONE && slack_is_over(slack);
         if (is_checked)
             check_idle(watch, &slack, 1);
+        else if (users == HEAP_NONE && !is_forgotten && slack_is_over(slack))
+            slack_enqueue(shared->slack_queue, slack, PATTERN_CHECK); /* later, with others */
     }
     lock_release(&watch->lock);
     scope_leave(scope);
@@ -354,9 +357,7 @@ void slack_check_retired(struct books *books, struct block *const *blocks, unsig
         if (slack && slack->is_written && slack->buffers && slack_is_over(slack))
             slacks[due++] = slack;
     }
-    check_idle(watch, slacks, due);
-    for (unsigned i = 0; i < due; i++)
-        watch->missed += slacks[i]->buffers != 0; /* none of the launches was free: it is unmapped all the same */
+    check_idle(watch, slacks, due); /* where none of the launches is free, it is unmapped all the same */
 }
 
 int heap_is_alone_on(const struct stream *stream)
@@ -416,8 +417,10 @@ int slack_forget(struct block *block)
         return 1;
     HOLD(&watch->lock);
     int is_over = !slack_is_launched(block);
-    if (block->slack)
+    if (block->slack) {
+        watch->missed += block->slack->buffers != 0;
         drop(watch, block->slack);
+    }
     return is_over;
 }
 

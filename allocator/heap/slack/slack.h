@@ -13,7 +13,7 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
  * a launch on another stream may still use the block. */
 int slack_freed(struct freelist *list, struct block *block);
 /* The block, held, was freed into another list than that of its stream. `stream` only with HEAP_STREAM. */
-void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded);
+void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded, int is_forgotten);
 /* Launches a check of those that are due: held blocks of a context that nobody uses, before they are unmapped. In a scope. */
 void slack_check_retired(struct books *books, struct block *const *blocks, unsigned count);
 void slack_await(struct block *block); /* waits a moment for its last launch */

@@ -176,8 +176,7 @@ static void note_used(struct books *books, uint64_t idle)
 
 void reclaim_note_peak(struct books *books)
 {
-    if (figure(&books->mapped_bytes) >= figure(&books->peak_mapped_bytes))
-        note_used(books, reclaim_idle_bytes(books));
+    note_used(books, reclaim_idle_bytes(books));
 }
 
 /* A training step frees most of its memory and needs it again in the next one. */
@@ -267,17 +266,18 @@ static uint64_t oldest_idle_ns(struct freelist *list)
 
 int reclaim_is_pending(struct books *books, uint64_t *due_ns)
 {
-    const uint64_t age = tunables.idle_age * 1000000ull;
-    uint64_t oldest = UINT64_MAX;
+    uint64_t oldest = UINT64_MAX, bytes = 0;
     lock_take(&books->lock);
     int is_pending = 0;
     for (struct freelist *list = freelist_next(books, NULL); list && !is_pending; list = freelist_next(books, list)) {
         uint64_t idle = oldest_idle_ns(list);
         is_pending = is_list_pending(list);
         oldest = idle < oldest ? idle : oldest;
+        bytes += list_idle_bytes(list);
     }
     is_pending |= has_waits(&books->shared);
     lock_release(&books->lock);
+    const uint64_t age = (bytes > idle_limit(books) ? tunables.idle_beyond : tunables.idle_age) * 1000000ull;
     if (age && oldest != UINT64_MAX && oldest + age < *due_ns)
         *due_ns = oldest + age;
     return is_pending;
@@ -340,14 +340,14 @@ void reclaim_look(struct books *books, int checks)
 
 void reclaim_old(struct books *books)
 {
-    uint64_t now = now_ns(), age = tunables.idle_age * 1000000ull;
+    uint64_t now = now_ns(), age = tunables.idle_age * 1000000ull, beyond = tunables.idle_beyond * 1000000ull;
     reclaim_look(books, 1);
     uint64_t idle = reclaim_idle_bytes(books), limit = idle_limit(books);
     note_used(books, idle);
     if (idle && age && now > age)
         idle -= unmap_old(books, now - age, UINT64_MAX);
-    if (idle > limit)
-        unmap_old(books, UINT64_MAX, idle - limit);
+    if (idle > limit && now > beyond)
+        unmap_old(books, now - beyond, idle - limit);
 }
 
 void (*heap_gives_back)(int device, uint64_t left);

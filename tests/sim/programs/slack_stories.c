@@ -44,6 +44,22 @@ STORY(beside_reset)
     return say("reset", cu.cuDevicePrimaryCtxReset(0)) == CUDA_SUCCESS ? 0 : 1;
 }
 
+/* beside_one N: of forty buffers of one place, one after the other, stores behind the Nth. */
+STORY(beside_one)
+{
+    const long wrong = count > 2 ? strtol(arguments[2], NULL, 10) : -1;
+    start();
+    for (long i = 0; i < 40; i++) {
+        CUdeviceptr address = allocate(0, 1000, NULL);
+        MUST(cu.cuCtxSynchronize());
+        MUST(store(address + (i == wrong ? 1000 : 0), 7, NULL));
+        MUST(cu.cuCtxSynchronize());
+        MUST(cu.cuMemFree(address));
+        usleep(5000); /* the background thread unmaps some */
+    }
+    return 0;
+}
+
 /* How often a stream says that it is busy after it was synchronised with, while cufence has checks to launch. */
 static unsigned long times_busy(CUstream stream)
 {
