@@ -92,7 +92,8 @@ class Commands(unittest.TestCase):
             return subprocess.run([COMMAND, *words], capture_output=True, text=True, check=True).stdout
 
         cls.known = {}
-        keys = {"--" + option["key"].replace("_", "-") for option in json.loads(said("options", "--json"))}
+        cls.keys = [option["key"] for option in json.loads(said("options", "--json"))]
+        keys = {"--" + key.replace("_", "-") for key in cls.keys}
         for name in re.findall(r"^  ([a-z]+)  ", said("--help"), re.M):
             usage = said(name, "--help").partition("\n\n")[0]
             cls.known[name] = set(re.findall(r"\[(--[a-z][-a-z]*)", usage)) | (keys if "--KEY" in usage else set())
@@ -110,6 +111,23 @@ class Commands(unittest.TestCase):
                         with self.subTest(f"{page.name}: cufence {command} {own}"):
                             self.assertIn(option.replace("_", "-"), self.known[command])
         self.assertGreater(seen, 50)
+
+    def test_values_of_options_are_allowed(self):
+        """`KEY=VALUE`, `cufence_KEY:VALUE` and `--KEY VALUE` in code. Files and folders are any; other placeholders become values."""
+        one_of, value = "|".join(self.keys), r"(?=\S)('[^']*'|\"[^\"]*\"|[^\s,'\"`)\]\\]+)"
+        shapes = (rf"(?:(?<![-\w.])|(?<=cufence_))({one_of})[=:]{value}", rf"--({one_of})[ =]{value}")
+        seen = set()
+        for page in PAGES:
+            for code in CODE.finditer(page.read_text()):
+                for key, said in (found for shape in shapes for found in re.findall(shape, code[0].strip("`"))):
+                    said = re.sub(r"\b(BUFFERS|BYTES|SECONDS|N)\b", "1", said.strip("\"'").rstrip(":"))
+                    said = {"RULES": "label:*", "True": "on"}.get(said, said.replace("0xNN", "0x11"))
+                    seen.add((page.name, f"{key}={said}"))
+        self.assertGreater(len(seen), 100)
+        for said in sorted({said for _, said in seen} - {f"{key}=" for key in self.keys}):
+            with self.subTest(said, pages=[page for page, other in seen if other == said]):
+                done = subprocess.run([COMMAND, "options", "--check", said], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
 
 
 @unittest.skipUnless(shutil.which("jq") and COMMAND.is_file(), "needs jq and a build")
