@@ -279,7 +279,7 @@ static int run(int argc, char **argv)
 
 const struct command explain_command = {
     .name = "explain",
-    .help = "explain a GPU core dump: what faulted, where each thread stood",
+    .help = "explain a GPU core dump: what faulted, where each thread was",
     .run = run,
     ARGUMENTS(arguments),
     .operands = "FILE|FOLDER...",
@@ -287,7 +287,7 @@ const struct command explain_command = {
     .most = -1,
     .missing = "no file given; `cufence explain --help` says how to get one",
     .about = "Explains a GPU core dump, also one of a program that ran without cufence: the exception, its kernel, source line "
-             "and instruction, the addresses of its lanes; then where all threads stood, grouped by place, and which launches "
+             "and instruction, the addresses of its lanes; then where all threads were, grouped by place, and which launches "
              "ran, with their parameters. Needs no GPU and no CUDA. Given a folder, it explains every dump in it, and those of "
              "the launches that keep= has kept there.",
     .examples = "To get a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1\n"

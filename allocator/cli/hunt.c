@@ -279,15 +279,15 @@ static int conclude(struct hunt *hunt, int refusal)
 /* Takes the bits of modes. */
 static int take_modes(const struct given *given, void *field)
 {
-    unsigned *bits = field, mode;
+    unsigned *bits = field;
     const char *at = given->value;
     do {
-        size_t length = strcspn(at, ",");
-        for (mode = 0; mode < MODES && (strlen(modes[mode].name) != length || memcmp(modes[mode].name, at, length) != 0);)
-            mode++;
-        if (mode == MODES)
-            return complain(STATUS_USAGE, "--modes: \"%.*s\" is not allowed; use some of: end start align strict fresh",
-                            (int)(length < 64 ? length : 64), at);
+        size_t edits, length = strcspn(at, ","), mode = text_nearest(at, length, modes, sizeof *modes, MODES, &edits);
+        int is_near = mode < MODES;
+        if (edits)
+            return complain(STATUS_USAGE, "--modes: \"%.*s\" is not allowed; use some of: end start align strict fresh%s%s%s",
+                            (int)(length < 64 ? length : 64), at, is_near ? "; did you mean " : "",
+                            is_near ? modes[mode].name : "", is_near ? "?" : "");
         *bits |= 1u << mode;
         at += length;
     } while (*at++ == ',');

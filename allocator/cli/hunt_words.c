@@ -204,7 +204,7 @@ static void tell_verdict(FILE *out, const struct hunt_verdict *verdict)
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
         if (!reasons[i].modes)
             continue;
-        fprintf(out, "That is no verdict: %s", reasons[i].what);
+        fprintf(out, "Inconclusive: %s", reasons[i].what);
         if (reasons[i].behind)
             put_modes(out, reasons[i].modes);
         fprintf(out, "%s.\n", reasons[i].behind ? reasons[i].behind : "");
@@ -215,7 +215,7 @@ static void tell_verdict(FILE *out, const struct hunt_verdict *verdict)
 static const char blind_spots[] =
     "No mode sees: an access to the wrong place inside a buffer, or inside a pool or a larger allocation that the program "
     "divides up itself; an access that jumps over the guard (64 MiB at least, 4 GiB at most) into another buffer; races, and "
-    "reads of memory that was never written, but for floats in the mode fresh; managed, pinned, imported and IPC memory; and "
+    "reads of memory that was never written, except floats (--modes fresh); managed, pinned, imported and IPC memory; and "
     "whatever the program did not do in "
     "these runs.";
 
