@@ -28,11 +28,11 @@ LIMITS = {
     f"functions over {FUNCTION_LINES} lines": 0,
 }
 ROOMS = {
-    "allocator": {"analysis": 11829, "api": 1510, "base": 4074, "cli": 7353, "contexts": 1240, "driver": 510, "fault": 5019, "finding": 5316,
+    "allocator": {"analysis": 11829, "api": 1510, "base": 4074, "cli": 7357, "contexts": 1240, "driver": 510, "fault": 5019, "finding": 5316,
                   "guard": 300, "heap": 10870, "inspect": 5050, "json": 730, "kernels": 950, "launch": 1430, "order": 1500, "preload": 4940,
                   "rerun": 2790, "sim": 7550, "stacks": 3470, "torch": 4440, "vmm": 800},
-    "tests": {"*": 505, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8420, "mutants": 600, "python": 7690, "sim": 16301, "support": 1000,
-              "torture": 5165, "unit": 15136, "way": 160, "zoo": 1085},
+    "tests": {"*": 505, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8420, "mutants": 600, "python": 7694, "sim": 16301, "support": 1000,
+              "torture": 5165, "unit": 15139, "way": 160, "zoo": 1085},
 }  # fmt: skip
 PLANNED = {"allocator": 72000, "tests": 55000}  # the design's, not met
 
