@@ -26,7 +26,10 @@ BUGS = {
 QUICK = 4  # of them
 SECONDS = 60
 # What says that the bug was seen, and not that the tool could not run the program.
-SEEN = re.compile(r"illegal memory access|Invalid __\w+__ \w+ of size|SUMMARY: cufence: |unspecified launch failure|misaligned address")
+SEEN = re.compile(
+    r"illegal memory access|Starting GPU coredump generation|Invalid __\w+__ \w+ of size|SUMMARY: cufence: "
+    r"|unspecified launch failure|misaligned address"
+)
 
 
 def verdict(status: int | None, said: str) -> str:

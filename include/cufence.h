@@ -13,8 +13,7 @@
  *     number of bytes or entries that there are. If that is more than the room, the rest was cut;
  *   - structs begin with struct_size, because later versions may add members at their end. Set it to the sizeof of the struct
  *     before a call that fills it (in an array: in the first entry). cufence fills in as much; members that are newer than the
- *     library become 0. In a struct that cufence hands out itself (cufence_buffer, cufence_fault), it is the library's own
- * size;
+ *     library become 0. In a struct that cufence hands out (cufence_buffer, cufence_fault), it is the library's own size;
  *   - no function exits the process. Only a fault does, with on_fault=abort (an option of cufence_init).
  */
 #ifndef CUFENCE_H
@@ -394,7 +393,7 @@ cufence_status cufence_pool_end(int device, const uint64_t id[2]);
 cufence_status cufence_pool_release(int device, const uint64_t id[2]);
 
 /*
- * Poison: bytes of a live buffer that nobody may use, such as a free row of a pool of the program's own (see docs/poison.md).
+ * Poison: bytes of a live buffer that must not be used, such as a free row of a pool of the program's own (see docs/poison.md).
  * They are filled with NaN (0x7fff in each two bytes, no likely index either), and a write into them is a finding of kind
  * "write to poisoned memory": it is found when they are unpoisoned, by cufence_check(), when the buffer is freed, and before
  * its context or the process ends. Unpoisoned bytes keep the NaN until they are written.

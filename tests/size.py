@@ -22,17 +22,17 @@ LEFT_OUT = re.compile(r"/(results|fixtures|golden|corpus)/|\.ptx\.h$|^tests/emul
 FILE_LINES, FUNCTION_LINES = 500, 60
 
 LIMITS = {
-    "files in the tree": 1050,
+    "files in the tree": 1052,
     "options": 26,
     f"files over {FILE_LINES} lines": 0,
     f"functions over {FUNCTION_LINES} lines": 0,
 }
 ROOMS = {
-    "allocator": {"analysis": 11841, "api": 1511, "base": 4039, "cli": 7280, "contexts": 1240, "driver": 510, "fault": 5017, "finding": 5385,
-                  "guard": 300, "heap": 10870, "inspect": 5071, "json": 730, "kernels": 950, "launch": 1430, "order": 1555, "preload": 4998,
+    "allocator": {"analysis": 11841, "api": 1513, "base": 4085, "cli": 7426, "contexts": 1240, "driver": 510, "fault": 5019, "finding": 5385,
+                  "guard": 300, "heap": 10870, "inspect": 5062, "json": 730, "kernels": 950, "launch": 1430, "order": 1555, "preload": 4995,
                   "rerun": 2790, "sim": 7550, "stacks": 3470, "torch": 4440, "vmm": 800},
-    "tests": {"*": 505, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8420, "mutants": 600, "python": 7682, "sim": 16360, "support": 1000,
-              "torture": 5165, "unit": 15140, "way": 160, "zoo": 1085},
+    "tests": {"*": 505, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8420, "mutants": 600, "python": 7700, "sim": 16398, "support": 1000,
+              "torture": 5165, "unit": 15143, "way": 160, "zoo": 1085},
 }  # fmt: skip
 PLANNED = {"allocator": 72000, "tests": 55000}  # the design's, not met
 

@@ -217,6 +217,8 @@ void closing_say(const struct ending *ending)
 {
     cufence_stats stats;
     uint64_t launches = launch_total();
+    if (!ending->has_faulted && (ending->blind || !ending->is_awaited || ending->unchecked[0]))
+        tally_note(TALLY_BLIND);
     tally_note(TALLY_SAID);
     if (heap_stats(-1, &stats) != CUFENCE_OK || (ending->is_quiet && stats.allocations))
         return;

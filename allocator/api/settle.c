@@ -7,7 +7,7 @@
 #include "base/lost_reports.h"
 #include "contexts/contexts.h"
 #include "launch/launch.h"
-#include "launch/progress.h"
+#include "launch/device_progress.h"
 #include "fault/delivery.h"
 #include "fault/monitor.h"
 

@@ -34,12 +34,37 @@ static cufence_status no_memory(void)
     return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
 }
 
-/* Copies the text in quotes, as jansson writes it. A name has no control characters, so there are few escapes in it. */
+/* Stores the letter whose \uXXXX `at` is behind the u of, in UTF-8: jansson writes few so, others all but ASCII, in two halves
+ * beyond U+FFFF. Returns what follows. */
+static const char *put_letter(const char *at, char **to)
+{
+    static const unsigned heads[] = {0, 0xc0, 0xe0, 0xf0};
+    unsigned letter = 0, low = 0;
+    sscanf(at, "%4x", &letter);
+    at += strnlen(at, 4);
+    if (letter >> 10 == 0xd800 >> 10 && sscanf(at, "\\u%4x", &low) == 1 && low >> 10 == 0xdc00 >> 10) {
+        letter = 0x10000 + ((letter & 0x3ff) << 10 | (low & 0x3ff));
+        at += strnlen(at, 6);
+    }
+    int rest = (letter > 0x7f) + (letter > 0x7ff) + (letter > 0xffff);
+    *(*to)++ = (char)(heads[rest] | letter >> 6 * rest);
+    while (rest--)
+        *(*to)++ = (char)(0x80 | (letter >> 6 * rest & 0x3f));
+    return at;
+}
+
+/* Copies the text in quotes. A name has no control characters. */
 static char *unquoted(const char *at)
 {
     char *copy = strdup(at), *to = copy;
-    for (; copy && *at && *at != '"'; at++)
-        *to++ = *at == '\\' && at[1] ? *++at : *at;
+    while (copy && *at && *at != '"') {
+        int is_escaped = *at == '\\' && at[1];
+        at += is_escaped;
+        if (is_escaped && *at == 'u')
+            at = put_letter(at + 1, &to);
+        else
+            *to++ = *at++;
+    }
     if (copy)
         *to = '\0';
     return copy;

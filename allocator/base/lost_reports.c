@@ -5,7 +5,7 @@
 
 #define PAUSE_US 100u
 
-static unsigned untold; /* atomic: reports that are begun and not ended */
+static unsigned untold; /* atomic: reports in progress */
 static HOT_TLS unsigned own;
 
 void untold_begin(void)

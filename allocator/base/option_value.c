@@ -249,7 +249,7 @@ int set_on_fault(const struct option_row *row, struct option_text value, struct 
     return begins_with(value, row->joint) ? option_set(row->rest, from(value, 1), options) : set_parts(row, value, options);
 }
 
-/* What keep= had before; its message says what serves. */
+/* What keep= had before the first release. */
 static int is_old_keep(struct option_text value)
 {
     return begins_with(value, "dump=") || begins_with(value, "replay=");

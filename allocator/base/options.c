@@ -83,7 +83,7 @@ static const struct option_row table[] = {
            .help = "file to append each report to as one line of JSON (see docs/json.md); %p, %r, %h as in log"),
     OPTION("known", PATH, "a file to read, with a name up to 255 bytes", "", TEXT_IN(known),
            .help = "file of findings that are counted but not reported, and leave the exit status alone: their names, or the file of json= of an earlier run, so that what is reported is new (see docs/known-findings.md)"),
-    OPTION("keep", PATH, "FOLDER (dump=FOLDER and replay=FOLDER are gone: it has all), up to 255 bytes, with %p %r %h %%; also with ;BYTES", "", TEXT_IN(save),
+    OPTION("keep", PATH, "FOLDER, up to 255 bytes, with %p %r %h %%; also with ;BYTES", "", TEXT_IN(save),
            .set = set_keep, .joint = ";", REST(BYTES, "4G", IN(save_max), RANGE(0, 64 * TIB)),
            .help = "folder to keep each reported fault in, in a folder of its own: core dump and report for `cufence explain` and, if the kernel can be launched again, its code, arguments and the memory they reach, for `cufence replay`; BYTES: most of buffers to keep with a fault, otherwise 4G (the rest are listed as left out); %p, %r, %h as in log"),
     OPTION("save_values", FILTER, "LAUNCHES=FOLDER, such as *gemm*=saved, also with ;BYTES or ;BYTES/REPLAYED", "", TEXT_IN(save_values),

@@ -38,19 +38,23 @@ static int open_one(const char *path)
 }
 
 /* The same for the next name of a list, which it takes out. A process of another user, or of another name space, may have to
- * take the descriptor that it has inherited. */
-static int open_next(const char **list)
+ * take the descriptor that it has inherited, and one without a free descriptor has nothing else: *is_inherited. */
+static int open_next(const char **list, int *is_inherited)
 {
+    struct content content;
     char path[TALLY_NAME];
     int process, number;
     size_t length = strcspn(*list, ":");
     int is_whole = snprintf(path, sizeof path, "%.*s", (int)length, *list) < (int)sizeof path;
     *list += length + ((*list)[length] == ':');
     int fd = is_whole ? open_one(path) : -1;
+    *is_inherited = 0;
     if (fd >= 0 || sscanf(path, "/proc/%d/fd/%d", &process, &number) != 2)
         return fd;
     snprintf(path, sizeof path, "/proc/self/fd/%d", number);
-    return open_one(path);
+    fd = open_one(path);
+    *is_inherited = fd < 0 && read_one(number, &content);
+    return *is_inherited ? number : fd;
 }
 
 /* Adds to the letter's count, or sets it. */
@@ -75,15 +79,16 @@ int tally_put(int fd, enum tally_letter letter, unsigned count)
 static int put(enum tally_letter letter)
 {
     const char *list = env_get(TALLY_VARIABLE);
-    int count = 0;
+    int count = 0, is_inherited;
     while (list && *list) {
-        int fd = open_next(&list);
+        int fd = open_next(&list, &is_inherited);
         if (fd < 0)
             continue;
         count++;
         if (letter)
             change(fd, letter, 1, 0);
-        close(fd);
+        if (!is_inherited)
+            close(fd);
     }
     return count;
 }
@@ -95,6 +100,12 @@ void tally_note(enum tally_letter letter)
         return;
     put(letter);
     errno = error;
+}
+
+void tally_note_left(void)
+{
+    if (__atomic_load_n(&noted[TALLY_CONTEXT], __ATOMIC_RELAXED) && !__atomic_load_n(&noted[TALLY_SAID], __ATOMIC_RELAXED))
+        tally_note(TALLY_LEFT);
 }
 
 int tally_is_kept(void)
@@ -172,8 +183,10 @@ int tally_judge(const struct tally *tally, int status, size_t running, int is_si
 {
     const unsigned *counts = tally->counts;
     int last = status || !counts[TALLY_FOUND] ? status : (int)counts[TALLY_EXITCODE], is_found = last != status;
+    int is_all_said =
+        counts[TALLY_SAID] + counts[TALLY_LEFT] >= counts[TALLY_CONTEXT] && !counts[TALLY_UNGUARDED] && !counts[TALLY_BLIND];
     char text[512];
-    if (last == 0 && counts[TALLY_REQUIRED] && (running || !counts[TALLY_GUARDED]))
+    if (last == 0 && counts[TALLY_REQUIRED] && (running || !counts[TALLY_GUARDED] || !is_all_said))
         last = TALLY_STATUS;
     int length = !is_silent && sentence(tally, text, sizeof text)
                      ? snprintf(lines, size, "==%d== cufence: %s\n", (int)getpid(), text)
@@ -186,7 +199,9 @@ int tally_judge(const struct tally *tally, int status, size_t running, int is_si
         snprintf(text, sizeof text, "no verdict: %zu process%s that the program started still run%s (--require-guarded)",
                  running, plural_es(running), running == 1 ? "s" : "");
     else
-        snprintf(text, sizeof text, "nothing was guarded (--require-guarded)");
+        snprintf(text, sizeof text, "%s (--require-guarded)",
+                 counts[TALLY_GUARDED] ? "no verdict: a process was killed, ran unguarded, or could not see or write all"
+                                       : "nothing was guarded");
     snprintf(lines + length, size - (size_t)length, "cufence run: %s; exit status %d\n", text, last);
     return last;
 }

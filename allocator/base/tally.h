@@ -14,8 +14,9 @@
 
 #define TALLY_VARIABLE "CUFENCE_TALLY"
 #define TALLY_HEAD "cufence tally 2"
-enum { TALLY_NAME = 256 };  /* bytes of a file's name, with the NUL */
-enum { TALLY_STATUS = 87 }; /* the exit status for no verdict (docs/exit-status.md) */
+#define TALLY_LINK "/memfd:cufence-tally" /* how the link of its descriptor begins */
+enum { TALLY_NAME = 256 };                /* bytes of a file's name, with the NUL */
+enum { TALLY_STATUS = 87 };               /* the exit status for no verdict (docs/exit-status.md) */
 
 enum tally_letter {
     TALLY_NO_DEVICE = 'n', /* cuInit has failed */
@@ -24,6 +25,8 @@ enum tally_letter {
     TALLY_CONTEXT = 'c',   /* a context was created */
     TALLY_GUARDED = 'g',   /* the first allocation was guarded */
     TALLY_SAID = 's',      /* the process has said at its end what was guarded */
+    TALLY_LEFT = 'l',      /* it has not, but ended by _exit, or executed another program */
+    TALLY_BLIND = 'b',     /* it may have missed a finding, or could not write all that it had to tell, and has said why */
     TALLY_FOUND = 'f',     /* it has reported a finding */
     /* of the command */
     TALLY_TORCH = 't',    /* a process that has not loaded PyTorch says nothing */
@@ -38,6 +41,9 @@ struct tally {
 
 /* Counts the letter, unless this process has done so before. Makes system calls the first time only. */
 void tally_note(enum tally_letter letter);
+
+/* Counts TALLY_LEFT for a process that has counted TALLY_CONTEXT, and not TALLY_SAID. */
+void tally_note_left(void);
 
 /* Whether there is a tally. */
 int tally_is_kept(void);

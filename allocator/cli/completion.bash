@@ -9,7 +9,7 @@ _cufence_values() {
     on_fault) echo error abort continue ;;
     stacks) echo on python off ;;
     streams) echo off on on+host ;;
-    slack | leaks | graphs) echo on off ;;
+    slack | leaks) echo on off ;;
     fill) echo off nan ;;
     explain) echo auto off dump rerun ;;
     peers) echo auto on off ;;

@@ -8,6 +8,7 @@
 #include "base/text.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,71 @@ cufence_status environment_collect(const char *file)
     cufence_status status = is_made ? environment_set("CUFENCE_COLLECT", list) : no_memory();
     free(list);
     return status;
+}
+
+/* ---- of a command around this one, from which a cleared environment (env -i) has cut us off ---- */
+
+static FILE *open_of(pid_t process, const char *file)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)process, file);
+    return fopen(path, "re");
+}
+
+static pid_t parent_of(pid_t process)
+{
+    FILE *file = open_of(process, "stat");
+    char text[1024] = "";
+    int parent = 0;
+    if (file) {
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+    }
+    const char *behind = strrchr(text, ')'); /* a name may have one, too */
+    return behind && sscanf(behind, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* Returns whether the process was started with the variable. */
+static int take_variable(pid_t process, const char *name)
+{
+    FILE *file = open_of(process, "environ");
+    char *entry = NULL;
+    size_t room = 0, length = strlen(name);
+    int is_there = 0;
+    while (file && !is_there && getdelim(&entry, &room, '\0', file) > 0)
+        is_there = !strncmp(entry, name, length) && entry[length] == '=';
+    is_there = is_there && environment_set(name, entry + length + 1) == CUFENCE_OK;
+    free(entry);
+    if (file)
+        fclose(file);
+    return is_there;
+}
+
+/* Gets the name of a tally that the process has open, if it has one. */
+static void look_for_tally(pid_t process, char name[TALLY_NAME])
+{
+    char path[TALLY_NAME], target[64];
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)process);
+    DIR *all = opendir(path);
+    for (struct dirent *entry; all && (entry = readdir(all));) {
+        ssize_t length = readlinkat(dirfd(all), entry->d_name, target, sizeof target);
+        if (length >= (ssize_t)strlen(TALLY_LINK) && !memcmp(target, TALLY_LINK, strlen(TALLY_LINK)))
+            snprintf(name, TALLY_NAME, "/proc/%d/fd/%.16s", (int)process, entry->d_name);
+    }
+    if (all)
+        closedir(all);
+}
+
+void environment_adopt(void)
+{
+    char tally[TALLY_NAME] = "";
+    pid_t process = env_get(TALLY_VARIABLE) ? 0 : getppid();
+    for (; process > 0 && !take_variable(process, TALLY_VARIABLE); process = parent_of(process))
+        look_for_tally(process, tally);
+    if (process > 0)
+        take_variable(process, "CUFENCE_COLLECT");
+    else if (tally[0])
+        environment_set(TALLY_VARIABLE, tally);
 }
 
 /* ---- lists ---- */

@@ -29,6 +29,10 @@ cufence_status environment_frameworks(const struct alloc_conf confs[ALLOC_CONFS]
 /* Every process adds its reports to that file, and to those of commands around this one (fault/delivery.c). */
 cufence_status environment_collect(const char *file);
 
+/* Takes the tally and the files for reports of a command around this one from the processes that have started it, if its own
+ * environment does not have them: a finding in here is one of the command there. */
+void environment_adopt(void);
+
 /* Prints the variables that these have set. */
 void environment_show(void);
 

@@ -2,6 +2,7 @@
 #include "command_line.h"
 #include "bundle_reader.h"
 
+#include "analysis/dump/coredump.h"
 #include "analysis/dump/standing.h"
 #include "analysis/verdict/launches.h"
 #include "analysis/verdict/cause.h"
@@ -10,6 +11,7 @@
 #include "finding/report.h"
 
 #include <dirent.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -150,15 +152,34 @@ static cufence_status explain_bytes(const char *path, const struct file_bytes *b
     return status;
 }
 
-/* The functions that explain something return 0 if it is no dump or could not be read, with a message unless `is_silent`. */
+/* Whether a file in a folder, which could not be explained, is a dump or may be one, as what cannot be read or unpacked. */
+static int may_be_dump(const char *path, const struct file_bytes *bytes)
+{
+    struct stat file;
+    Elf64_Ehdr header;
+    if (strstr(strrchr(path, '/'), ".nvcudmp")) /* the driver's own name for it */
+        return 1;
+    if (bytes->at && bytes->size >= sizeof header) {
+        memcpy(&header, bytes->at, sizeof header);
+        return !memcmp(header.e_ident, ELFMAG, SELFMAG) && header.e_type == ET_CORE && header.e_machine == COREDUMP_MACHINE;
+    }
+    if (bytes->at || stat(path, &file) != 0)
+        return !bytes->at && errno != ENOENT;
+    return S_ISREG(file.st_mode) ? file.st_size > 0 : S_ISDIR(file.st_mode) && access(path, R_OK | X_OK) != 0;
+}
 
-static int explain_file(const char *path, const struct wishes *wishes, int is_silent)
+/* The functions that explain something return 0 if it is no dump or could not be read, with a message. */
+
+/* is_listed: it was found in a folder, and returns -1 if it is another's. */
+static int explain_file(const char *path, const struct wishes *wishes, int is_listed)
 {
     struct problem problem;
     struct file_bytes bytes;
     int is_ok = file_load(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), SIZE_MAX, &bytes, &problem) && /* it may be a pipe */
                 explain_bytes(path, &bytes, NULL, wishes, &problem) == CUFENCE_OK;
-    if (!is_ok && !is_silent)
+    if (!is_ok && is_listed && !may_be_dump(path, &bytes))
+        is_ok = -1;
+    if (!is_ok)
         complain("%s: %s", path, problem.text);
     file_forget(&bytes);
     return is_ok;
@@ -190,25 +211,27 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* Explains every dump and every bundle in a folder, ordered by name. Skips other files. */
+/* Explains every dump and every bundle in a folder, ordered by name. Skips the files of others. */
 static int explain_folder(const char *path, const struct wishes *wishes)
 {
     struct dirent **entries;
-    int explained = 0, count = scandir(path, &entries, is_visible, alphasort);
+    int explained = 0, failed = 0, count = scandir(path, &entries, is_visible, alphasort);
     if (count < 0)
         return complain("%s: %s", path, strerror(errno));
     for (int i = 0; i < count; i++) {
         char *file = NULL;
         if (asprintf(&file, "%s/%s", path, entries[i]->d_name) >= 0) {
-            explained += bundle_is(file, 0) ? explain_bundle(file, wishes) : explain_file(file, wishes, 1);
+            int is_ok = bundle_is(file, 0) ? explain_bundle(file, wishes) : explain_file(file, wishes, 1);
+            explained += is_ok > 0;
+            failed += is_ok == 0;
             free(file);
         }
         free(entries[i]);
     }
     free(entries);
-    if (!explained)
+    if (!explained && !failed)
         complain("%s: it has no GPU core dump, plain or gzipped", path);
-    return explained > 0;
+    return explained && !failed;
 }
 
 /* Returns the folder of a bundle that the path names, or the dump of; NULL if it is none. The caller frees it. */
@@ -256,7 +279,7 @@ static int run(int argc, char **argv)
 
 const struct command explain_command = {
     .name = "explain",
-    .help = "explain a GPU core dump: what faulted, where each thread stood",
+    .help = "explain a GPU core dump: what faulted, where each thread was",
     .run = run,
     ARGUMENTS(arguments),
     .operands = "FILE|FOLDER...",
@@ -264,7 +287,7 @@ const struct command explain_command = {
     .most = -1,
     .missing = "no file given; `cufence explain --help` says how to get one",
     .about = "Explains a GPU core dump, also one of a program that ran without cufence: the exception, its kernel, source line "
-             "and instruction, the addresses of its lanes; then where all threads stood, grouped by place, and which launches "
+             "and instruction, the addresses of its lanes; then where all threads were, grouped by place, and which launches "
              "ran, with their parameters. Needs no GPU and no CUDA. Given a folder, it explains every dump in it, and those of "
              "the launches that keep= has kept there.",
     .examples = "To get a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1\n"

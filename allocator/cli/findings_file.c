@@ -335,6 +335,12 @@ static int take_facts(struct line *line, const json_t *from)
            json_table_read(&finding_facts, from, line->facts, &line->memory, &problem) != CUFENCE_ERROR_OUT_OF_MEMORY;
 }
 
+/* Whether it is of `cufence explain` about a dump without an exception. */
+static int is_without_finding(const json_t *line)
+{
+    return json_object_get(line, "dump") && !json_object_get(line, "headline");
+}
+
 /* A line of cufence's, by what it is about. Returns 0 if the host is out of memory. */
 static int take_line(struct collected *collected, struct line *line)
 {
@@ -343,7 +349,8 @@ static int take_line(struct collected *collected, struct line *line)
     if (!take_facts(line, is_of_another ? of : line->json))
         return 0;
     const char *kind = line->facts->kind ? line->facts->kind : "";
-    if (!*kind && json_object_get(line->json, "kind")) /* a number, say: it is a finding all the same */
+    /* A kind that is a number, say, or that is not there: it is a finding all the same. */
+    if (!*kind && (json_object_get(line->json, "kind") || !is_without_finding(line->json)))
         line->facts->kind = kind = "finding of unknown kind";
     if (is_of_another)
         return add_names(collected, line->facts, names);
@@ -365,6 +372,8 @@ static int read_line(struct collected *collected, const char *command, const cha
     json_int_t schema = json_integer_value(json_object_get(line.json, "schema"));
     if (!json_is_object(line.json) || !schema)
         is_ok = complain(command, path, number, "not a finding of cufence: it has no member \"schema\"");
+    else if (json_is_array(json_object_get(line.json, "findings")))
+        is_ok = complain(command, path, number, "a list of `cufence hunt`; its option --keep keeps the reports for this one");
     else if (schema > JSON_SCHEMA)
         is_ok = complain(command, path, number, "it was written by a newer cufence: this one reads schemas up to 2");
     else if (!take_line(collected, &line))

@@ -97,6 +97,13 @@ static int make_folder(struct hunt *hunt)
     return 0;
 }
 
+/* An inode is used again for another file; when it was written differs then. */
+static int is_written(const struct stat *ours, const struct stat *found)
+{
+    return found->st_dev == ours->st_dev && found->st_ino == ours->st_ino && found->st_size == ours->st_size &&
+           found->st_mtim.tv_sec == ours->st_mtim.tv_sec && found->st_mtim.tv_nsec == ours->st_mtim.tv_nsec;
+}
+
 /* Replaces the list, whose file always holds a whole one. Returns 0 after a message. */
 static int write_list(struct hunt *hunt, int is_complete)
 {
@@ -106,7 +113,7 @@ static int write_list(struct hunt *hunt, int is_complete)
     const char *path = hunt->json;
     if (!path)
         return 1;
-    if (hunt->written.st_ino && stat(path, &found) == 0 && found.st_ino != hunt->written.st_ino) {
+    if (hunt->written.st_ino && stat(path, &found) == 0 && !is_written(&hunt->written, &found)) {
         snprintf(apart, sizeof apart, "%s.%d", path, (int)getpid());
         complain(0, "--json %s: somebody else has replaced it meanwhile; the list is in %s", path, apart);
         path = apart;
@@ -176,7 +183,6 @@ static int is_at_terminal(void)
 static void run_program(const struct plan *plan, unsigned mode, struct run *run)
 {
     char name[TALLY_NAME];
-    struct tally tally;
     double began = now();
     int fd = tally_make(name), is_said = 0;
     struct start start = {plan, mode, name};
@@ -191,7 +197,7 @@ static void run_program(const struct plan *plan, unsigned mode, struct run *run)
     run->left = is_started ? child_wait_rest("hunt", NULL) : 0;
     run->is_ended = child_signals > 0;
     run->seconds = now() - began;
-    run->is_guarded = tally_read(fd, &tally) && tally.counts[TALLY_GUARDED];
+    tally_read(fd, &run->tally);
     if (fd >= 0)
         close(fd);
 }
@@ -212,7 +218,7 @@ static void tell_end(const struct hunt *hunt, unsigned mode)
         fprintf(stderr, "%zu finding%s\n", found, plural(found));
     else
         fprintf(stderr, "no finding%s%s\n", run_has_failed(run, &hunt->merged, mode) ? ": the program failed by itself" : "",
-                run->is_guarded ? "" : "; nothing was guarded");
+                run->tally.counts[TALLY_GUARDED] ? "" : "; nothing was guarded");
 }
 
 /* Returns whether there is a reason for another run. */
@@ -263,7 +269,7 @@ static int conclude(struct hunt *hunt, int refusal)
                  hunt->merged.known_count == 1 ? " is" : "s are");
     if (!refusal && hunt->kept)
         complain(0, "the reports of each run are in %s", hunt->plan.folder);
-    if (!write_list(hunt, !verdict.cut && !verdict.left && !child_signals))
+    if (!write_list(hunt, verdict.is_whole && !child_signals))
         status = status ? status : STATUS_FAILED;
     return refusal ? refusal : status;
 }
@@ -273,15 +279,15 @@ static int conclude(struct hunt *hunt, int refusal)
 /* Takes the bits of modes. */
 static int take_modes(const struct given *given, void *field)
 {
-    unsigned *bits = field, mode;
+    unsigned *bits = field;
     const char *at = given->value;
     do {
-        size_t length = strcspn(at, ",");
-        for (mode = 0; mode < MODES && (strlen(modes[mode].name) != length || memcmp(modes[mode].name, at, length) != 0);)
-            mode++;
-        if (mode == MODES)
-            return complain(STATUS_USAGE, "--modes: \"%.*s\" is not allowed; use some of: end start align strict fresh",
-                            (int)(length < 64 ? length : 64), at);
+        size_t edits, length = strcspn(at, ","), mode = text_nearest(at, length, modes, sizeof *modes, MODES, &edits);
+        int is_near = mode < MODES;
+        if (edits)
+            return complain(STATUS_USAGE, "--modes: \"%.*s\" is not allowed; use some of: end start align strict fresh%s%s%s",
+                            (int)(length < 64 ? length : 64), at, is_near ? "; did you mean " : "",
+                            is_near ? modes[mode].name : "", is_near ? "?" : "");
         *bits |= 1u << mode;
         at += length;
     } while (*at++ == ',');

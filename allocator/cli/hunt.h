@@ -7,6 +7,8 @@
 
 #include "findings_file.h"
 
+#include "base/tally.h"
+
 #include <jansson.h>
 #include <limits.h>
 #include <stddef.h>
@@ -37,9 +39,9 @@ struct run {
     int refusal; /* of a program that could not be started: the exit status of `cufence run`, which has said why */
     int status;  /* of waitpid() */
     double seconds;
-    int is_guarded; /* allocations of at least one process were */
-    int is_ended;   /* by a signal that was sent to us */
-    size_t left;    /* processes that have not ended with it */
+    struct tally tally; /* what its processes have told of themselves */
+    int is_ended;       /* by a signal that was sent to us */
+    size_t left;        /* processes that have not ended with it */
 };
 
 /* ---- words ---- */
@@ -57,9 +59,13 @@ int run_has_failed(const struct run *run, const struct collected *merged, unsign
 struct hunt_verdict {
     unsigned runs;      /* their number */
     unsigned cut;       /* of the plan, but not made, or ended by us */
-    unsigned unguarded; /* nothing was guarded, and that is required */
+    unsigned unguarded; /* nothing was guarded in it or in one of its processes, and that is required */
+    unsigned silent;    /* processes that used CUDA were killed, or have not come to their end otherwise */
+    unsigned blind;     /* processes may have missed something */
+    unsigned untold;    /* something was found, but is not in the list */
     unsigned failed;    /* as run_has_failed() */
     unsigned left;      /* processes still run */
+    int is_whole;       /* none of these but unguarded and failed, which the list has by itself */
     int is_complete;    /* none of these */
 };
 struct hunt_verdict hunt_judge(const struct plan *plan, const struct run runs[MODES], const struct collected *merged);

@@ -110,10 +110,14 @@ void run_end_print(FILE *out, const struct run *run)
         fprintf(out, "exit status %d", WEXITSTATUS(run->status));
 }
 
+static int is_without_finding(const struct collected *merged, unsigned mode)
+{
+    return !merged_by(merged, mode) && !count_tags(merged->known, merged->known_count, mode);
+}
+
 int run_has_failed(const struct run *run, const struct collected *merged, unsigned mode)
 {
-    return run->is_started && !run->is_ended && run->status != 0 && !merged_by(merged, mode) &&
-           !count_tags(merged->known, merged->known_count, mode);
+    return run->is_started && !run->is_ended && run->status != 0 && is_without_finding(merged, mode);
 }
 
 /* "1, 3": the numbers in the list of what a mode has found. */
@@ -141,7 +145,7 @@ static void tell_runs(FILE *out, const struct plan *plan, const struct run runs[
             fputs("not run", out);
         else if (runs[mode].is_ended && !merged_by(merged, mode))
             fputs("ended by a signal", out);
-        else if (!runs[mode].is_guarded && !merged_by(merged, mode))
+        else if (!runs[mode].tally.counts[TALLY_GUARDED] && !merged_by(merged, mode))
             fputs("nothing was guarded", out);
         else
             put_numbers(out, merged, mode);
@@ -154,43 +158,64 @@ struct hunt_verdict hunt_judge(const struct plan *plan, const struct run runs[MO
     struct hunt_verdict verdict = {0};
     for (unsigned mode = 0; mode < MODES; mode++) {
         const struct run *run = &runs[mode];
+        const unsigned *counts = run->tally.counts;
+        int is_over = run->is_started && !run->is_ended;
         verdict.runs += (unsigned)run->is_started;
         verdict.cut |= (unsigned)(!run->is_started || run->is_ended) << mode & plan->modes;
         verdict.left |= (unsigned)(run->left > 0) << mode;
-        verdict.unguarded |= (unsigned)(run->is_started && !run->is_guarded && !run->is_ended) << mode;
+        verdict.unguarded |= (unsigned)(is_over && (!counts[TALLY_GUARDED] || counts[TALLY_UNGUARDED])) << mode;
+        verdict.silent |= (unsigned)(is_over && counts[TALLY_SAID] < counts[TALLY_CONTEXT]) << mode;
+        verdict.blind |= (unsigned)(is_over && counts[TALLY_BLIND]) << mode;
+        verdict.untold |= (unsigned)(counts[TALLY_FOUND] && is_without_finding(merged, mode)) << mode;
         verdict.failed |= (unsigned)run_has_failed(run, merged, mode) << mode;
     }
     verdict.unguarded *= (unsigned)plan->is_guarded_required;
-    verdict.is_complete = !verdict.cut && !verdict.unguarded && !verdict.failed && !verdict.left;
+    if (merged->unreadable && !verdict.untold)
+        verdict.silent |= plan->modes;
+    verdict.is_whole = !(verdict.cut | verdict.left | verdict.silent | verdict.blind | verdict.untold);
+    verdict.is_complete = verdict.is_whole && !verdict.unguarded && !verdict.failed;
     return verdict;
 }
 
 /* ---- all of it ---- */
 
-/* What is missing where nothing was found. */
+/* What is missing where nothing was found: the first of the reasons. */
 static void tell_verdict(FILE *out, const struct hunt_verdict *verdict)
 {
+    const struct {
+        unsigned modes;
+        const char *what, *behind; /* NULL: the modes are not named */
+    } reasons[] = {
+        {verdict->untold, "something was found in ", ", but no report of it has come to this list"},
+        {verdict->cut, "not every run was made to its end", NULL},
+        {verdict->unguarded, "nothing was guarded in ",
+         ", or not in all processes, and they have said why, unless they lacked LD_PRELOAD"},
+        {verdict->left, "processes that the program started still run in ", "; let the program wait for them, or stop them"},
+        {verdict->silent, "processes that used CUDA have not said at their end what was guarded in ",
+         ": they were killed, or ended by _exit or exec"},
+        {verdict->blind, "not everything could be seen or written in ", ", and the program's processes have said why"},
+        {verdict->failed, "the program failed by itself", NULL},
+    };
     if (verdict->is_complete)
-        fputs("Each process has said at its end how many of its allocations were guarded.\n", out);
-    else
-        fputs("That is no verdict: ", out);
-    if (verdict->unguarded) {
-        fputs("nothing was guarded in ", out);
-        put_modes(out, verdict->unguarded);
-        fputs(", and the program's processes have said why, unless they lacked LD_PRELOAD.\n", out);
-    } else if (verdict->left) {
-        fputs("processes that the program started still run in ", out);
-        put_modes(out, verdict->left);
-        fputs("; let the program wait for them, or stop them.\n", out);
-    } else if (!verdict->is_complete) {
-        fputs(verdict->failed ? "the program failed by itself.\n" : "not every run was made to its end.\n", out);
+        fputs(
+            "Each process that was seen to use CUDA has said at its end how many of its allocations were guarded; one without\n"
+            "LD_PRELOAD is not seen.\n",
+            out);
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+        if (!reasons[i].modes)
+            continue;
+        fprintf(out, "Inconclusive: %s", reasons[i].what);
+        if (reasons[i].behind)
+            put_modes(out, reasons[i].modes);
+        fprintf(out, "%s.\n", reasons[i].behind ? reasons[i].behind : "");
+        break;
     }
 }
 
 static const char blind_spots[] =
     "No mode sees: an access to the wrong place inside a buffer, or inside a pool or a larger allocation that the program "
     "divides up itself; an access that jumps over the guard (64 MiB at least, 4 GiB at most) into another buffer; races, and "
-    "reads of memory that was never written, but for floats in the mode fresh; managed, pinned, imported and IPC memory; and "
+    "reads of memory that was never written, except floats (--modes fresh); managed, pinned, imported and IPC memory; and "
     "whatever the program did not do in "
     "these runs.";
 
@@ -237,7 +262,7 @@ static json_t *run_object(const struct run *run, const struct collected *merged,
     int is_killed = WIFSIGNALED(run->status);
     return json_pack("{ss ss sf si sb sI}", "mode", modes[mode].name, "options", modes[mode].options, "seconds", run->seconds,
                      is_killed ? "signal" : "exit_status", is_killed ? WTERMSIG(run->status) : WEXITSTATUS(run->status),
-                     "guarded", run->is_guarded, "findings", (json_int_t)merged_by(merged, mode));
+                     "guarded", run->tally.counts[TALLY_GUARDED] != 0, "findings", (json_int_t)merged_by(merged, mode));
 }
 
 int hunt_put_json(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged,

@@ -1,5 +1,6 @@
 #include "command_line.h"
 #include "demo_bugs.h"
+#include "environment.h"
 #include "program.h"
 #include "base/env.h"
 #include "base/options.h"
@@ -127,6 +128,7 @@ static int dispatch(int argc, char **argv)
         return cli_await(argc, argv);
     int is_exact;
     const struct command *command = command_find(argv[0], &is_exact);
+    environment_adopt();
     return is_exact ? command->run(argc, argv) : unknown_command(argv, command);
 }
 

@@ -477,6 +477,7 @@ size_t child_wait_rest(const char *command, const char *tally)
     enum { SURE = 3, SAID_MS = 1000 }; /* a process that executes another has no environment for a moment */
     const struct timespec pause = {0, 20000000};
     uint64_t began = monotonic_ms();
+    int before = child_signals;
     size_t count = 0;
     char one[128];
     for (int none = 0, is_said = 0; none < SURE; none = count ? 0 : none + 1) {
@@ -484,7 +485,7 @@ size_t child_wait_rest(const char *command, const char *tally)
         while (waitpid(-1, NULL, WNOHANG) > 0)
             ;
         count = count_rest(tally, one, sizeof one);
-        if (count && (passed > CHILD_REST_S * 1000ull || child_signals > 1))
+        if (count && (passed > CHILD_REST_S * 1000ull || child_signals > before || child_signals > 1))
             break;
         if (count && passed > SAID_MS && !is_said++)
             arguments_complain(command, 0,

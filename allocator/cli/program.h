@@ -74,7 +74,7 @@ int child_wait(unsigned milliseconds, int *status);
 enum { CHILD_REST_S = 30 };
 
 /* Waits, behind the child's end, for all processes that it has started, whatever has become of their parents, up to
- * CHILD_REST_S or until a second signal comes; says so on stderr, behind the sub-command's name, if it takes long. Returns how
- * many still run. tally: there was no child_start(), and it is those whose environment has the tally of that name
+ * CHILD_REST_S or until a signal comes, or has come twice; says so on stderr, behind the sub-command's name, if it takes long.
+ * Returns how many still run. tally: there was no child_start(), and it is those whose environment has the tally of that name
  * (base/tally.h). */
 size_t child_wait_rest(const char *command, const char *tally);

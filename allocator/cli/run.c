@@ -272,7 +272,7 @@ static const struct argument arguments[] = {
      .take = settings_take_status},
     {"require-guarded", NULL,
      "exit with 87 if nothing was guarded, where the program would exit with 0. Waits for the processes that the program "
-     "has started; 87 if one still runs after 30 s",
+     "has started; 87 if one still runs after 30 s, or was killed",
      .offset = offsetof(struct request, is_guarded_required)},
     {"if-asked", NULL,
      "only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence; otherwise run the program as it is",

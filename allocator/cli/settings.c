@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/option_value.h"
+#include "base/text.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -99,10 +100,13 @@ int settings_take_status(const struct given *given, void *field)
 int settings_take_preset(const struct given *given, void *field)
 {
     struct settings *settings = field;
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
-        if (!strcmp(presets[i].name, given->value))
-            return settings_insert(settings, settings->presets++, "--preset", presets[i].options);
-    arguments_complain(settings->command, 0, "--preset: \"%s\" is not allowed; use one of", given->value);
+    size_t edits, count = sizeof presets / sizeof *presets;
+    size_t nearest = text_nearest(given->value, strlen(given->value), presets, sizeof *presets, count, &edits);
+    if (edits == 0)
+        return settings_insert(settings, settings->presets++, "--preset", presets[nearest].options);
+    arguments_complain(settings->command, 0, "--preset: \"%s\" is not allowed;%s%s%s one of", given->value,
+                       nearest < count ? " did you mean " : "", nearest < count ? presets[nearest].name : "",
+                       nearest < count ? "? Use" : " use");
     settings_print_presets(stderr);
     return STATUS_USAGE;
 }

@@ -81,7 +81,7 @@ static int ask(const char *process, int kills)
 
 static const struct argument arguments[] = {
     {"kill", NULL,
-     "also have the driver write a dump, which ends all work of the process on the GPU, and report where threads stand",
+     "also have the driver write a dump, which ends all work of the process on the GPU, and report where threads wait",
      .offset = 0},
 };
 
@@ -97,7 +97,7 @@ static int run(int argc, char **argv)
 
 const struct command stuck_command = {
     .name = "stuck",
-    .help = "of a program that hangs: its launches, and where threads stand",
+    .help = "show what a hanging program launched, and where its threads wait",
     .run = run,
     ARGUMENTS(arguments),
     .operands = "PID...",
@@ -105,7 +105,7 @@ const struct command stuck_command = {
     .most = -1,
     .missing = "no process given",
     .about = "Asks the cufence in a running program what it has launched last, from where, and whether the device still works. "
-             "With --kill also where each thread of its kernels stands, and what it waits for: a barrier, or a value in "
+             "With --kill also where each thread of its kernels is, and what it waits for: a barrier, or a value in "
              "memory, and who may write that.",
     .examples = "Example: cufence run -- python train.py & sleep 600; cufence stuck --kill $!\n",
 };

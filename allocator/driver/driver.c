@@ -93,7 +93,7 @@ static cufence_status open_library(void)
     if (!table.library)
         return error_set(CUFENCE_ERROR_DRIVER_NOT_FOUND,
                          "cannot open the CUDA driver library %s: %s; install the NVIDIA driver, or set CUFENCE_DRIVER=sim for "
-                         "the simulated device",
+                         "the simulated device (`cufence demo` and tests only)",
                          wanted && *wanted ? wanted : "libcuda.so.1", dlerror());
     table.is_sim = symbol_in(table.library, "cusim_register_kernel") != NULL;
     return CUFENCE_OK;
@@ -145,9 +145,10 @@ static cufence_status load(void)
         if (result != CUDA_SUCCESS) {
             const char *name = NULL;
             table.cuGetErrorName(result, &name);
-            status = error_set(result == CUDA_ERROR_NO_DEVICE ? CUFENCE_ERROR_UNSUPPORTED : CUFENCE_ERROR_DRIVER,
-                               "cuInit: %s (%d) from %s; `cufence doctor` says more, CUFENCE_DRIVER=sim simulates a device",
-                               name ? name : "unknown error", (int)result, table.path);
+            status = error_set(
+                result == CUDA_ERROR_NO_DEVICE ? CUFENCE_ERROR_UNSUPPORTED : CUFENCE_ERROR_DRIVER,
+                "cuInit: %s (%d) from %s; `cufence doctor` says more, CUFENCE_DRIVER=sim simulates one for `cufence demo`",
+                name ? name : "unknown error", (int)result, table.path);
         }
     }
     if (status == CUFENCE_OK) {

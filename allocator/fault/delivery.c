@@ -84,6 +84,8 @@ static void complain(const struct report_file *file, int error)
     char text[1200];
     if (!error)
         return;
+    if (file && file != &delivery.log)
+        tally_note(TALLY_BLIND);
     int length = snprintf(text, sizeof text, "==%d== cufence: ", (int)getpid());
     snprintf(text + length, sizeof text - (size_t)length, "%s%s: %s\n",
              file ? "cannot write the report to " : "standard error has not taken the report above", file ? file->name : "",

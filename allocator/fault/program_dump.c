@@ -41,7 +41,7 @@ static struct {
     unsigned fixed;   /* by variables: a bit for each attribute */
     int is_learned;   /* the driver was asked: later it has what cufence has set */
     int has_trigger;  /* atomic */
-    unsigned hidings; /* begun and not ended */
+    unsigned hidings; /* in progress */
     char *hidden[HIDDEN];
 } program = {.lock = LOCK(RANK_LEAF)};
 

@@ -10,7 +10,7 @@
 #include "kernels/kernels.h"
 #include "launch/host_waits.h"
 #include "launch/launch.h"
-#include "launch/progress.h"
+#include "launch/device_progress.h"
 #include "launch/pinned_memory.h"
 #include "tell.h"
 

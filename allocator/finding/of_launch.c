@@ -34,7 +34,7 @@ static void add_nan_hint(struct finding *finding, const struct nan_fact *nan)
     }
     const char *name = nan->by.kernel ? nan->by.kernel : nan->by.plain;
     if (nan->is_of_unwritten)
-        part_add(finding->hint, "an input that nobody has written holds NaN: is memory used before it is filled?");
+        part_add(finding->hint, "an uninitialised input holds NaN: is memory used before it is filled?");
     else if (!strcmp(nan->kind, FINDING_INF))
         part_add(finding->hint, "a number too large for %s, a division by 0, or log(0)?", value_names[nan->type]);
     else if (infinities)
@@ -72,7 +72,7 @@ void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const s
     part_add(finding->headline, ", first to element %" PRIu64 " of %s[%" PRIu64 "]", nan->index, value_names[nan->type],
              nan->count);
     if (nan->fresh) {
-        part_add(finding->headline, "; buffer #%" PRIu64 " had %" PRIu64 " element%s that nobody wrote", nan->fresh->id,
+        part_add(finding->headline, "; buffer #%" PRIu64 " had %" PRIu64 " uninitialised element%s", nan->fresh->id,
                  nan->fresh_count, plural(nan->fresh_count));
         finding->buffer = part_buffer(nan->fresh, nan->buffer_frames);
         finding->buffer.certainty = CERTAIN_CANDIDATE;

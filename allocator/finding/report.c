@@ -261,7 +261,7 @@ static void launch_lines(struct report *report, const struct finding *finding)
     if (launch->frame_count && origin->fits > 1 && origin->certainty == CERTAIN_CANDIDATE)
         report_line(report, "", "", CERTAIN_NOT, "the newest of %zu launches that it may have been", origin->fits);
     if (origin->fits > 1 && origin->certainty == CERTAIN_RERUN)
-        report_line(report, "", "", CERTAIN_NOT, "of %zu launches that it may have been, this one did it again", origin->fits);
+        report_line(report, "", "", CERTAIN_NOT, "%zu launches fit; this one faulted again", origin->fits);
 }
 
 static void candidate_lines(struct report *report, const struct finding *finding)

@@ -33,7 +33,7 @@ typedef void *(*dlsym_function)(void *, const char *);
 /* Each is found once; two threads that search at the same time find the same. All atomic. */
 static dlsym_function real_dlsym;
 static void *(*hook_for)(const char *symbol, const void *found);
-static void (*before_exit)(void);
+static void (*before_exit)(int is_killed);
 static int has_no_library;
 
 /* Descriptor 2 before main(): by the time libcufence.so is opened, the program may have closed it and reused the number. */
@@ -131,7 +131,7 @@ static void *hook_of(const char *symbol, const void *found)
         ask = library ? (void *(*)(const char *, const void *))find_dlsym()(library, "cufence_preload_hook") : NULL;
         if (ask) {
             tell_of_standard_error(library);
-            __atomic_store_n(&before_exit, (void (*)(void))find_dlsym()(library, "cufence_preload_before_exit"),
+            __atomic_store_n(&before_exit, (void (*)(int))find_dlsym()(library, "cufence_preload_before_exit"),
                              __ATOMIC_RELEASE);
             __atomic_store_n(&hook_for, ask, __ATOMIC_RELEASE);
         } else {
@@ -271,11 +271,11 @@ __attribute__((constructor)) static void find_abort(void)
 
 /* A program may end at once when it gets the error of a fault, while the report is being made: os._exit() in a child of
  * Python's multiprocessing, abort() behind an exception that nobody catches, execv() to start anew. */
-static void await_report(void)
+static void await_report(int is_killed)
 {
-    void (*await)(void) = __atomic_load_n(&before_exit, __ATOMIC_ACQUIRE);
+    void (*await)(int) = __atomic_load_n(&before_exit, __ATOMIC_ACQUIRE);
     if (await)
-        await();
+        await(is_killed);
 }
 
 /* The tally's descriptor if this process is the one to speak, else -1. Its environment may have changed by the end. */
@@ -345,7 +345,7 @@ static void at_end(int status, void *unused)
 EXPORT void interposed_exit(int status) __asm__("_exit");
 EXPORT void interposed_exit(int status)
 {
-    await_report();
+    await_report(0);
     status = say_last_word(status);
     for (;;)
         syscall(SYS_exit_group, status);
@@ -360,7 +360,7 @@ EXPORT void interposed_C_exit(int status)
 EXPORT void interposed_abort(void) __asm__("abort");
 EXPORT void interposed_abort(void)
 {
-    await_report();
+    await_report(1);
     if (!__atomic_load_n(&real_abort, __ATOMIC_ACQUIRE)) /* the constructor of another library */
         find_abort();
     __atomic_load_n(&real_abort, __ATOMIC_ACQUIRE)();
@@ -371,7 +371,7 @@ static int quick_status;
 
 static void at_quick_end(void)
 {
-    await_report();
+    await_report(0);
     int last = say_last_word(quick_status);
     if (last != quick_status)
         interposed_exit(last);
@@ -403,7 +403,7 @@ __attribute__((constructor)) static void watch_exits(void)
     EXPORT int interposed_##name parameters __asm__(#name);                                                                    \
     EXPORT int interposed_##name parameters                                                                                    \
     {                                                                                                                          \
-        await_report();                                                                                                        \
+        await_report(0);                                                                                                       \
         if (!__atomic_load_n(&real_##name, __ATOMIC_ACQUIRE))                                                                  \
             find_##name();                                                                                                     \
         return __atomic_load_n(&real_##name, __ATOMIC_ACQUIRE) arguments;                                                      \

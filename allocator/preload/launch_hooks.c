@@ -5,7 +5,7 @@
 #include "base/aside.h"
 #include "base/reader.h"
 #include "launch/launch.h"
-#include "launch/progress.h"
+#include "launch/device_progress.h"
 #include "launch/tensor_maps.h"
 #include "launch/inspect_table.h"
 #include "order/order.h"

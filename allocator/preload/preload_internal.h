@@ -313,5 +313,5 @@ static inline void races_learned(const struct host_call *call)
 CUFENCE_PRELOAD_EXPORT void *cufence_preload_hook(const char *symbol, const void *found);
 
 /* Call before the process ends without exit handlers: waits for the report of a fault that the program has been told of. Takes
- * no lock, so that it may be called in a signal handler. */
-CUFENCE_PRELOAD_EXPORT void cufence_preload_before_exit(void);
+ * no lock, so that it may be called in a signal handler. is_killed: by abort(). */
+CUFENCE_PRELOAD_EXPORT void cufence_preload_before_exit(int is_killed);

@@ -100,8 +100,11 @@ static void await_report(void *unused)
         inspector_now()->await(LENS_MS);
 }
 
-void cufence_preload_before_exit(void)
+void cufence_preload_before_exit(int is_killed)
 {
-    if (__atomic_load_n(&preload_is_active, __ATOMIC_ACQUIRE) && getpid() == preload_pid)
-        aside_call(await_report, NULL);
+    if (!__atomic_load_n(&preload_is_active, __ATOMIC_ACQUIRE) || getpid() != preload_pid)
+        return;
+    aside_call(await_report, NULL);
+    if (!is_killed)
+        tally_note_left();
 }

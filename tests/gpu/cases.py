@@ -317,7 +317,7 @@ VALUES = [
          arguments=["half"], needs=TORCH, output=["sum is NaN: True"]),
     _nan("nan_triton", "k_log", "nan_triton", ["element 4170 of float32", r"nan_triton\.py:{NAN}\b", "a logarithm or root of one is NaN",
          r"0\s+buffer #\d+ \+0, float32\[10000\]\s"], output=["element 4170 is NaN: True"]),
-    *(_nan(f"nan_{how}_inputs", kernel, "nan_inputs", ["element 4170 of float32", "never written", "an input that nobody has written holds NaN"],
+    *(_nan(f"nan_{how}_inputs", kernel, "nan_inputs", ["element 4170 of float32", "never written", "an uninitialised input holds NaN"],
            arguments=[how], needs=needs, options={"uaf": "off"}, output=["element 4170 is NaN: True"])
       for how, kernel, needs in (("eager", r"\S*elementwise", TORCH), ("triton", "k_log", TRITON))),
     _nan("nan_compile", "triton_", "nan_compile", [r"nan_compile\.py:19\b"],

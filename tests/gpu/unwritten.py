@@ -25,7 +25,7 @@ def hunt(arguments: tuple[str, ...], status: int, *says: str) -> str:
 def play(bug: Bug) -> str:
     if bug.status == 0:
         return right(bug.arguments)
-    places = r"1000 elements that nobody wrote.*allocated at .*\bin (fresh|main)"
+    places = r"1000 uninitialised elements.*allocated at .*\bin (fresh|main)"
     return hunt(bug.arguments, 86, "cufence hunt: 1 finding in 1 run", rf"first NaN: {bug.kernel} writes", *bug.says, places)
 
 

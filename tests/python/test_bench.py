@@ -207,7 +207,7 @@ class Results(unittest.TestCase):
         self.assertIn("2 of 2 places of allocation tested after 2 training steps", said)
 
     def test_verdicts(self) -> None:
-        self.assertEqual(found.verdict(0, "not reached\n"), "silent")
+        self.assertEqual((found.verdict(0, "not reached\n"), found.verdict(-6, "Starting GPU coredump generation\n")), ("silent", "found"))
         self.assertEqual(found.verdict(1, "RuntimeError: CUDA error: an illegal memory access was encountered\n"), "found")
         self.assertEqual(found.verdict(0, "========= Invalid __global__ write of size 4 bytes\nnot reached\n"), "found")
         self.assertEqual(found.verdict(1, "Traceback:\nImportError: no triton\n"), "status 1: ImportError: no triton")

@@ -241,7 +241,7 @@ class WrongFiles(standin.InOneFolder):
         super().setUpClass()
         dump = gzip.decompress(DUMP.read_bytes())
         bomb = gzip.compress(bytes(100 << 20), 1) * 100
-        contents = {"empty": b"", "cut": dump[: len(dump) // 2], "text": b"a\nb\n", "secret": b"", "bomb": bomb, "deep": b"[" * 100000}
+        contents = {"empty": b"", "cut": dump[: len(dump) // 2], "text": b"a\nb\n", "secret": b"x", "bomb": bomb, "deep": b"[" * 100000}
         contents |= {"json": b'{"schema":2,"kind":"overrun"}\n', NAME: b"text", "zeros": b"", "cubin": dump[dump.index(b"\x7fELF", 1) :], "script": b"x"}
         for name, content in contents.items():
             (cls.folder / name).write_bytes(content)
@@ -271,6 +271,18 @@ class WrongFiles(standin.InOneFolder):
                     self.assertIn(sentence or "", done.stderr)
                     self.assertIn("".join(c if c.isprintable() and c != "\udcff" else "?" for c in file), done.stderr if sentence else file)
                     self.assertEqual([letter for letter in done.stderr[:-1] if not letter.isprintable()], [])
+
+    def test_in_a_folder_each_dump_is_told_and_no_other_file(self) -> None:
+        nobody = {} if os.geteuid() else {"user": 65534}
+        (self.folder / "dumps/sub").mkdir(parents=True)
+        for name in ("cut", "bomb", "secret", "text", "json", "cubin", "empty", "pipe", NAME):
+            os.link(self.folder / name, self.folder / "dumps" / name)
+        shutil.copy(DUMP, self.folder / "dumps/good")
+        (self.folder / "dumps/x.nvcudmp").touch()
+        done = standin.run(COMMAND, "explain", "dumps", cwd=self.folder, **nobody)
+        self.assertEqual((done.returncode, done.stdout.split("\n")[0]), (1, "dumps/good"), done.stderr)
+        told = [line.split(": ")[1] for line in done.stderr.splitlines()]
+        self.assertEqual(told, [f"dumps/{name}" for name in ("bomb", "cut", "secret", "x.nvcudmp")], done.stderr)
 
 
 # Importing it fails the test, because it leaves a marker.

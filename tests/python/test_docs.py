@@ -27,10 +27,7 @@ CODE = re.compile(r"^(```|~~~).*?^\1\s*$|`[^`\n]*`", re.M | re.S)
 def anchors(page: Path) -> set[str]:
     """The ids of a page's headings, as GitHub and mkdocs make them: lower case, words joined by dashes."""
     text = re.sub(r"^```.*?^```\s*$", "", page.read_text(), flags=re.M | re.S)
-    return {
-        re.sub(r"\s", "-", re.sub(r"[^\w\- ]", "", heading.strip().lower()))
-        for heading in re.findall(r"^#+ (.*)$", text, re.M)
-    }
+    return {re.sub(r"\s", "-", re.sub(r"[^\w\- ]", "", heading.strip().lower())) for heading in re.findall(r"^#+ (.*)$", text, re.M)}
 
 
 class Links(unittest.TestCase):
@@ -92,7 +89,8 @@ class Commands(unittest.TestCase):
             return subprocess.run([COMMAND, *words], capture_output=True, text=True, check=True).stdout
 
         cls.known = {}
-        keys = {"--" + option["key"].replace("_", "-") for option in json.loads(said("options", "--json"))}
+        cls.keys = [option["key"] for option in json.loads(said("options", "--json"))]
+        keys = {"--" + key.replace("_", "-") for key in cls.keys}
         for name in re.findall(r"^  ([a-z]+)  ", said("--help"), re.M):
             usage = said(name, "--help").partition("\n\n")[0]
             cls.known[name] = set(re.findall(r"\[(--[a-z][-a-z]*)", usage)) | (keys if "--KEY" in usage else set())
@@ -110,6 +108,17 @@ class Commands(unittest.TestCase):
                         with self.subTest(f"{page.name}: cufence {command} {own}"):
                             self.assertIn(option.replace("_", "-"), self.known[command])
         self.assertGreater(seen, 50)
+
+    def test_values_of_options_are_allowed(self):
+        """KEY=VALUE, cufence_KEY:VALUE and --KEY VALUE in code. Files and folders are any; other placeholders become values."""
+        key, value = "|".join(self.keys), r"(?!:)('[^']*'|\"[^\"]*\"|[^\s,'\"`)\]\\]+)"
+        code = "\n".join(found[0].strip("`") for page in PAGES for found in CODE.finditer(page.read_text()))
+        found = {*re.findall(rf"(?:(?<![-\w.])|(?<=cufence_))({key})[=:]{value}", code), *re.findall(rf"--({key})[ =]{value}", code)}
+        self.assertGreater(len(found), 90)
+        for key, said in sorted(found):
+            said = re.sub(r"\b(BUFFERS|BYTES|SECONDS|N)\b", "1", said.strip("\"'").rstrip(":").replace("0xNN", "0x11"))
+            given = f"{key}={said}".replace("=RULES", "=label:*").replace("=True", "=on")
+            self.assertEqual(subprocess.run([COMMAND, "options", "--check", given], capture_output=True, text=True, check=False).stderr, "")
 
 
 @unittest.skipUnless(shutil.which("jq") and COMMAND.is_file(), "needs jq and a build")

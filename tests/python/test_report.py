@@ -123,6 +123,7 @@ class Report(standin.InFolder):
             "a long path": (long.replace("é", "%C3%A9"), 1, {"kernel": {"name": "k", "file": long}}),
             "no text": ("/repo/oob.py", 9, {"kind": 7}),
             "no letter": ("/repo/oob.py", 9, {"kind": ""}),
+            "no kind": ("/repo/oob.py", 9, {"kind": None}),
             "hidden letters": ("%E2%80%AE%C2%9B", 1, {"kernel": {"file": "\u202e\x9b"}, "headline": "\u202e" * 600}),
         }
         for what, (uri, line, changes) in cases.items():
@@ -395,7 +396,7 @@ class Report(standin.InFolder):
         good = self.write("good.json", finding(0))
         self.write("empty.json")
         (self.folder / "nul.json").write_text(json.dumps(finding(0)) + "\0{}\n\0\n")
-        (self.folder / "bad.json").write_text(json.dumps(finding(0)) + "\n{cut off\n[1]\n" + json.dumps({"schema": 3, "kind": "x"}) + "\n")
+        (self.folder / "bad.json").write_text(json.dumps(finding(0)) + "\n{cut off\n[1]\n" + json.dumps({"schema": 3, "kind": "x"}) + '\n{"schema":1,"findings":[]}\n')
         done = self.report("--exit-code", "--html", "page.html", "--sarif", "-", good, "bad.json", "missing.json", "empty.json", status=87)
         self.assertEqual((done.stdout, (self.folder / "page.html").exists()), ("", False))
         done = self.report(good, "bad.json", "missing.json", "empty.json", "nul.json", status=87)
@@ -406,9 +407,10 @@ class Report(standin.InFolder):
         self.assertTrue(lines[0].startswith("cufence report: bad.json:2: "), lines)
         self.assertEqual(lines[1], 'cufence report: bad.json:3: not a finding of cufence: it has no member "schema"')
         self.assertEqual(lines[2], "cufence report: bad.json:4: it was written by a newer cufence: this one reads schemas up to 2")
-        self.assertEqual(lines[3], "cufence report: missing.json: No such file or directory")
-        self.assertTrue(lines[4].startswith("cufence report: empty.json: it is empty; "), lines)
-        self.assertEqual([line.split(": ")[1] for line in lines[5:]], ["nul.json:1", "nul.json:2"])
+        self.assertTrue(lines[3].startswith("cufence report: bad.json:5: a list of `cufence hunt`; "), lines)
+        self.assertEqual(lines[4], "cufence report: missing.json: No such file or directory")
+        self.assertTrue(lines[5].startswith("cufence report: empty.json: it is empty; "), lines)
+        self.assertEqual([line.split(": ")[1] for line in lines[6:]], ["nul.json:1", "nul.json:2"])
 
     def test_a_file_of_another_kind_is_told_once(self) -> None:
         for name, last in ("text", "or"), ("late", json.dumps(finding(0))):

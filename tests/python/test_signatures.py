@@ -46,10 +46,7 @@ from triton.compiler.compiler import CompiledKernel
 from torch._inductor.runtime.triton_heuristics import StaticTritonCompileResult
 """
 
-FILES = {
-    "torch/_inductor/runtime/triton_heuristics.py": HEURISTICS,
-    "triton/compiler/compiler.py": TRITON,
-}
+FILES = {"torch/_inductor/runtime/triton_heuristics.py": HEURISTICS, "triton/compiler/compiler.py": TRITON}
 
 
 REAL = """

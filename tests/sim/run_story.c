@@ -1,8 +1,8 @@
 /* A program that knows nothing of cufence: a kernel of 33 threads fills a buffer for 32 floats. It looks at no error. Or, with
- * an argument: "clean": a kernel of 32; "init": only cuInit; "leave": as clean, and ends by _exit; "managed": only memory that
- * cufence leaves to the driver; "forget": without CUFENCE_TALLY from here on, itself as clean in a child; "print": as clean,
- * and prints without a line end; "quick": as clean, and ends by quick_exit(3); "timer": as clean, with a timer that
- * runs on. */
+ * an argument: "clean": a kernel of 32; "init": only cuInit; "leave": as clean, and ends by _exit; "killed": as clean, and
+ * kills itself; "managed": only memory that cufence leaves to the driver; "forget": without CUFENCE_TALLY from here on, itself
+ * as clean in a child; "print": as clean, and prints without a line end; "quick": as clean, and ends by quick_exit(3); "timer":
+ * as clean, with a timer that runs on. */
 #include "plain_program.h"
 
 #include <signal.h>
@@ -60,6 +60,8 @@ int main(int argc, char **argv)
         overrun(*story ? 32 : 33);
     if (!strcmp(story, "leave"))
         _exit(0);
+    if (!strcmp(story, "killed"))
+        raise(SIGKILL);
     if (!strcmp(story, "timer"))
         start_timer();
     if (!strcmp(story, "quick"))

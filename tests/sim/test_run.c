@@ -91,6 +91,8 @@ static const struct ending endings[] = {
     {"-- sh -c '\"$STORY\" clean; true'", 0, 0, "no faults; 1 allocation guarded"},
     {"-- \"$STORY\"", 86, 86, NULL},
     {"-- \"$STORY\" leave", 0, 0, "1 process used CUDA without saying at the end what was guarded"},
+    {"-- sh -c '\"$STORY\" clean; \"$STORY\" killed; true'", 0, 87, NULL},
+    {"-- sh -c '\"$STORY\" clean; CUFENCE_DRIVER=/nowhere \"$STORY\" clean; true'", 0, 87, NULL},
     {"-- \"$STORY\" timer", 0, 0, "no faults; 1 allocation guarded"},
     {"-- \"$STORY\" quick", 3, 3, "1 process used CUDA without saying at the end what was guarded"},
     {"-- sh -c '\"$STORY\" leave; true'", 0, 0, "1 process used CUDA without saying at the end what was guarded"},
@@ -116,7 +118,7 @@ TEST(each_run_says_what_was_guarded)
         expect(&endings[i], "", endings[i].status);
         int is_changed = endings[i].required != endings[i].status;
         expect(&endings[i], "--require-guarded ", endings[i].required);
-        assert_int_equal(count_in(text, "cufence run: nothing was guarded (--require-guarded); exit status 87\n"), is_changed);
+        assert_int_equal(count_in(text, " (--require-guarded); exit status 87\n"), is_changed);
     }
 }
 
@@ -186,8 +188,14 @@ TEST(a_process_of_another_user_counts)
 
 /* ---- what other processes of the program have found, and have yet to ---- */
 
+/* Its finding is found all the same, by way of who has started it. */
+#define CLEARED "env -i LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" ASAN_OPTIONS=\"$ASAN_OPTIONS\" \"$CUFENCE\" run -- \"$STORY\""
+
 TEST(a_finding_of_any_process_is_one_of_the_run)
 {
+    assert_int_equal(run_shell("\"$CUFENCE\" run -- sh -c '" CLEARED "; true'"), 86);
+    assert_int_equal(run_shell("\"$CUFENCE\" hunt --modes end -- sh -c '" CLEARED "; true'"), 86);
+    HAS("cufence hunt: 1 finding in 1 run\n");
     assert_int_equal(run_shell("\"$CUFENCE\" run -- sh -c '\"$STORY\"; true'"), 86);
     assert_int_equal(count_in(text, "cufence run: something was found (--error-exitcode 0 keeps the program's status); exit "
                                     "status 86\n"),
@@ -212,6 +220,33 @@ TEST(what_is_required_waits_for_all_processes)
     HAS("1 allocation guarded", "!no verdict");
     assert_int_equal(run_shell("\"$CUFENCE\" run " BACKGROUND("sleep 50")), 87);
     HAS("cufence run: no verdict: 1 process that the program started still runs (--require-guarded); exit status 87\n");
+}
+
+/* Nothing is claimed of a process that has not told all, nor is it waited for who is told to stop. */
+TEST(a_hunt_gives_no_verdict_on_what_was_not_looked_at)
+{
+    static const struct {
+        const char *command, *why;
+        int status;
+    } cases[] = {
+        {"\"$STORY\" killed", "processes that used CUDA have not said at their end what was guarded in end", 87},
+        {"\"$STORY\" leave", "processes that used CUDA have not said at their end what was guarded in end", 87},
+        {"\"$CUFENCE\" run --explain off -- \"$STORY\"", "something was found in end, but no report of it ", 87},
+        {"exec " CLEARED, "something was found in end, but no report of it ", 87},
+        {"rm \"$CUFENCE_COLLECT\"; mkdir \"$CUFENCE_COLLECT\"; \"$STORY\" clean; rmdir \"$CUFENCE_COLLECT\"",
+         "not everything could be seen or written in end, ", 87},
+        {"CUFENCE_DRIVER=/nowhere \"$STORY\"", "nothing was guarded in end, or not in all processes", 87},
+        {"setsid sleep 50 >/dev/null 2>&1 &", "not every run was made to its end", 128 + SIGINT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *stop = cases[i].status == 87 ? "" : "timeout --foreground --preserve-status -s INT 6 ";
+        time_t began = time(NULL);
+        int status = run_shell("%s\"$CUFENCE\" hunt --modes end --json list -- sh -c '\"$STORY\" clean; %s\ntrue'", stop,
+                               cases[i].command);
+        expect_words(status, cases[i].status, PATTERNS("nothing found in 1 run\nInconclusive: ", cases[i].why));
+        assert_int_equal(run_shell("grep -q '\"complete\": false' list"), i == 5);
+        assert_true(time(NULL) - began < 25);
+    }
 }
 
 TEST(what_the_program_has_printed_is_not_lost)

@@ -191,7 +191,7 @@ TEST(a_hunt)
     struct collected found = {0};
     char *words[] = {"python", "train.py", NULL}, *text = NULL;
     const struct plan plan = {.modes = 5, .is_guarded_required = 1, .options = "", .command = words, .words = 2};
-    const struct run runs[MODES] = {{.is_started = 1, .status = 256, .seconds = 1.5, .is_guarded = 1},
+    const struct run runs[MODES] = {{.is_started = 1, .status = 256, .seconds = 1.5, .tally.counts[TALLY_GUARDED] = 1},
                                     [2] = {.is_started = 1, .status = 11, .seconds = 0.25}};
     size_t size;
     FILE *out = open_memstream(&text, &size);

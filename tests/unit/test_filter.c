@@ -185,7 +185,10 @@ TEST_WITH(a_baseline_has_the_names_of_its_findings, NULL, forget)
         CUFENCE_OK);
     assert_int_equal(read_text("{\n \"cufence\": \"1\",\n \"findings\": [{\"report\": {\n\"finding_name\" : \"a\\\\b *\"}}]}"),
                      CUFENCE_OK);
-    assert_int_equal(names.count, 2);
+    assert_int_equal(read_text("{\"cufence\":\"1\",\"finding_name\":\"\\u00e9.\\u4e2d\\ud83d\\ude00\"}"),
+                     CUFENCE_OK); /* another's */
+    assert_int_equal(names.count, 3);
+    assert_int_equal(known_as(&names, "é.中😀"), KNOWN_BASELINE);
     assert_int_equal(known_as(&names, "leak of \"y\""), KNOWN_BASELINE);
     assert_int_equal(known_as(&names, "a\\b *"), KNOWN_BASELINE);
     assert_int_equal(known_as(&names, "a\\b more"), KNOWN_NOT); /* no glob */

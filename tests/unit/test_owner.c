@@ -9,7 +9,7 @@
 #define GIVEN_ONLY "the kernel was given it, and not the buffer on the other side"
 #define GIVEN_ALONE "the kernel was given it, and no other buffer is next to this guard"
 #define ALONE "no other buffer is next to this guard"
-#define FAR "the next buffer is at least four times farther"
+#define FAR "the next nearest buffer is at least four times as far away"
 #define NEARER "nearer end, no argument decides"
 #define NEARER_BOTH "nearer end, both neighbours are arguments"
 #define GONE "the buffer on the other side is gone"

@@ -163,7 +163,7 @@ static void judge_guard(struct verdict *verdict, const cufence_buffer *below, st
     }
     uint64_t near = is_below ? bytes_below : bytes_above, far = is_below ? bytes_above : bytes_below;
     if (near <= far / 4) {
-        verdict->reason = "the next buffer is at least four times farther";
+        verdict->reason = "the next nearest buffer is at least four times as far away";
         return;
     }
     verdict->reason = aim_below.strength ? "nearer end, both neighbours are arguments" : "nearer end, no argument decides";

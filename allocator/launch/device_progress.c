@@ -1,4 +1,4 @@
-#include "progress.h"
+#include "device_progress.h"
 
 #include "base/lock.h"
 #include "driver/driver.h"
