@@ -22,7 +22,7 @@ LEFT_OUT = re.compile(r"/(results|fixtures|golden|corpus)/|\.ptx\.h$|^tests/emul
 FILE_LINES, FUNCTION_LINES = 500, 60
 
 LIMITS = {
-    "files in the tree": 1052,
+    "files in the tree": 1050,
     "options": 26,
     f"files over {FILE_LINES} lines": 0,
     f"functions over {FUNCTION_LINES} lines": 0,
