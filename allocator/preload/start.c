@@ -92,19 +92,18 @@ CUresult hook_cuInit(unsigned flags)
     return result;
 }
 
-static void await_report(void *unused)
+static void before_exit(void *is_killed)
 {
-    (void)unused;
     monitor_await_report();
     if (inspector_now())
         inspector_now()->await(LENS_MS);
+    if (!*(const int *)is_killed)
+        tally_note_left();
 }
 
 void cufence_preload_before_exit(int is_killed)
 {
     if (!__atomic_load_n(&preload_is_active, __ATOMIC_ACQUIRE) || getpid() != preload_pid)
         return;
-    aside_call(await_report, NULL);
-    if (!is_killed)
-        tally_note_left();
+    aside_call(before_exit, &is_killed);
 }
