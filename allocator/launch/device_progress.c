@@ -3,6 +3,8 @@
 #include "base/lock.h"
 #include "driver/driver.h"
 
+#include <sched.h>
+
 #define MARKS 1024u
 #define SPARSE 16u /* launches for each event, where half of the marks are taken */
 
@@ -11,7 +13,7 @@ enum state { FREE, HELD, UNDER_WAY };
 static struct mark {
     enum state state; /* atomic */
     CUevent event;
-    const struct context *context;
+    const struct context *context; /* atomic */
 } marks[MARKS];
 static unsigned launches, under_way;       /* atomic */
 static struct lock lock = LOCK(RANK_LEAF); /* for who asks, and for the end of a context */
@@ -32,14 +34,17 @@ static void leave(struct mark *mark, enum state as)
     __atomic_store_n(&mark->state, as, __ATOMIC_RELEASE);
 }
 
-static int record(struct mark *mark, CUstream stream)
+/* Its event is the context's, until that ends and destroys it, or another one takes the mark. */
+static int record(struct mark *mark, const struct context *context, CUstream stream)
 {
-    if (driver->cuEventCreate(&mark->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-        return 0;
-    int is_recorded = driver->cuEventRecord(mark->event, stream) == CUDA_SUCCESS;
-    if (!is_recorded)
+    if (mark->event && mark->context != context) {
         driver->cuEventDestroy(mark->event);
-    return is_recorded;
+        mark->event = NULL;
+    }
+    __atomic_store_n(&mark->context, context, __ATOMIC_RELEASE);
+    if (!mark->event && driver->cuEventCreate(&mark->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        mark->event = NULL;
+    return mark->event && driver->cuEventRecord(mark->event, stream) == CUDA_SUCCESS;
 }
 
 void progress_launched(struct context *context, CUstream stream)
@@ -49,15 +54,13 @@ void progress_launched(struct context *context, CUstream stream)
     int is_sparse = __atomic_load_n(&under_way, __ATOMIC_RELAXED) >= MARKS / 2;
     if ((is_sparse && number % SPARSE) || !stream_is_open(stream) || !take(mark, FREE))
         return;
-    mark->context = context;
-    int is_recorded = record(mark, stream);
+    int is_recorded = record(mark, context, stream);
     __atomic_add_fetch(&under_way, is_recorded, __ATOMIC_RELAXED);
     leave(mark, is_recorded ? UNDER_WAY : FREE);
 }
 
 static void drop(struct mark *mark)
 {
-    driver->cuEventDestroy(mark->event);
     __atomic_sub_fetch(&under_way, 1, __ATOMIC_RELAXED);
     leave(mark, FREE);
 }
@@ -83,11 +86,17 @@ void progress_forget(const struct context *context)
 {
     HOLD(&lock);
     for (struct mark *mark = marks; progress_is_wanted() && mark < marks + MARKS; mark++) {
-        if (!take(mark, UNDER_WAY))
+        enum state state = HELD; /* a launch in another context may just take it over */
+        while (__atomic_load_n(&mark->context, __ATOMIC_ACQUIRE) == context && state == HELD)
+            state = take(mark, UNDER_WAY) ? UNDER_WAY : take(mark, FREE) ? FREE : (sched_yield(), HELD);
+        if (state == HELD)
             continue;
-        if (mark->context == context)
+        int is_gone = mark->context == context;
+        if (is_gone)
+            mark->event = NULL;
+        if (is_gone && state == UNDER_WAY)
             drop(mark);
         else
-            leave(mark, UNDER_WAY);
+            leave(mark, state);
     }
 }

@@ -21,14 +21,14 @@ static struct coredump dump;
 static struct standing *standing;
 
 /* Of the one before nothing is left. */
-static void stand(void)
+static void stand(struct span file)
 {
     fixture_free(of_dump);
     if (standing)
         coredump_close(&dump);
     standing_free(standing);
     standing = NULL;
-    of_dump = dump_file(0xBE);
+    of_dump = file;
     assert_int_equal(coredump_open(of_dump.bytes, of_dump.size, &dump, &problem), CUFENCE_OK);
     assert_int_equal(standing_read(&dump, &standing, &problem), CUFENCE_OK);
 }
@@ -37,7 +37,7 @@ static void stand(void)
 static void check_standing(const char *name)
 {
     const struct standing_wishes wishes = {.places = 8};
-    stand();
+    stand(dump_file(0xBE));
     json_t *json = standing_json(standing, &wishes);
     char *text = standing_text(standing, &wishes), *facts = json_dumps(json, JSON_COMPACT), *both = NULL;
     assert_true(asprintf(&both, "%s%s\n", text, facts) > 0);
@@ -114,9 +114,7 @@ TEST(what_threads_wait_for)
 /* Reads a recorded dump. */
 static void stand_as(const char *name)
 {
-    of_dump = fixture_read("hang/%s.core", name);
-    assert_int_equal(coredump_open(of_dump.bytes, of_dump.size, &dump, &problem), CUFENCE_OK);
-    assert_int_equal(standing_read(&dump, &standing, &problem), CUFENCE_OK);
+    stand(fixture_read("hang/%s.core", name));
 }
 
 static void leave_dump(void)
