@@ -323,15 +323,13 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     if (slack)
         slack_dequeue(slack);
     if (slack && note_freed(watch, slack) && scope.pushed) {
-        struct freelist *shared = &block->books->shared;
-        int is_last = is_checked_last(block), is_wanted = is_last || wants_check(slack, list ? list : shared, is_forgotten);
+        int is_last = is_checked_last(block),
+            is_wanted = is_last || wants_check(slack, list ? list : &block->books->shared, is_forgotten);
         slack_keep(slack);
         is_due = list && !is_last && is_wanted && slack_enqueue(list->slack_queue, slack, PATTERN_CHECK);
         is_checked = is_wanted && users == HEAP_NONE && slack_is_over(slack);
         if (is_checked)
             check_idle(watch, &slack, 1);
-        else if (users == HEAP_NONE && !is_forgotten && slack_is_over(slack))
-            slack_enqueue(shared->slack_queue, slack, PATTERN_CHECK); /* later, with others */
     }
     lock_release(&watch->lock);
     scope_leave(scope);
