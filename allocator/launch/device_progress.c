@@ -44,7 +44,12 @@ static int record(struct mark *mark, const struct context *context, CUstream str
     __atomic_store_n(&mark->context, context, __ATOMIC_RELEASE);
     if (!mark->event && driver->cuEventCreate(&mark->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         mark->event = NULL;
-    return mark->event && driver->cuEventRecord(mark->event, stream) == CUDA_SUCCESS;
+    int is_recorded = mark->event && driver->cuEventRecord(mark->event, stream) == CUDA_SUCCESS;
+    if (mark->event && !is_recorded) { /* of a green context, say */
+        driver->cuEventDestroy(mark->event);
+        mark->event = NULL;
+    }
+    return is_recorded;
 }
 
 void progress_launched(struct context *context, CUstream stream)
@@ -52,9 +57,13 @@ void progress_launched(struct context *context, CUstream stream)
     unsigned number = __atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
     struct mark *mark = &marks[number % MARKS];
     int is_sparse = __atomic_load_n(&under_way, __ATOMIC_RELAXED) >= MARKS / 2;
-    if ((is_sparse && number % SPARSE) || !stream_is_open(stream) || !take(mark, FREE))
+    if (is_sparse && number % SPARSE)
         return;
-    int is_recorded = record(mark, context, stream);
+    const struct stream *named = stream_in(context, stream);
+    SCOPE scope = scope_enter_stream(named);
+    if (!scope.pushed || !take(mark, FREE))
+        return;
+    int is_recorded = record(mark, context, named->handle);
     __atomic_add_fetch(&under_way, is_recorded, __ATOMIC_RELAXED);
     leave(mark, is_recorded ? UNDER_WAY : FREE);
 }
@@ -68,7 +77,9 @@ static void drop(struct mark *mark)
 int progress_was_made(void)
 {
     int was_made = 0;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     HOLD(&lock);
+    driver->cuThreadExchangeStreamCaptureMode(&mode); /* another thread's capture forbids to ask, and would be ended by it */
     for (struct mark *mark = marks; mark < marks + MARKS; mark++) {
         if (!take(mark, UNDER_WAY))
             continue;
@@ -79,6 +90,7 @@ int progress_was_made(void)
             was_made = 1;
         }
     }
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
     return was_made;
 }
 
