@@ -1,9 +1,9 @@
 /*
  * Whether the device gets on with what was launched, for stuck=. It (1) records an event behind each launch, and (2) finds out
- * which of them have come since it was last asked. Never used without stuck=, and never in a capture. An event costs one to two
- * microseconds a launch. Of more than 512 launches under way, every sixteenth has one.
+ * which of them have come since it was last asked. Never used without stuck=, and never in a capture. Each launch costs a few
+ * driver calls more. Of more than 512 launches under way, every sixteenth has an event.
  *
- * Thread safety: progress_launched() from any thread, without a lock of ours; the others too.
+ * Thread safety: all functions, any thread; progress_launched() takes no lock.
  */
 #pragma once
 
