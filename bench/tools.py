@@ -67,6 +67,7 @@ TOOLS = {
     "driver": Tool("cuMemAlloc", allocator="driver", runs="micro"),
     "api": Tool("cufence, C API", allocator="cufence", runs="micro"),
     "streams": Tool("cufence run, streams=on", _run("--set", "streams=on"), is_extra=True),
+    "stuck": Tool("cufence run, stuck=60", _run("--set", "stuck=60"), is_extra=True),
     "values_none": Tool("values= of kernels that there are none of", _run("--values", "no_such_kernel"), runs="torch", is_extra=True),
     "values_one": Tool("values=#1000, one launch", _run("--values", "#1000=/dev/null"), runs="torch", is_extra=True),
     "values_softmax": Tool("values=*softmax*", _run("--values", "*softmax*=/dev/null"), runs="torch", is_extra=True),

@@ -92,14 +92,21 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     free(report);
 }
 
-/* The report of a fault that has happened somewhere else. */
-static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct snapshot *known)
+/* The report of a fault, or of a hang, that has happened somewhere else. */
+static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct standing *standing,
+                          const struct snapshot *known)
 {
     const struct finding_source origin = facts_source(known, (int)evidence->device);
-    if (!evidence->stop_count)
-        return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
+    struct stuck_fact stuck = {.standing = standing, .memory = facts_memory(known)};
     struct finding finding;
-    finding_of_fault(&finding, diagnosis, rerun_of(known), &origin);
+    if (evidence->stop_count) {
+        finding_of_fault(&finding, diagnosis, rerun_of(known), &origin);
+    } else if (standing->is_stuck) {
+        stuck_evidence(&stuck, evidence);
+        finding_of_stuck(&finding, &stuck, &origin);
+    } else {
+        return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
+    }
     json_t *json = json_table_write_at(&finding_facts, &finding, finding.now_ns);
     finding_free(&finding);
     if (!known)
@@ -115,7 +122,7 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     struct origin cause;
     diagnose(dump, evidence, known, &diagnosis, &cause);
     whole.stop = evidence->stop_count ? fault_stop(&diagnosis) : NULL;
-    json_t *finding = finding_of(evidence, &diagnosis, known);
+    json_t *finding = finding_of(evidence, &diagnosis, standing, known);
     json_object_set_new(finding, "dump", text_to_json(path));
     json_object_set_new(finding, "standing", standing_json(standing, &whole));
     if (!text_put_json(stdout, finding, JSON_COMPACT) && !ferror(stdout))

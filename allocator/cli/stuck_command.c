@@ -28,26 +28,32 @@ static int open_pipe(const char *comm, int number, int flags)
     return -1;
 }
 
-/* Prints what comes, until its end. Returns 0 if that is late, or the thread has ended. */
-static int print_answer(int pipe, const char *comm)
+enum told { TOLD_NOT, TOLD, TOLD_WHY_NOT, TOLD_LATE };
+
+/* Prints what comes, until its end. That is late also if the thread has ended. */
+static enum told print_answer(int pipe, const char *comm)
 {
     char text[4096];
+    int has_failed = 0;
     struct pollfd ready = {.fd = pipe, .events = POLLIN};
     for (int waited = 0; waited < 60 && access(comm, F_OK) == 0; waited++) {
         ssize_t got = poll(&ready, 1, 1000) > 0 ? read(pipe, text, sizeof text) : 0;
-        fwrite(text, 1, got > 0 ? strnlen(text, (size_t)got) : 0, stdout);
+        int is_why = got > 0 && text[0] == HIDDEN_FAILED;
+        has_failed |= is_why;
+        fwrite(text + is_why, 1, got > 0 ? strnlen(text + is_why, (size_t)(got - is_why)) : 0, has_failed ? stderr : stdout);
         if (got > 0 && memchr(text, '\0', (size_t)got))
-            return 1;
+            return has_failed ? TOLD_WHY_NOT : TOLD;
     }
-    return 0;
+    return TOLD_LATE;
 }
 
-/* Returns 0 if the thread is not cufence's, -1 if there was no answer. */
-static int ask_thread(const char *comm, int kills)
+/* TOLD_NOT: the thread is not cufence's. */
+static enum told ask_thread(const char *comm, int kills)
 {
     char text[4096];
     FILE *file = fopen(comm, "re");
-    int is_cufence = file && fgets(text, sizeof text, file) && !strcmp(text, HIDDEN_THREAD "\n"), is_told = 0;
+    enum told told = TOLD_NOT;
+    int is_cufence = file && fgets(text, sizeof text, file) && !strcmp(text, HIDDEN_THREAD "\n");
     int requests = is_cufence ? open_pipe(comm, HIDDEN_REQUESTS, O_WRONLY) : -1;
     int answers = requests >= 0 ? open_pipe(comm, HIDDEN_ANSWERS, O_RDWR) : -1; /* never hung up */
     if (file)
@@ -55,28 +61,29 @@ static int ask_thread(const char *comm, int kills)
     if (answers >= 0 && flock(requests, LOCK_EX) == 0) { /* one at a time */
         while (read(answers, text, sizeof text) > 0)
             ; /* was for one who has gone */
-        is_told = write(requests, kills ? "k" : "t", 1) == 1 && print_answer(answers, comm) ? 1 : -1;
+        told = write(requests, kills ? "k" : "t", 1) == 1 ? print_answer(answers, comm) : TOLD_LATE;
     }
     close(requests);
     close(answers);
-    return is_told;
+    return told;
 }
 
 static int ask(const char *process, int kills)
 {
     char name[64];
     glob_t tasks;
-    int told = 0;
+    enum told told = TOLD_NOT;
     snprintf(name, sizeof name, "/proc/%.20s/task/*/comm", process);
     if (process[strspn(process, "0123456789")] || glob(name, 0, NULL, &tasks) != 0)
         return complain("%s: no such process", process);
     for (size_t i = 0; i < tasks.gl_pathc && !told; i++)
         told = ask_thread(tasks.gl_pathv[i], kills);
     globfree(&tasks);
-    return told > 0 ? 0
-                    : complain("%s: %s", process,
-                               told ? "no answer; what the program prints may tell more"
-                                    : "no cufence is in that process, or it is not yours, or it has not begun with CUDA");
+    if (told == TOLD || told == TOLD_WHY_NOT)
+        return told == TOLD_WHY_NOT;
+    return complain("%s: %s", process,
+                    told ? "no answer; what the program prints may tell more"
+                         : "no cufence is in that process, or it is not yours, or it has not begun with CUDA");
 }
 
 static const struct argument arguments[] = {

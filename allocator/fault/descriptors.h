@@ -19,8 +19,9 @@ int hidden_open(char *path, size_t size);
 
 /* The thread has two more, for requests from outside and for the answers: who may not trace the process opens neither.
  * A request is a byte: 'k' for --kill, 't'. hidden_request() takes the newest, for which hidden_wait() returns 1; 0: none. A
- * byte 0 ends an answer. */
-#define HIDDEN_THREAD "cufence-pipe"          /* its name */
+ * byte 0 ends an answer; one that begins with HIDDEN_FAILED says why there is none. */
+#define HIDDEN_THREAD "cufence-pipe" /* its name */
+#define HIDDEN_FAILED '\1'
 enum { HIDDEN_REQUESTS = 1, HIDDEN_ANSWERS }; /* the numbers in its table */
 char hidden_request(void);
 void hidden_answer(const char *text);

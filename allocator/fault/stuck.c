@@ -70,7 +70,7 @@ static void excuse(const char *why)
     char text[512];
     if (!stuck.has_asker)
         output_note("%s", why);
-    snprintf(text, sizeof text, "cufence: %s\n", why);
+    snprintf(text, sizeof text, "%ccufence: %s\n", HIDDEN_FAILED, why);
     answer(text);
 }
 

@@ -79,12 +79,14 @@ static void add_writers(struct finding *finding, const struct stuck_fact *stuck,
 {
     const struct launch_entry *own = finding->launch.launch ? finding->launch.launch->entry : NULL;
     size_t behind = 0, given[2] = {0, 0}; /* on other streams, behind it */
+    uint64_t oldest = UINT64_MAX;         /* on record */
     char name[256];
     struct note_fact *note = &finding->notes.list[finding->notes.count++];
     for (size_t i = 0; own && i < stuck->memory->recent_count; i++) {
         const struct launch_entry *entry = &stuck->memory->recent[i];
         int is_behind = entry->stream == own->stream && entry->sequence > own->sequence;
         behind += is_behind ? 1 : 0;
+        oldest = entry->sequence < oldest ? entry->sequence : oldest;
         if (last && (is_behind || entry->time_ns > own->time_ns) && has_word(entry->bytes, entry->kept_bytes, first, last))
             given[is_behind]++;
     }
@@ -103,8 +105,8 @@ static void add_writers(struct finding *finding, const struct stuck_fact *stuck,
         part_add(note->text, ", newer launches that are given it: %zu behind the kernel, %zu on other streams", given[1],
                  given[0]);
     if (behind)
-        part_add(note->text, "%s%zu launch%s behind the kernel on its stream", last ? "; " : "", behind,
-                 behind == 1 ? " waits" : "es wait");
+        part_add(note->text, "%s%s%zu launch%s behind the kernel on its stream", last ? "; " : "",
+                 oldest > own->sequence + 1 ? "at least " : "", behind, behind == 1 ? " waits" : "es wait");
     finding->notes.count -= !note->text[0];
 }
 
@@ -129,6 +131,8 @@ void finding_of_stuck(struct finding *finding, struct stuck_fact *stuck, const s
                                           .warps = 1},
                                 .launch = launches_match(stuck->memory, &stuck->stop),
                                 .now_ns = stuck->memory->now_ns};
+    if (!origin->device_name)
+        finding->origin.device_name = stuck->evidence.device_name;
     part_add(finding->device.driver, "%" PRIu32 ".%" PRIu32, stuck->evidence.driver_major, stuck->evidence.driver_minor);
     if (stuck->silent_ns)
         part_add(stuck->reason, "for %s nothing was launched and no launch has ended; ", age_of(stuck->silent_ns).text);

@@ -87,6 +87,16 @@ TEST_WITH(the_command_asks, set_up, tear_down)
     expect_in(last.out, BARRIER);
     expect_in(last.out, "asked: 0\nwaited: CUDA_ERROR_LAUNCH_FAILED\n");
     expect_err(STUCK);
+    char folder[] = "/tmp/cufence-stuck-XXXXXX";
+    setenv("TMPDIR", mkdtemp(folder), 1);
+    run(&by_dlsym,
+        "hang stream 2500 & P=$!; sleep 1; export LD_PRELOAD=; rm -r $TMPDIR; " CUFENCE_CLI
+        " stuck --kill $P; echo \"asked: $?\"; wait $P",
+        PRELOAD, NULL, NULL);
+    unsetenv("TMPDIR");
+    expect_status(0);
+    expect_in(last.out, "asked: 1\nwaited: CUDA_SUCCESS\n");
+    expect_err("cufence: cannot make a folder in ");
     run(&by_dlsym,
         "hang 1 & F=$(mktemp -d); cp $(command -v sleep) $F/cufence-pipe; $F/cufence-pipe 2 >$F/file & sleep 1; "
         "for P in $$ $! '*'; do " CUFENCE_CLI " stuck \"$P\"; echo \"asked: $?\"; done; wait; cat $F/file; rm -r $F",
