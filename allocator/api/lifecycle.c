@@ -265,10 +265,12 @@ static void conclude(void *argument)
     heap_close();
     int is_told = await_reports();
     int has_failed = fault_is_swallowed() || (is_synchronised && driver_has_faulted(exit_result));
-    if (has_failed && !fault_is_swallowed() && !delivery_count() && !delivery_known()) {
+    if (has_failed && !fault_is_swallowed() && !monitor_knows_fault(-1) && !monitor_is_busy() && !delivery_is_in_handler()) {
         const char *name = "a kernel's exception";
+        char reason[128];
         driver->cuGetErrorName(exit_result, &name);
-        output_note("a kernel has faulted: %s; without a core dump, nothing more is known", name);
+        snprintf(reason, sizeof reason, "%s; without a core dump, nothing more is known", name);
+        tell_unexplained(-1, reason);
     }
     if (process.options.leaks && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         closing_report_leaks();

@@ -172,7 +172,9 @@ static void explain_opened(struct fault *fault, const struct problem *problem)
         act(fault->device);
         set_work(WORK_REPORT);
     }
-    monitor.made_ns = evidence ? tell_fault(fault) : tell_unexplained(fault->dump->received, problem->text);
+    char reason[640];
+    snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", fault->dump->received, problem->text);
+    monitor.made_ns = evidence ? tell_fault(fault) : tell_unexplained(-1, reason);
     if (monitor.options->say == SAY_VERBOSE)
         tell_times(fault->dump);
     if (!is_later)

@@ -9,10 +9,10 @@
 #include "base/aside.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/output.h"
 #include "kernels/kernels.h"
 #include "launch/launch.h"
-#include "fault/delivery.h"
+#include "delivery.h"
+#include "tell.h"
 
 #define READING_MS 30000 /* for a dump that has begun: 5 s with every multiprocessor full, and others may be written too */
 #define STICKY_MS 5000   /* for the context's error to become sticky */
@@ -38,10 +38,8 @@ void fault_swallow(int device)
 {
     if (__atomic_exchange_n(&is_swallowed, 1, __ATOMIC_ACQ_REL))
         return;
-    output_note(
-        "a kernel has faulted on GPU %d, and the driver does not say so: it calls all work done, and the device answers "
-        "nothing more; without a core dump, nothing more is known",
-        device);
+    tell_unexplained(device, "the driver does not say so: it calls all work done, and the device answers nothing more. "
+                             "Without a core dump, nothing more is known");
     if (monitor_returns_errors())
         contexts_set_faulted(device, CUDA_ERROR_LAUNCH_FAILED);
 }

@@ -280,12 +280,10 @@ uint64_t tell_fault(struct fault *fault)
     return finish(&finding, report);
 }
 
-uint64_t tell_unexplained(size_t size, const char *why)
+uint64_t tell_unexplained(int device, const char *reason)
 {
-    char reason[640];
     struct finding finding;
-    snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, why);
-    finding_unexplained(&finding, reason, ORIGIN(-1));
+    finding_unexplained(&finding, reason, ORIGIN(device));
     return tell(&finding, 0);
 }
 

@@ -18,8 +18,8 @@ cufence_status tell_open(const struct options *options);
  * monotonic_ns(). */
 uint64_t tell_fault(struct fault *fault);
 
-/* Reports a fault whose dump of `size` bytes could not be read. Returns the same. */
-uint64_t tell_unexplained(size_t size, const char *why);
+/* Reports a fault on a device (-1: not known) without a dump that can be read, with the reason. Returns the same. */
+uint64_t tell_unexplained(int device, const char *reason);
 
 /* Reports bytes that were changed in the slack of a buffer. code: to launch kernels again; NULL if there is none. */
 void tell_slack(struct slack_write *write, kernel_code code);

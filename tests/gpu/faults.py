@@ -344,7 +344,7 @@ def kind_of(name: str, options: argparse.Namespace) -> tuple[str, str]:
         return "LOST: status 0", text
     if re.search(r"SUMMARY: cufence: .*\bstore_at\b.*\bbuffer #1\b", text):
         return "reported" if name == "nothing" or "synchronised: 700" in text else "reported, but the call said success", text
-    return "told without a report" if "faulted" in text else f"status {done.returncode}", text
+    return "not explained" if "unexplained fault" in text else f"status {done.returncode}", text
 
 
 def judge_loaded(name: str, options: argparse.Namespace) -> Judged:

@@ -198,7 +198,7 @@ TEST_WITH(each_exception_has_its_own_error, NULL, finish)
         expect_err(summary, "1 finding; cufence saw no allocation of device memory");
         run(&by_dlsym, story, PRELOAD, "explain=off", NULL);
         expect_out(wanted);
-        snprintf(without, sizeof without, "a kernel has faulted: %s; without a core dump", error);
+        snprintf(without, sizeof without, "reason     %s; without a core dump", error);
         expect_err(without);
     }
 }

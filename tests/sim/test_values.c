@@ -123,6 +123,7 @@ TEST(what_a_kernel_has_not_made_is_no_finding)
         {"report", "nan_awaited", 86, "told\nwaited\n", NULL},
         {"report", "nan_copied", 0, "no faults", NULL},                                      /* the program's own */
         {"report", "nan_stale", 86, "first to element 3 of float32[1000]", "never written"}, /* that is no input */
+        {"report", "nan_stale_struct", 86, "never written", "an uninitialised input holds NaN"},
         {"report", "mask", 0, "", NULL},
         {"report+inf", "mask", 86, "first Inf: mask writes 1000 Inf to buffer #2", NULL},
         {"report", "nan_of_words", 86, "first NaN: divide writes 1 NaN", "first to element 417 of word32[1000]"},

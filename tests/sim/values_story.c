@@ -19,11 +19,6 @@ static void tell_and_allocate(const cufence_fault *fault, void *user)
     printf("told, and %s\n", status == CUFENCE_ERROR_FAULTED ? "refused" : "given memory");
 }
 
-static void allocate_when_told(void)
-{
-    ((__typeof__(&cufence_set_fault_handler))of_cufence("cufence_set_fault_handler"))(tell_and_allocate, NULL);
-}
-
 /* ---- kernels ---- */
 
 static unsigned index_of(const cusim_thread *t)
@@ -209,9 +204,8 @@ STORY(many)
 STORY(offset)
 {
     CUdeviceptr from = in + 400, to = other + 4;
-    int n = 900;
     fill(in, -1);
-    launch("_Z5scalePKfPffi", (void *[]){&from, &to, &(float){1}, &n});
+    launch("_Z5scalePKfPffi", (void *[]){&from, &to, &(float){1}, &(int){900}});
 }
 
 STORY(struct)
@@ -222,7 +216,7 @@ STORY(struct)
     launch_copy(in, out);
 }
 
-/* Loads a cubin from the folder: the code that cufence reads; the device runs the kernels above. */
+/* Loads a cubin from the folder; the device runs the kernels above. */
 static CUfunction kernel_of(const char *file, const char *name)
 {
     static char bytes[1 << 17];
@@ -232,14 +226,8 @@ static CUfunction kernel_of(const char *file, const char *name)
     check(from && fread(bytes, 1, sizeof bytes, from) ? CUDA_SUCCESS : CUDA_ERROR_FILE_NOT_FOUND, file);
     fclose(from);
     CALL(cuModuleLoadData, &loaded, bytes);
-    memset(bytes, 0, sizeof bytes); /* the driver needs them no more */
     CALL(cuModuleGetFunction, &function, loaded, name);
     return function;
-}
-
-static void launch_of(CUfunction function, void **arguments)
-{
-    CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL);
 }
 
 /* As the Python package does when Triton has loaded a kernel. */
@@ -248,14 +236,14 @@ STORY(told)
     CUfunction function = kernel_of("triton_add.cubin", "add");
     void (*say)(uint64_t, const char *, const char *) = of_cufence("cufence_torch_kernel");
     CUdeviceptr x = allocate(COUNT * 2), y = allocate(COUNT * 2), o = allocate(COUNT * 2), none = 0;
-    int n = COUNT;
     say((uint64_t)(uintptr_t)function, "add", "x *kfp16\ny *fp16\no *fp16\nn i32");
     CALL(cuMemsetD16_v2, x, 0x3c00, COUNT);
     CALL(cuMemsetD16_v2, y, 0x3c00, COUNT);
-    launch_of(function, (void *[]){&x, &y, &o, &n, &none, &none});
-    if (say) /* of another kernel, so it does not fit */
-        say((uint64_t)(uintptr_t)function, "add", "x *fp64\nn i32");
-    launch_of(function, (void *[]){&x, &y, &o, &n, &none, &none});
+    for (int i = 0; i < 2; i++) {
+        CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, NULL, ((void *[]){&x, &y, &o, &(int){COUNT}, &none, &none}),
+             NULL);
+        say((uint64_t)(uintptr_t)function, "add", "x *fp64\nn i32"); /* of another kernel, so it does not fit */
+    }
 }
 
 STORY(half)
@@ -345,7 +333,7 @@ STORY(nan_awaited)
 
 STORY(nan_told)
 {
-    allocate_when_told();
+    ((__typeof__(&cufence_set_fault_handler))of_cufence("cufence_set_fault_handler"))(tell_and_allocate, NULL);
     fill(in, 417);
     launch_normalise(in, out);
     synchronise();
@@ -360,15 +348,25 @@ STORY(nan_copied)
     launch_copy(out, other);
 }
 
-/* A NaN in memory that nobody has written is no input. */
+/* Memory that nobody has written since it was allocated, with NaN of before. */
+static CUdeviceptr allocate_stale(void)
+{
+    CUdeviceptr stale = allocate(COUNT * 4);
+    fill(stale, -1);
+    put_nan(stale, 0);
+    CALL(cuMemFree_v2, stale);
+    return allocate(COUNT * 4);
+}
+
 STORY(nan_stale)
 {
     fill(in, 3);
-    CUdeviceptr stale = allocate(COUNT * 4);
-    put_nan(stale, 0);
-    CALL(cuMemFree_v2, stale);
-    CUdeviceptr fresh = allocate(COUNT * 4);
-    launch_normalise(in, fresh);
+    launch_normalise(in, allocate_stale());
+}
+
+STORY(nan_stale_struct)
+{
+    launch_copy(allocate_stale(), out);
 }
 
 STORY(nan_of_words)
@@ -476,8 +474,7 @@ STORY(mask)
 
 STORY(nan_fill)
 {
-    CUdeviceptr fresh = allocate(COUNT * 4);
-    launch("_Z4fillPfi", (void *[]){&fresh, &(int){COUNT}});
+    launch("_Z4fillPfi", (void *[]){&(CUdeviceptr){allocate(COUNT * 4)}, &(int){COUNT}});
 }
 
 /* Numbers of 8 bytes, of which the first is -1: its bits are those of a NaN. */

@@ -125,6 +125,7 @@ _FRESH = {"own": ("hunt", "--modes", "fresh"), "sanitizer": "initcheck", "reason
           "status": 86}  # fmt: skip
 _ROUNDED = "up to 15 bytes behind a size are only watched for writes: align=auto leaves none"
 _POOL = "within one allocation nothing faults: what the pool poisons is only watched for writes, which tells the kernel, but not the line"
+_TYPES = {2: "int16", 4: "float32", 8: "float64"}
 _UNUSED = {"twin": ("unused",), "twin_program": "freed.cu", "right": "unused: cudaSuccess"}
 _FREED = ("into buffer #\\d+(?: \"[^\"]*\")?, which has been freed", r"allocated at +\S", r"freed at +\S")
 _INSIDE = "64-bit arithmetic gives an address inside buffer #1"
@@ -206,10 +207,10 @@ BUGS = [
         (("before",), "underrun", -16, "16 bytes changed, 16 bytes before the start of"), (("before", "async"), "underrun", -16, "16 bytes changed, 16 bytes before the start of"),
         (("tail",), "overrun", 0, "3 bytes changed, 0 bytes past the end of"), (("tail", "async"), "overrun", 0, "3 bytes changed, 0 bytes past the end of"))),
     *(_cuda("slack", kind, what, kind, "write", width, distance, bytes=size, thread=thread, twin=("clean",), status=86, prints=("done",), right="done", says=(
-            rf"cufence: slack WRITE: {changed} buffer #1\b", rf"given to +{kind}<<<", rf"as {width}-byte values: {value}" if width > 1 else f"found +{value}"))
+            rf"cufence: slack WRITE: {changed} buffer #1\b", rf"given to +{kind}<<<", rf"as {_TYPES[width]}: {value}" if width > 1 else f"found +{value}"))
       for kind, what, width, distance, size, thread, changed, value in (
         ("one_byte", "overrun", 1, 0, 1003, "7,0,0 107,0,0", "1 byte changed, 0 bytes past the end of", "41"),
-        ("two_bytes", "overrun", 2, 0, 1002, "3,0,0 117,0,0", "2 bytes changed, 0 bytes past the end of", "0x4142"),
+        ("two_bytes", "overrun", 2, 0, 1002, "3,0,0 117,0,0", "2 bytes changed, 0 bytes past the end of", "16706"),
         ("tail_of_8", "overrun", 8, 0, 1000, "0,0,0 125,0,0", "8 bytes changed, 0 bytes past the end of", r"2\.5"),
         ("head", "underrun", 4, -16, 1000, "0,0,0 [0-3],0,0", "16 bytes changed, 16 bytes before the start of", r"2\.5 2\.5 2\.5 2\.5"),
         ("count_down", "underrun", 4, -4, 1000, "0,0,0 0,0,0", "4 bytes changed, 4 bytes before the start of", r"2\.5"),

@@ -327,6 +327,12 @@ static int has_made(const struct looked *looked, int is_inf)
     return !is_inf && (after->first_nan < before->first_nan || after->last_nan > before->last_nan);
 }
 
+/* Whether the launch has probably only read there: it may write, but nothing has changed. */
+static int is_input(const struct looked *looked, int is_inf)
+{
+    return !looked->item->after || number_of(&looked->before, is_inf) == number_of(&looked->after, is_inf);
+}
+
 /* A launch that is given nothing but fresh memory, and leaves NaN in all of it, was asked to: PyTorch fills new tensors so with
  * deterministic algorithms. */
 static int is_fill(const struct results *results, const struct looked *made)
@@ -358,7 +364,7 @@ static int look_for(const struct results *results, int is_inf)
         const struct looked *looked = &results->looked[i];
         if (looked->is_written && (looked->before.nans || (is_inf && looked->before.infinities)))
             return 0; /* it has come from there */
-        is_of_unwritten |= !looked->is_written && number_of(&looked->before, is_inf) && !looked->item->after;
+        is_of_unwritten |= !looked->is_written && number_of(&looked->before, is_inf) && is_input(looked, is_inf);
         if (!made && has_made(looked, is_inf) && !is_mixed(results, looked))
             made = looked;
     }

@@ -1,5 +1,5 @@
 """A kernel reads memory that nobody has written, and that holds NaN of an earlier tensor: one of PyTorch's in eager mode, or one of
-Triton's. A launch that only read it (other elements of it, or none for its mask) does not count as one that has written it."""
+Triton's."""
 
 import sys
 
@@ -14,8 +14,7 @@ x = torch.empty(10000, device="cuda")
 assert x.data_ptr() == address, "the memory of the earlier tensor was not used again"
 
 if sys.argv[1] == "eager":
-    y = torch.neg(x[:1000])
-    z = torch.neg(x)  # NAN: PyTorch's own code tells what has only been read
+    z = torch.neg(x)  # NAN
 else:
     import triton
     import triton.language as tl
@@ -25,9 +24,7 @@ else:
         i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
         tl.store(y + i, tl.log(tl.load(x + i, mask=i < n)), mask=i < n)
 
-    y = torch.empty_like(x)
     z = torch.empty_like(x)
-    k_log[(79,)](x, y, 0, BLOCK=128)
     k_log[(79,)](x, z, 10000, BLOCK=128)  # NAN
 torch.cuda.synchronize()
 print("element 4170 is NaN:", bool(torch.isnan(z[4170])))
