@@ -34,12 +34,17 @@ int fault_is_swallowed(void)
     return __atomic_load_n(&is_swallowed, __ATOMIC_ACQUIRE);
 }
 
+static void tell_swallowed(void *device)
+{
+    tell_unexplained(*(int *)device, "the driver does not say so: it calls all work done, and the device answers nothing more. "
+                                     "Without a core dump, nothing more is known");
+}
+
 void fault_swallow(int device)
 {
     if (__atomic_exchange_n(&is_swallowed, 1, __ATOMIC_ACQ_REL))
         return;
-    tell_unexplained(device, "the driver does not say so: it calls all work done, and the device answers nothing more. "
-                             "Without a core dump, nothing more is known");
+    aside_call(tell_swallowed, &device);
     if (monitor_returns_errors())
         contexts_set_faulted(device, CUDA_ERROR_LAUNCH_FAILED);
 }
