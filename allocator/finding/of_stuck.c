@@ -106,7 +106,8 @@ static void add_writers(struct finding *finding, const struct stuck_fact *stuck,
                  given[0]);
     if (behind)
         part_add(note->text, "%s%s%zu launch%s behind the kernel on its stream", last ? "; " : "",
-                 oldest > own->sequence + 1 || finding->launch.fits > 1 ? "at least " : "", behind, behind == 1 ? " waits" : "es wait");
+                 oldest > own->sequence + 1 || finding->launch.fits > 1 ? "at least " : "", behind,
+                 behind == 1 ? " waits" : "es wait");
     finding->notes.count -= !note->text[0];
 }
 
