@@ -70,6 +70,22 @@ DRIVER_TWIN(cuStreamWaitValue32, ptsz, 11070, (CUstream, stream, CUdeviceptr, ad
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
+DRIVER_TWIN(cuStreamBatchMemOp, ptsz, 11070,
+            (CUstream, stream, unsigned int, count, CUstreamBatchMemOpParams *, operations, unsigned int, flags))
+{
+    CALL_REFUSE(operations == NULL || count > 256 || flags != 0, INVALID_VALUE);
+    for (unsigned i = 0; i < count; i++) {
+        const CUstreamBatchMemOpParams *next = &operations[i];
+        if (next->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32)
+            CALL_TRY(cuStreamWriteValue32(stream, next->writeValue.address, next->writeValue.value, next->writeValue.flags));
+        else if (next->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32)
+            CALL_TRY(cuStreamWaitValue32(stream, next->waitValue.address, next->waitValue.value, next->waitValue.flags));
+        else
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return CUDA_SUCCESS;
+}
+
 DRIVER(cuStreamCreate, 2000, (CUstream *, out, unsigned, flags))
 {
     CONTEXT_CURRENT(context);

@@ -128,6 +128,15 @@ STORY(value)
     CALL(cuStreamWriteValue32_v2, NULL, allocate(COUNT) + COUNT, 5, 0);
 }
 
+/* The second of two. */
+STORY(values)
+{
+    CUdeviceptr to = allocate(COUNT);
+    CUstreamBatchMemOpParams writes[2] = {{.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = to, {5}}},
+                                          {.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = to + COUNT, {5}}}};
+    CALL(cuStreamBatchMemOp_v2, NULL, 2, writes, 0);
+}
+
 /* What the tables lead to is more than there is room for at first. The second launch waits for the files of the first one. */
 STORY(large)
 {

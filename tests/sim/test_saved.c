@@ -277,6 +277,9 @@ TEST(what_a_stream_writes_into_slack_is_refused)
     SAYS("host write out of bounds by cuStreamWriteValue32: writes 4 bytes, beginning 0 bytes past the end of",
          "cuStreamWriteValue32_v2: error 1$");
     assert_false(has("slack WRITE"));
+    run_shell("LD_LIBRARY_PATH=%s %s run --set slack=on -- %s values", CUFENCE_RUN_DRIVER, CUFENCE_CLI, CUFENCE_SAVED_STORY);
+    SAYS("host write out of bounds by cuStreamBatchMemOp: writes 4 bytes, beginning 0 bytes past the end of",
+         "cuStreamBatchMemOp_v2: error 1$");
 }
 
 /* What lies beside buffers in real programs. */

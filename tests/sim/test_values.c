@@ -151,9 +151,10 @@ TEST(only_the_maker_is_blamed)
 TEST(what_ran_at_the_same_time_is_named)
 {
     static const char *const copies[][3] = {
-        {"copy", "slow_scale, or cuMemcpyDtoDAsync", NULL},   {"value", "slow_scale, or cuStreamWriteValue32", NULL},
-        {"graph copy", "slow_scale, or cuGraphLaunch", NULL}, {"graph set", "slow_scale, or cuGraphLaunch", NULL},
-        {"copy", "a CUDA graph, or cuMemcpyDtoDAsync", "1"},  {"graph copy", "a CUDA graph, or cuGraphLaunch", "1"}};
+        {"copy", "slow_scale, or cuMemcpyDtoDAsync", NULL},    {"value", "slow_scale, or cuStreamWriteValue32", NULL},
+        {"values", "slow_scale, or cuStreamBatchMemOp", NULL}, {"graph copy", "slow_scale, or cuGraphLaunch", NULL},
+        {"graph set", "slow_scale, or cuGraphLaunch", NULL},   {"copy", "a CUDA graph, or cuMemcpyDtoDAsync", "1"},
+        {"graph copy", "a CUDA graph, or cuGraphLaunch", "1"}};
     char words[128];
     expect("--nan report", "nan_beside", 86, "on another stream, writes 1 NaN to buffer #4", "or         ", "candidate");
     HAS("slow_scale<<<(8,1,1), (128,1,1)>>>", "normalise<<<(8,1,1), (128,1,1)>>>");

@@ -425,11 +425,14 @@ STORY(nan_struct)
 /* In a graph, by an operation on memory, or by a copy. */
 static void put_beside(const char *how, CUdeviceptr to, CUstream stream)
 {
+    CUstreamBatchMemOpParams write = {.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = to + 28, {0x7fc00000}}};
     int is_graph = !strncmp(how, "graph", 5);
     if (is_graph)
         begin_capture(stream);
     if (!strcmp(how, "value"))
         CALL(cuStreamWriteValue32_v2, stream, to + 28, 0x7fc00000, 0);
+    else if (!strcmp(how, "values"))
+        CALL(cuStreamBatchMemOp_v2, stream, 1, &write, 0);
     else if (!strcmp(how, "graph set"))
         CALL(cuMemsetD32Async, to + 28, 0x7fc00000, 1, stream);
     else
