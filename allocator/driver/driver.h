@@ -101,6 +101,7 @@
     X(cuGraphRetainUserObject, 11030, OPTIONAL)                                                                                \
     X(cuGraphGetNodes, 10000, OPTIONAL)                                                                                        \
     X(cuGraphNodeGetType, 10000, OPTIONAL)                                                                                     \
+    X(cuGraphChildGraphNodeGetGraph, 10000, OPTIONAL)                                                                          \
     X(cuGraphMemcpyNodeGetParams, 10000, OPTIONAL)                                                                             \
     X(cuGraphMemsetNodeGetParams, 10000, OPTIONAL)                                                                             \
     X(cuCoredumpSetAttributeGlobal, 12010, OPTIONAL)                                                                           \

@@ -148,6 +148,9 @@
     HOOK(cuGraphAddMemsetNode, "cuGraphAddMemsetNode", 10000, 0, CHECKS, bounds_node_sets(set),                                \
          (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, const CUDA_MEMSET_NODE_PARAMS *set,        \
           CUcontext context), (node, graph, nodes, count, set, context))                                                       \
+    HOOK(cuGraphExecChildGraphNodeSetParams, "cuGraphExecChildGraphNodeSetParams", 11010, 0, AFTER,                            \
+         keepers_forget(executable, node, 0), (CUgraphExec executable, CUgraphNode node, CUgraph child),                       \
+         (executable, node, child))                                                                                            \
     HOOK(cuGraphNodeSetEnabled, "cuGraphNodeSetEnabled", 11060, 0, AFTER,                                                      \
          is_active() ? keepers_enable(executable, node, is_on != 0) : (void)0,                                                 \
          (CUgraphExec executable, CUgraphNode node, unsigned is_on), (executable, node, is_on))                                \

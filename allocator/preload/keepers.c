@@ -25,6 +25,7 @@
 #include "launch/inspect_table.h"
 
 #define GIVEN_KEPT 1024
+#define DEEPEST 16 /* child graphs in child graphs */
 
 static struct given {
     uint64_t address, size, buffer; /* of the access, and the buffer's number */
@@ -49,8 +50,9 @@ static struct keeper {
     uint64_t frees;      /* heap_given_frees() when all was still there */
     size_t count;
     struct access {
-        CUgraphNode node;
-        int is_off; /* the node is disabled, and this is no access */
+        CUgraphNode node; /* of the graph itself: one that has a child graph, for all in that */
+        int is_inner;     /* in a child graph */
+        int is_off;       /* the node is disabled, and this is no access */
         struct given given;
     } * accesses;
 } * keepers;
@@ -70,8 +72,7 @@ static struct keeper *find_locked(uint64_t handle, const struct context *context
     return keeper;
 }
 
-/* now: NULL: the node is disabled. */
-static void add_locked(uint64_t handle, const struct context *context, CUgraphNode node, const struct given *now)
+static void add_locked(uint64_t handle, const struct context *context, struct access access)
 {
     struct keeper *keeper = find_locked(handle, context);
     if (!keeper && (keeper = calloc(1, sizeof *keeper)) != NULL) {
@@ -82,7 +83,7 @@ static void add_locked(uint64_t handle, const struct context *context, CUgraphNo
             __atomic_add_fetch(&textures_are_known, context != NULL, __ATOMIC_RELAXED);
     }
     if (keeper && list_make_room(&keeper->accesses, keeper->count, sizeof *keeper->accesses))
-        keeper->accesses[keeper->count++] = now ? (struct access){node, 0, *now} : (struct access){.node = node, .is_off = 1};
+        keeper->accesses[keeper->count++] = access;
     __atomic_store_n(&have_keepers, keepers != NULL, __ATOMIC_RELEASE);
 }
 
@@ -99,7 +100,8 @@ static struct given given_by(const struct host_call *call, uint64_t address, uin
                           .is_write = is_write};
 }
 
-/* node: NULL: all. A disabled one remains so until the handle ends. */
+/* node: NULL: all. A disabled one remains so until the handle ends. Those in child graphs are forgotten with any: whether a
+ * program may change them alone, CUDA does not say. */
 static void forget(uint64_t handle, const struct context *context, CUgraphNode node, int ends)
 {
     size_t kept = 0;
@@ -109,7 +111,7 @@ static void forget(uint64_t handle, const struct context *context, CUgraphNode n
         return;
     for (size_t i = 0; !ends && i < keeper->count; i++) {
         const struct access *access = &keeper->accesses[i];
-        if (access->is_off || (node && access->node != node))
+        if (access->is_off || (node && access->node != node && !access->is_inner))
             keeper->accesses[kept++] = *access;
     }
     keeper->count = kept;
@@ -148,7 +150,7 @@ void keepers_enable(CUgraphExec executable, CUgraphNode node, int is_on)
     if (keeper)
         keeper->frees = UINT64_MAX;
     if (!is_on)
-        add_locked((uint64_t)(uintptr_t)executable, NULL, node, NULL);
+        add_locked((uint64_t)(uintptr_t)executable, NULL, (struct access){.node = node, .is_off = 1});
 }
 
 static int is_gone(const struct given *kept)
@@ -215,7 +217,7 @@ void keepers_give(const struct host_call *call, const struct heap_range *range, 
     given[given_count % GIVEN_KEPT] = now;
     __atomic_store_n(&given_count, given_count + 1, __ATOMIC_RELEASE);
     if (is_of_node && call->kind->executable)
-        add_locked((uint64_t)(uintptr_t)call->kind->executable, NULL, call->kind->node, &now);
+        add_locked((uint64_t)(uintptr_t)call->kind->executable, NULL, (struct access){.node = call->kind->node, .given = now});
 }
 
 void keepers_take(const struct host_kind *kind, uint64_t address, size_t size, int is_write)
@@ -228,30 +230,41 @@ void keepers_take(const struct host_kind *kind, uint64_t address, size_t size, i
             found = next; /* the driver may put the size in other words */
     }
     if (found)
-        add_locked((uint64_t)(uintptr_t)kind->executable, NULL, kind->node, found);
+        add_locked((uint64_t)(uintptr_t)kind->executable, NULL, (struct access){kind->node, kind->is_inner, .given = *found});
+}
+
+static void follow_nodes(const struct host_call *call, CUgraph graph)
+{
+    CUDA_MEMCPY3D copy;
+    CUDA_MEMSET_NODE_PARAMS set;
+    CUgraph child;
+    size_t count = 0;
+    CUgraphNode *nodes = graph_nodes(graph, &count);
+    for (size_t i = 0; i < count; i++) {
+        CUgraphNodeType type = node_type(nodes[i]);
+        if (!call->kind->is_inner)
+            call->kind->node = nodes[i];
+        if (type == CU_GRAPH_NODE_TYPE_MEMCPY && driver->cuGraphMemcpyNodeGetParams(nodes[i], &copy) == CUDA_SUCCESS)
+            bounds_within_3d(call, &copy);
+        else if (type == CU_GRAPH_NODE_TYPE_MEMSET && driver->cuGraphMemsetNodeGetParams(nodes[i], &set) == CUDA_SUCCESS)
+            bounds_within_set_node(call, set.dst, set.pitch, set.elementSize, set.width, set.height);
+        else if (type == CU_GRAPH_NODE_TYPE_GRAPH && call->kind->is_inner < DEEPEST && driver->cuGraphChildGraphNodeGetGraph &&
+                 driver->cuGraphChildGraphNodeGetGraph(nodes[i], &child) == CUDA_SUCCESS) {
+            call->kind->is_inner++;
+            follow_nodes(call, child);
+            call->kind->is_inner--;
+        }
+    }
+    free(nodes);
 }
 
 void keepers_follow(CUgraphExec executable, CUgraph graph)
 {
-    CUDA_MEMCPY3D copy;
-    CUDA_MEMSET_NODE_PARAMS set;
     struct host_kind kind = {.is_of_node = 1, .is_told = 1, .executable = executable};
-    const struct host_call call = {.kind = &kind};
-    size_t count = 0;
     keepers_forget(executable, NULL, 1); /* its handle may have been another's */
-    if (!__atomic_load_n(&given_count, __ATOMIC_ACQUIRE) || !driver->cuGraphMemcpyNodeGetParams ||
-        !driver->cuGraphMemsetNodeGetParams)
-        return;
-    CUgraphNode *nodes = graph_nodes(graph, &count);
-    for (size_t i = 0; i < count; i++) {
-        kind.node = nodes[i];
-        CUgraphNodeType type = node_type(nodes[i]);
-        if (type == CU_GRAPH_NODE_TYPE_MEMCPY && driver->cuGraphMemcpyNodeGetParams(nodes[i], &copy) == CUDA_SUCCESS)
-            bounds_within_3d(&call, &copy);
-        else if (type == CU_GRAPH_NODE_TYPE_MEMSET && driver->cuGraphMemsetNodeGetParams(nodes[i], &set) == CUDA_SUCCESS)
-            bounds_within_set_node(&call, set.dst, set.pitch, set.elementSize, set.width, set.height);
-    }
-    free(nodes);
+    if (__atomic_load_n(&given_count, __ATOMIC_ACQUIRE) && driver->cuGraphMemcpyNodeGetParams &&
+        driver->cuGraphMemsetNodeGetParams)
+        follow_nodes(&(const struct host_call){.kind = &kind}, graph);
 }
 
 int keepers_change(const struct host_call *call, CUgraphExec executable, CUgraphNode node)
@@ -301,7 +314,7 @@ static void follow(CUtexObject handle, CUdeviceptr memory, const void *frame)
     const struct given now =
         given_by(&(const struct host_call){.name = "cuTexObjectCreate", .frame = frame}, memory, range.size, range.id, 0);
     HOLD(&lock);
-    add_locked(handle, context, NULL, &now);
+    add_locked(handle, context, (struct access){.given = now});
     seen = UINT64_MAX;
 }
 

@@ -327,6 +327,17 @@ ADD_NODE(cuGraphAddChildGraphNode, 10000, (CUgraph, child), create_child(&operat
 ADD_NODE(cuGraphAddMemAllocNode, 11040, (CUDA_MEM_ALLOC_NODE_PARAMS *, params), create_allocation(&operation, params))
 ADD_NODE(cuGraphAddMemFreeNode, 11040, (CUdeviceptr, dptr), graph_memory_free_node(&operation, graph->recording, dptr))
 
+/* The node owns the graph. */
+DRIVER(cuGraphChildGraphNodeGetGraph, 10000, (CUgraphNode, hNode, CUgraph *, phGraph))
+{
+    struct operation *node = (struct operation *)hNode;
+    CALL_REFUSE(node == NULL || phGraph == NULL || node->kind != OPERATION_GRAPH, INVALID_VALUE);
+    if (node->graph.handle == NULL)
+        node->graph.handle = graph_create(node->graph.recording);
+    *phGraph = node->graph.handle;
+    return CUDA_SUCCESS;
+}
+
 /* Only the nodes of memory are made this way. */
 static CUresult create_any(struct operation **operation, CUgraph graph, CUgraphNodeParams *params)
 {

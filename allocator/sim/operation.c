@@ -35,6 +35,8 @@ void operation_release(struct operation *operation)
         free(operation->copy.staging);
     } else if (operation->kind == OPERATION_GRAPH && operation->graph.recording != NULL) {
         free(operation->graph.memory);
+        if (operation->graph.handle != NULL)
+            graph_free(operation->graph.handle);
         recording_release(operation->graph.recording);
     } else if (operation_is_of_memory(operation) && operation->block != NULL) {
         graph_memory_release(operation->block);

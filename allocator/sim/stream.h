@@ -86,6 +86,7 @@ struct operation {
         } wait;
         struct {
             struct recording *recording;
+            CUgraph handle;        /* of a node's child, or NULL; owned */
             struct block **memory; /* of each memory node of a launch, or NULL; owned */
             int frees_first;       /* what has not been freed since the last launch */
         } graph;

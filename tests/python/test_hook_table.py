@@ -73,7 +73,7 @@ EXCUSES = {
     # graphs
     "an empty graph, or the end of one, of which a user object tells (heap/graphs/capture_memory.c)": r"cuGraph(Create|Destroy)",
     "refused by the driver for graphs that allocate, so for those with memory of ours": r"cuGraphClone|cuGraphDestroyNode"
-    r"|cuGraphRemoveDependencies|cuGraph(Add|Exec)ChildGraphNode(SetParams)?",
+    r"|cuGraphRemoveDependencies|cuGraphAddChildGraphNode",
     "orders nodes, or makes a handle for one": r"cuGraphAdd(Dependencies|EmptyNode)|cuGraphConditionalHandleCreate",
     "a node that was noted for its kind when it was added": r"cuGraph(Exec)?EventWaitNodeSetEvent"
     r"|cuGraph(Exec)?(BatchMemOp|ExternalSemaphores(Signal|Wait)|Host)NodeSetParams",

@@ -77,6 +77,8 @@ TEST_WITH(a_freed_buffer_of_a_copy_or_set_in_a_graph_is_found, NULL, finish)
                    "given by   cuGraphAddMemcpyNode");
     expect_refused("kept copy_node_updated", "reads 4096 bytes from byte 0 of buffer #3",
                    "given by   cuGraphExecMemcpyNodeSetParams");
+    expect_refused("kept copy_in_child", "host read out of bounds by cuGraphLaunch: reads 4096 bytes from byte 0 of buffer #2",
+                   "given by   cuMemcpyDtoDAsync");
     expect_refused("kept set_node", "host write out of bounds by cuGraphLaunch: writes 3584 bytes",
                    "given by   cuMemsetD2D8Async");
     expect_refused("kept copy_enabled", "reads 4096 bytes from byte 0 of buffer #2",

@@ -76,6 +76,19 @@ CASE(kept, copy_node_by_hand)
     launch_around_free(made_of_copy(&node, buffer, allocate(BYTES, first)), buffer);
 }
 
+CASE(kept, copy_in_child)
+{
+    CUgraphNode node;
+    CUgraph inner, outer, parent;
+    CUdeviceptr buffer = allocate(BYTES, first);
+    inner = captured_copy(buffer, allocate(BYTES, first));
+    MUST(cu.cuGraphCreate(&outer, 0));
+    MUST(cu.cuGraphAddChildGraphNode(&node, outer, NULL, 0, inner));
+    MUST(cu.cuGraphCreate(&parent, 0));
+    MUST(cu.cuGraphAddChildGraphNode(&node, parent, NULL, 0, outer));
+    launch_around_free(executable_of(parent), buffer);
+}
+
 CASE(kept, set_node)
 {
     CUgraph graph;
