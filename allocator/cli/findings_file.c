@@ -5,12 +5,10 @@
 #include "base/env.h"
 #include "base/files.h"
 #include "base/list.h"
-#include "base/options.h"
 #include "base/text.h"
 #include "finding/json.h"
 #include "finding/frames.h"
 #include "finding/parts.h"
-#include "fault/tell.h"
 
 #include <errno.h>
 #include <fcntl.h>

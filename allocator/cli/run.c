@@ -9,7 +9,6 @@
 #include "base/options.h"
 #include "base/output.h"
 #include "base/tally.h"
-#include "base/text.h"
 #include "api/lifecycle.h"
 #include "finding/json.h"
 #include "fault/tell.h"

@@ -5,9 +5,7 @@
 #pragma once
 
 #include "analysis/values/value.h"
-#include "json/json_table.h"
 #include "misuse.h"
-#include "slack_finding.h"
 
 /* The launch. */
 struct launched_fact {

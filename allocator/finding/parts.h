@@ -32,7 +32,6 @@ void figures_take(struct finding *finding,
                   const struct launch_function *layout); /* of what pointers among the arguments lead to */
 void cause_facts_take(struct finding *finding, const struct diagnosis *diagnosis); /* `cause` */
 void notes_take(struct finding *finding, const struct diagnosis *diagnosis);       /* `meaning` and `notes` */
-void note_lacks(struct finding *finding, const char *lacks);                       /* state that a second launch cannot have */
 void note_possible(struct finding *finding,
                    const struct fault_memory *memory); /* if the dump names no kernel: those that it may have been */
 void hint_take(struct finding *finding, const struct diagnosis *diagnosis);     /* `hint`, if a rule recognises a common bug */

@@ -2,7 +2,6 @@
 #include "finding.h"
 #include "base/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 
 #include "base/aside.h"
 #include "base/options.h"
-#include "vmm/physical.h"
 
 struct sharing {
     int device, peer;

@@ -15,7 +15,6 @@
 #include "base/peak.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 #define POOLS 255     /* below HEAP_TORCH */
 #define FIRST_POOL 3u /* 0: not ours; below: OWNER_NO_POOL, OWNER_GRAPH */

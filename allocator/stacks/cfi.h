@@ -110,8 +110,5 @@ struct cfi_entry {
     struct reader common, own; /* instructions: execute the common entry's first */
 };
 
-/* Returns a reader for the bytes from `address` on; its position is the address. Broken if `address` is outside the bytes. */
-struct reader cfi_read(const struct cfi_bytes *bytes, uint64_t address);
-
 /* Returns 0 if there is no valid entry for `pc`; *entry is then undefined. */
 int cfi_find_entry(const struct cfi_module *module, uint64_t pc, struct cfi_entry *entry);

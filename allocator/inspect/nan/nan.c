@@ -12,7 +12,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MOST_POINTERS 64 /* of a launch */
 #define COUNTERS 4096u

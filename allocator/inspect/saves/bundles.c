@@ -7,8 +7,6 @@
 #include "inspect/kernels/reach.ptx.h"
 #include "launch/pinned_memory.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
