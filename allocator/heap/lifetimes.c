@@ -13,8 +13,7 @@ static void share(void *argument)
     const struct sharing *sharing = argument;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     int can = 0;
-    if (driver->cuDeviceCanAccessPeer && driver->cuDeviceCanAccessPeer(&can, sharing->peer, sharing->device) == CUDA_SUCCESS &&
-        can) {
+    if (driver->cuDeviceCanAccessPeer(&can, sharing->peer, sharing->device) == CUDA_SUCCESS && can) {
         driver->cuThreadExchangeStreamCaptureMode(&mode);
         arena_share(sharing->device, sharing->peer);
         driver->cuThreadExchangeStreamCaptureMode(&mode);

@@ -239,8 +239,7 @@ void keepers_follow(CUgraphExec executable, CUgraph graph)
     const struct host_call call = {.kind = &kind};
     size_t count = 0;
     keepers_forget(executable, NULL, 1); /* its handle may have been another's */
-    if (!__atomic_load_n(&given_count, __ATOMIC_ACQUIRE) || !driver->cuGraphMemcpyNodeGetParams ||
-        !driver->cuGraphMemsetNodeGetParams)
+    if (!__atomic_load_n(&given_count, __ATOMIC_ACQUIRE))
         return;
     CUgraphNode *nodes = graph_nodes(graph, &count);
     for (size_t i = 0; i < count; i++) {

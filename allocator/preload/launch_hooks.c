@@ -56,8 +56,7 @@ static __attribute__((noinline)) uint32_t node_of(CUstream stream)
     if (driver->stream_capture_info(stream, &status, &id, &graph, NULL, NULL) != CUDA_SUCCESS ||
         status == CU_STREAM_CAPTURE_STATUS_NONE)
         return 0;
-    if (driver->cuGraphGetNodes)
-        driver->cuGraphGetNodes(graph, NULL, &nodes);
+    driver->cuGraphGetNodes(graph, NULL, &nodes);
     return 1 + (uint32_t)nodes;
 }
 

@@ -5,8 +5,6 @@
 #include "guard/layout.h"
 #include "guard/cells.h"
 
-#include <inttypes.h>
-
 static struct problem problem;
 
 #define MIB (UINT64_C(1) << 20)

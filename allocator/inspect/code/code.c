@@ -314,7 +314,7 @@ const void *code_module_of(CUfunction function)
 {
     CUmodule module;
     CUlibrary library;
-    if (driver->cuFuncGetModule && driver->cuFuncGetModule(&module, function) == CUDA_SUCCESS)
+    if (driver->cuFuncGetModule(&module, function) == CUDA_SUCCESS)
         return module;
     if (driver->cuKernelGetLibrary && driver->cuKernelGetLibrary(&library, (CUkernel)function) == CUDA_SUCCESS)
         return library;
