@@ -155,7 +155,6 @@ static struct collected_finding *find(struct collected_finding *list, size_t cou
     return NULL;
 }
 
-/* A line as it was read. */
 struct line {
     json_t *json;
     struct finding *facts;

@@ -61,7 +61,6 @@ void dumps_remove_name(const struct dump_pipe *pipe)
     rmdir(pipe->folder);
 }
 
-/* Makes a new folder for a FIFO. */
 static cufence_status make_folder(char folder[256])
 {
     const char *base = env_get("TMPDIR");

@@ -7,7 +7,6 @@
 #include "analysis/values/value.h"
 #include "misuse.h"
 
-/* The launch. */
 struct launched_fact {
     const char *kernel, *symbol; /* demangled and mangled; NULL: a graph */
     const char *graph_kernels;   /* of a graph: as `plain`; else NULL */

@@ -10,7 +10,6 @@
 void part_append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 #define part_add(text, ...) part_append(text, sizeof(text), __VA_ARGS__)
 
-/* Adds a note. */
 #define note_add(finding, ...) part_add((finding)->notes.list[(finding)->notes.count++].text, __VA_ARGS__)
 
 /* Returns the buffer with the known frames of its allocation and free. The caller fills in its part in the finding. */

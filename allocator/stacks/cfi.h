@@ -93,7 +93,6 @@ struct cfi_rule {
 /* The rule for code without call frame information. */
 extern const struct cfi_rule cfi_no_entry;
 
-/* The rule for the code at `pc`. */
 struct cfi_rule cfi_rule_at(const struct cfi_module *module, uint64_t pc);
 
 /* ---- cfi_entry.c: finds the information for an address in the code and decodes its two entries ---- */

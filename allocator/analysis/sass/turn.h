@@ -43,7 +43,6 @@ struct pending {
     struct state state;
 };
 
-/* One turn. */
 struct turn {
     const struct loop *loop;
     struct state state, back; /* now; where it goes round again */

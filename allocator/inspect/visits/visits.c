@@ -80,7 +80,6 @@ static size_t add_names(const struct launch_function *function, const char **out
     return NAMES;
 }
 
-/* Whether it may choose launches of the kernel. */
 static int may_choose_function(const struct filter *filter, const struct launch_function *function)
 {
     const char *names[NAMES];
