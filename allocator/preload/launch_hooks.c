@@ -91,7 +91,7 @@ static void show_end(void *argument)
     if (end->result == CUDA_SUCCESS && progress_is_wanted())
         progress_launched(end->event->context, end->event->stream);
     if (INSPECTOR_WANTS(launch_ended))
-        inspector_now()->launch_ended(end->event, end->result);
+        inspector_now()->launch_ended(end->result);
 }
 
 static CUresult done(const struct launch_event *event, CUresult result)

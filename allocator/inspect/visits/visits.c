@@ -416,9 +416,8 @@ __attribute__((noinline)) static void end(struct job *job, CUresult result)
         jobs_await(STOP_MS);
 }
 
-void visits_launch_ended(const struct launch_event *event, CUresult result)
+void visits_launch_ended(CUresult result)
 {
-    (void)event;
     if (__builtin_expect(begun != NULL, 0))
         end(begun, result);
 }
