@@ -5,8 +5,6 @@
 
 #include "sass.h"
 
-#include "base/image.h"
-
 #define PENDING_LIMIT 8u /* branches forwards that are under way at once */
 
 /* From the first instruction to the branch back. None: both 0. */
