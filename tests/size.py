@@ -28,9 +28,9 @@ LIMITS = {
     f"functions over {FUNCTION_LINES} lines": 0,
 }
 ROOMS = {
-    "allocator": {"analysis": 11841, "api": 1515, "base": 4085, "cli": 7440, "contexts": 1240, "driver": 510, "fault": 5023, "finding": 5390,
-                  "guard": 300, "heap": 10870, "inspect": 5068, "json": 730, "kernels": 950, "launch": 1450, "order": 1555, "preload": 5011,
-                  "rerun": 2790, "sim": 7565, "stacks": 3470, "torch": 4440, "vmm": 800},
+    "allocator": {"analysis": 11827, "api": 1516, "base": 4079, "cli": 7408, "contexts": 1234, "driver": 503, "fault": 5014, "finding": 5375,
+                  "guard": 281, "heap": 10846, "inspect": 5056, "json": 706, "kernels": 938, "launch": 1444, "order": 1552, "preload": 5012,
+                  "rerun": 2777, "sim": 7565, "stacks": 3450, "torch": 4424, "vmm": 789},
     "tests": {"*": 505, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8420, "mutants": 600, "python": 7706, "sim": 16442, "support": 1000,
               "torture": 5165, "unit": 15143, "way": 160, "zoo": 1085},
 }  # fmt: skip

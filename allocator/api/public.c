@@ -203,9 +203,10 @@ PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
     }
     if (stream_is_default(stream) && (!meant || meant->context != claim.context)) {
         struct stream *own = stream_in(claim.context, stream);
-        if (meant && own)
-            heap_claim_record(&claim, own);
-        meant = meant ? meant : own;
+        if (meant && own && heap_claim_record(&claim, own) != CUFENCE_OK)
+            meant = NULL;
+        else
+            meant = meant ? meant : own;
     }
     heap_free(&claim, meant, meant ? HEAP_STREAM : HEAP_UNKNOWN, NULL);
     return CUFENCE_OK;

@@ -4,7 +4,6 @@
 #include "thread.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 
 #define DETAIL_BYTES 1024
 

@@ -93,11 +93,6 @@ int files_put(const char *name, const void *head, size_t head_size, const void *
     return is_ok;
 }
 
-int files_put_text(const char *name, const char *text)
-{
-    return files_put(name, NULL, 0, text, text ? strlen(text) : 0);
-}
-
 /* As a stream. A pipe's reader may be about to open it. */
 static FILE *open_where_it_is(const char *path)
 {

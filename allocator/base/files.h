@@ -26,9 +26,8 @@ int files_open_named(const char *name, int flags);
 /* Returns 0 on failure and sets errno. */
 int files_write(int fd, const void *bytes, size_t size);
 
-/* Create a file with these bytes. NULL: the host has no memory for them. Return 0 on failure and set errno. */
+/* Creates a file with these bytes. NULL: the host has no memory for them. Returns 0 on failure and sets errno. */
 int files_put(const char *name, const void *head, size_t head_size, const void *bytes, size_t size);
-int files_put_text(const char *name, const char *text);
 
 /* A file that the user has named, and that another may have now: it is replaced when the new one is whole. */
 struct document {

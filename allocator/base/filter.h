@@ -51,7 +51,6 @@ struct filter_launch {
     size_t place_count;
 };
 
-/* Whether the filter chooses the launch. */
 int filter_chooses(const struct filter *filter, const struct filter_launch *launch);
 
 /* Whether it may choose a launch of a kernel with these names. */

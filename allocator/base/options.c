@@ -7,7 +7,6 @@
 #include <ctype.h>
 #include <string.h>
 
-#define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 #define TIB (UINT64_C(1) << 40)

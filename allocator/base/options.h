@@ -90,7 +90,6 @@ struct option_text {
 /* Sets the fields of a merged option. Returns 0 if the row does not allow the value. */
 typedef int option_setter(const struct option_row *row, struct option_text value, struct options *options);
 
-/* One row of the table. */
 struct option_row {
     const char *name;
     enum option_type type;
@@ -112,7 +111,6 @@ const struct option_row *options_table(size_t *count);
  * or the option is gone. `name` needs no NUL. */
 const struct option_row *options_find(const char *name, size_t length, int *is_exact);
 
-/* Sets *options to the defaults. */
 void options_default(struct options *options);
 
 /*

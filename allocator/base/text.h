@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Returns a JSON string in which every byte that is not valid UTF-8 is replaced by U+FFFD: names come from the program, and
  * labels are truncated. NULL if out of host memory. */
@@ -28,6 +29,11 @@ void text_put_line(FILE *out, const char *format, ...) __attribute__((format(pri
 /* Like snprintf(), but what does not fit is cut between two letters. Return the length of what is there. */
 size_t text_format(char *out, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 size_t text_vformat(char *out, size_t size, const char *format, va_list arguments) __attribute__((format(printf, 3, 0)));
+
+static inline int text_starts_with(const char *text, const char *start)
+{
+    return !strncmp(text, start, strlen(start));
+}
 
 /* What makes a noun of so many: "s", or "" for one; and "es", of launch and process. */
 static inline const char *plural(uint64_t count)

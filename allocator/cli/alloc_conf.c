@@ -46,7 +46,6 @@ static char *without_blanks(const char *text, size_t length, int is_inner_kept)
 
 /* ---- what is meant for cufence ---- */
 
-/* State of one rewrite. */
 struct rewriting {
     const char *name; /* the variable's */
     FILE *text, *options;

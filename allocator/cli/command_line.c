@@ -3,7 +3,6 @@
 #include "base/text.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,7 +42,8 @@ static void replace(char *text, char from, char to)
         *text++ = to;
 }
 
-int arguments_has(const struct command *command, const char *name)
+/* Whether it has an option of its own of that name, which hides the library's. */
+static int has(const struct command *command, const char *name)
 {
     for (size_t i = 0; i < command->count; i++)
         if (!strcmp(command->arguments[i].name, name))
@@ -62,7 +62,7 @@ static void list_names(const struct command *command, struct option *names, char
             (struct option){command->arguments[i].name, command->arguments[i].value ? required_argument : optional_argument,
                             NULL, FIRST + (int)i};
     for (size_t i = 0; command->take_row && i < rows && used + 2 < MOST; i++) {
-        if (arguments_has(command, row[i].name))
+        if (has(command, row[i].name))
             continue;
         int value = FIRST + (int)(command->count + i);
         snprintf(dashed[i], LONGEST_NAME, "%s", row[i].name);

@@ -81,9 +81,6 @@ int cli_await(int argc, char **argv);
 /* Whether it can run the program. Returns 0, or the exit status after a message. */
 int run_check(char **command);
 
-/* Whether it has an option of its own of that name, which hides the library's. */
-int arguments_has(const struct command *command, const char *name);
-
 /* Reads the options into the fields of `wanted`, and counts the operands, of which `optind` is the first. Returns 0 if nothing
  * is left to do: *status is the exit status then, 0 after --help, or another after a message. */
 int arguments_read(const struct command *command, int argc, char **argv, void *wanted, int *status);

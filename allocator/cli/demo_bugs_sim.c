@@ -16,7 +16,6 @@ struct index {
 #define threadIdx ((struct index){(int)running->thread_index[0]})
 #include "demo.cu"
 
-/* Argument `index` of the launch. */
 #define ARGUMENT(type, index) (*(type *)arguments[index])
 #define KERNEL(name, ...)                                                                                                      \
     static void play_##name(const cusim_thread *thread, void *const *arguments)                                                \

@@ -120,8 +120,7 @@ static const struct row {
 } rows[] = {
     {"LD_PRELOAD", "LD_PRELOAD", "", "san", "",
      "unset it while you look for a GPU bug: a sanitizer has to be loaded first, and AddressSanitizer lets CUDA start only "
-     "with "
-     "ASAN_OPTIONS=protect_shadow_gap=0"},
+     "with ASAN_OPTIONS=protect_shadow_gap=0"},
     {"launches", "CUDA_LAUNCH_BLOCKING", "0", "", " makes every launch wait for its kernel",
      "unset it: cufence names the kernel without it, and the program runs at its own speed"},
     {"other tools", "CUDA_INJECTION64_PATH", "", "", " loads a tool into every CUDA program",

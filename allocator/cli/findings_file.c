@@ -5,12 +5,10 @@
 #include "base/env.h"
 #include "base/files.h"
 #include "base/list.h"
-#include "base/options.h"
 #include "base/text.h"
 #include "finding/json.h"
 #include "finding/frames.h"
 #include "finding/parts.h"
-#include "fault/tell.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -157,7 +155,6 @@ static struct collected_finding *find(struct collected_finding *list, size_t cou
     return NULL;
 }
 
-/* A line as it was read. */
 struct line {
     json_t *json;
     struct finding *facts;

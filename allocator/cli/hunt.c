@@ -276,7 +276,6 @@ static int conclude(struct hunt *hunt, int refusal)
 
 /* ---- the command line ---- */
 
-/* Takes the bits of modes. */
 static int take_modes(const struct given *given, void *field)
 {
     unsigned *bits = field;

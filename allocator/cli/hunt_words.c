@@ -216,8 +216,7 @@ static const char blind_spots[] =
     "No mode sees: an access to the wrong place inside a buffer, or inside a pool or a larger allocation that the program "
     "divides up itself; an access that jumps over the guard (64 MiB at least, 4 GiB at most) into another buffer; races, and "
     "reads of memory that was never written, except floats (--modes fresh); managed, pinned, imported and IPC memory; and "
-    "whatever the program did not do in "
-    "these runs.";
+    "whatever the program did not do in these runs.";
 
 void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged)
 {

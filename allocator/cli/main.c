@@ -3,7 +3,6 @@
 #include "environment.h"
 #include "program.h"
 #include "base/env.h"
-#include "base/options.h"
 #include "base/text.h"
 #include "rerun/rerun.h"
 
@@ -14,7 +13,6 @@
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -108,7 +108,6 @@ const struct command options_command = {
     ARGUMENTS(arguments),
     .operands = "[KEY]...",
     .most = -1,
-    .about = "Prints the options, or those named, with their allowed values, defaults and what "
-             "they do.",
+    .about = "Prints the options, or those named, with their allowed values, defaults and what they do.",
     .examples = "Example: cufence options uaf align\n",
 };

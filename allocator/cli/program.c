@@ -443,7 +443,8 @@ static int has_tally(const char *process, const char *tally)
     FILE *file = fopen(path, "re");
     while (file && !is_there && getdelim(&entry, &capacity, '\0', file) > 0) {
         const char *at = strncmp(entry, TALLY_VARIABLE "=", head) ? NULL : strstr(entry + head, tally);
-        is_there = at && strchr(":", at[strlen(tally)]) != NULL;
+        for (; at && !is_there; at = strstr(at + 1, tally))
+            is_there = strchr(":", at[strlen(tally)]) != NULL;
     }
     free(entry);
     if (file)

@@ -183,8 +183,7 @@ static const struct argument arguments[] = {
      .offset = offsetof(struct wanted, paths[2])},
     {"known", "FILE",
      "leave out the findings with these names, one a line; `pattern:` and a glob fit several; # begins a comment. Or those of "
-     "an "
-     "earlier run: of its json=FILE, or of `cufence report --json` or `cufence hunt --json`",
+     "an earlier run: of its json=FILE, or of `cufence report --json` or `cufence hunt --json`",
      offsetof(struct wanted, names), .take = take_known},
     {"exit-code", NULL, "exit with 86 if a finding is left, and with 87 if nothing was guarded",
      .offset = offsetof(struct wanted, is_gate)},

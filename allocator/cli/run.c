@@ -9,7 +9,6 @@
 #include "base/options.h"
 #include "base/output.h"
 #include "base/tally.h"
-#include "base/text.h"
 #include "api/lifecycle.h"
 #include "finding/json.h"
 #include "fault/tell.h"
@@ -193,8 +192,8 @@ static int own_tally(const char *list)
 }
 
 /* The program says at its end whether anything was guarded, and ends with another status if it had to be, or if a process that
- * it has started has a finding. Without a descriptor
- * for that it runs all the same, unless it has to. Returns 0, or the exit status after a message. */
+ * it has started has a finding. Without a descriptor for that it runs all the same, unless it has to. Returns 0, or the exit
+ * status after a message. */
 static int keep_tally(const struct request *request)
 {
     char name[TALLY_NAME];
@@ -265,8 +264,7 @@ static const struct argument arguments[] = {
     {SETTINGS_PRESET, .offset = offsetof(struct request, settings)},
     {"json", "FILE",
      "append each report as a line of JSON; in FILE, %p is the process, %r the rank, %h the host. Not \"-\": standard output "
-     "is "
-     "the program's",
+     "is the program's",
      offsetof(struct request, settings), settings_take_key, .key = "json"},
     {"error-exitcode", "N", "the same as --on_fault /N", .offset = offsetof(struct request, settings),
      .take = settings_take_status},

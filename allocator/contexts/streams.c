@@ -188,11 +188,6 @@ static void end(struct entry *entry)
     contexts_changed();
 }
 
-static CUresult ask_context(CUstream handle, CUcontext *context)
-{
-    return driver->cuStreamGetCtx ? driver->cuStreamGetCtx(handle, context) : CUDA_ERROR_NOT_SUPPORTED;
-}
-
 /* `near`: the context to make current for the query, since some drivers only answer then; NULL: the caller's current one, or
  * none, as where a program frees on a stream without one. */
 static struct context *within_which(CUstream handle, struct context *near)
@@ -200,9 +195,9 @@ static struct context *within_which(CUstream handle, struct context *near)
     CUcontext context = NULL;
     struct context *here = near ? near : context_entry();
     if (!here)
-        return ask_context(handle, &context) == CUDA_SUCCESS ? context_entry_of(context) : NULL;
+        return driver->cuStreamGetCtx(handle, &context) == CUDA_SUCCESS ? context_entry_of(context) : NULL;
     struct scope scope = scope_enter(here); /* also valid while the program captures */
-    CUresult result = ask_context(handle, &context);
+    CUresult result = driver->cuStreamGetCtx(handle, &context);
     scope_leave(scope);
     if (result == CUDA_SUCCESS)
         return context_entry_of(context);

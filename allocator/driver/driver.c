@@ -125,9 +125,7 @@ static cufence_status find_functions(void)
     }
     if (!found)
         return error_set(CUFENCE_ERROR_DRIVER_NOT_FOUND,
-                         "%s is not a CUDA driver library: it has none of its functions; check "
-                         "CUFENCE_DRIVER",
-                         table.path);
+                         "%s is not a CUDA driver library: it has none of its functions; check CUFENCE_DRIVER", table.path);
     if (missing)
         return error_set(CUFENCE_ERROR_DRIVER_TOO_OLD,
                          "the CUDA driver %s lacks %s, which came with CUDA %d.%d; update the NVIDIA driver", table.path,

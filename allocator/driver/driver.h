@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(function, CUDA version that introduced this signature, REQUIRED or OPTIONAL). Optional functions may be NULL. */
+/* X(function, CUDA version that introduced this signature, REQUIRED or OPTIONAL: newer than CUDA 11.3, may be NULL). */
 #define DRIVER_FUNCTIONS(X)                                                                                                    \
     X(cuInit, 2000, REQUIRED)                                                                                                  \
     X(cuDriverGetVersion, 2020, REQUIRED)                                                                                      \
@@ -63,28 +63,28 @@
     X(cuModuleLoadData, 2000, REQUIRED)                                                                                        \
     X(cuModuleGetFunction, 2000, REQUIRED)                                                                                     \
     X(cuLaunchKernel, 4000, REQUIRED)                                                                                          \
-    X(cuMemHostRegister, 6050, OPTIONAL)                                                                                       \
-    X(cuMemHostGetDevicePointer, 3020, OPTIONAL)                                                                               \
-    X(cuMemAlloc, 3020, OPTIONAL)                                                                                              \
-    X(cuMemFree, 3020, OPTIONAL)                                                                                               \
-    X(cuMemAllocAsync, 11020, OPTIONAL)                                                                                        \
-    X(cuMemFreeAsync, 11020, OPTIONAL)                                                                                         \
-    X(cuMemPoolTrimTo, 11020, OPTIONAL)                                                                                        \
-    X(cuStreamWaitEvent, 3020, OPTIONAL)                                                                                       \
-    X(cuDeviceCanAccessPeer, 4000, OPTIONAL)                                                                                   \
+    X(cuMemHostRegister, 6050, REQUIRED)                                                                                       \
+    X(cuMemHostGetDevicePointer, 3020, REQUIRED)                                                                               \
+    X(cuMemAlloc, 3020, REQUIRED)                                                                                              \
+    X(cuMemFree, 3020, REQUIRED)                                                                                               \
+    X(cuMemAllocAsync, 11020, REQUIRED)                                                                                        \
+    X(cuMemFreeAsync, 11020, REQUIRED)                                                                                         \
+    X(cuMemPoolTrimTo, 11020, REQUIRED)                                                                                        \
+    X(cuStreamWaitEvent, 3020, REQUIRED)                                                                                       \
+    X(cuDeviceCanAccessPeer, 4000, REQUIRED)                                                                                   \
     X(cuDeviceGetUuid, 11040, OPTIONAL)                                                                                        \
-    X(cuMemRetainAllocationHandle, 11000, OPTIONAL)                                                                            \
-    X(cuMemExportToShareableHandle, 10020, OPTIONAL)                                                                           \
-    X(cuMemImportFromShareableHandle, 10020, OPTIONAL)                                                                         \
-    X(cuModuleGetGlobal, 3020, OPTIONAL)                                                                                       \
-    X(cuMemcpyDtoD, 3020, OPTIONAL)                                                                                            \
-    X(cuFuncSetAttribute, 9000, OPTIONAL)                                                                                      \
+    X(cuMemRetainAllocationHandle, 11000, REQUIRED)                                                                            \
+    X(cuMemExportToShareableHandle, 10020, REQUIRED)                                                                           \
+    X(cuMemImportFromShareableHandle, 10020, REQUIRED)                                                                         \
+    X(cuModuleGetGlobal, 3020, REQUIRED)                                                                                       \
+    X(cuMemcpyDtoD, 3020, REQUIRED)                                                                                            \
+    X(cuFuncSetAttribute, 9000, REQUIRED)                                                                                      \
     X(cuLaunchKernelEx, 11060, OPTIONAL)                                                                                       \
-    X(cuDeviceGetMemPool, 11020, OPTIONAL)                                                                                     \
-    X(cuDeviceGetDefaultMemPool, 11020, OPTIONAL)                                                                              \
-    X(cuStreamGetCtx, 9020, OPTIONAL)                                                                                          \
-    X(cuStreamGetFlags, 5050, OPTIONAL)                                                                                        \
-    X(cuPointerGetAttribute, 4000, OPTIONAL)                                                                                   \
+    X(cuDeviceGetMemPool, 11020, REQUIRED)                                                                                     \
+    X(cuDeviceGetDefaultMemPool, 11020, REQUIRED)                                                                              \
+    X(cuStreamGetCtx, 9020, REQUIRED)                                                                                          \
+    X(cuStreamGetFlags, 5050, REQUIRED)                                                                                        \
+    X(cuPointerGetAttribute, 4000, REQUIRED)                                                                                   \
     X(cuCtxFromGreenCtx, 12040, OPTIONAL)                                                                                      \
     X(cuCtxGetId, 12000, OPTIONAL)                                                                                             \
     X(cuFuncGetName, 12030, OPTIONAL)                                                                                          \
@@ -93,17 +93,17 @@
     X(cuKernelGetParamInfo, 12040, OPTIONAL)                                                                                   \
     X(cuLibraryGetKernel, 12000, OPTIONAL)                                                                                     \
     X(cuKernelGetFunction, 12000, OPTIONAL)                                                                                    \
-    X(cuFuncGetModule, 11000, OPTIONAL)                                                                                        \
+    X(cuFuncGetModule, 11000, REQUIRED)                                                                                        \
     X(cuKernelGetLibrary, 12050, OPTIONAL)                                                                                     \
-    X(cuUserObjectCreate, 11030, OPTIONAL)                                                                                     \
-    X(cuUserObjectRelease, 11030, OPTIONAL)                                                                                    \
+    X(cuUserObjectCreate, 11030, REQUIRED)                                                                                     \
+    X(cuUserObjectRelease, 11030, REQUIRED)                                                                                    \
     X(cuDeviceGetGraphMemAttribute, 11040, OPTIONAL)                                                                           \
-    X(cuGraphRetainUserObject, 11030, OPTIONAL)                                                                                \
-    X(cuGraphGetNodes, 10000, OPTIONAL)                                                                                        \
-    X(cuGraphNodeGetType, 10000, OPTIONAL)                                                                                     \
-    X(cuGraphChildGraphNodeGetGraph, 10000, OPTIONAL)                                                                          \
-    X(cuGraphMemcpyNodeGetParams, 10000, OPTIONAL)                                                                             \
-    X(cuGraphMemsetNodeGetParams, 10000, OPTIONAL)                                                                             \
+    X(cuGraphRetainUserObject, 11030, REQUIRED)                                                                                \
+    X(cuGraphGetNodes, 10000, REQUIRED)                                                                                        \
+    X(cuGraphNodeGetType, 10000, REQUIRED)                                                                                     \
+    X(cuGraphChildGraphNodeGetGraph, 10000, REQUIRED)                                                                          \
+    X(cuGraphMemcpyNodeGetParams, 10000, REQUIRED)                                                                             \
+    X(cuGraphMemsetNodeGetParams, 10000, REQUIRED)                                                                             \
     X(cuCoredumpSetAttributeGlobal, 12010, OPTIONAL)                                                                           \
     X(cuCoredumpGetAttributeGlobal, 12010, OPTIONAL)
 

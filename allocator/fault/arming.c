@@ -61,7 +61,6 @@ void dumps_remove_name(const struct dump_pipe *pipe)
     rmdir(pipe->folder);
 }
 
-/* Makes a new folder for a FIFO. */
 static cufence_status make_folder(char folder[256])
 {
     const char *base = env_get("TMPDIR");
@@ -121,9 +120,8 @@ static int is_armed(const char *path)
     bool is_on = false;
     char file[1024] = "";
     size_t on_size = sizeof is_on, file_size = sizeof file;
-    return !driver->cuCoredumpGetAttributeGlobal ||
-           (driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &is_on, &on_size) == CUDA_SUCCESS && is_on &&
-            driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, file, &file_size) == CUDA_SUCCESS && !strcmp(file, path));
+    return driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &is_on, &on_size) == CUDA_SUCCESS && is_on &&
+           driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, file, &file_size) == CUDA_SUCCESS && !strcmp(file, path);
 }
 
 static cufence_status arm(const char *path)
@@ -191,7 +189,7 @@ int dumps_ask(void)
         driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_PIPE, fifo.path, &size);
         driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &on_size); /* again */
         driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_USER_TRIGGER, &on, &on_size);
-    } else if (driver->cuCoredumpGetAttributeGlobal) {
+    } else {
         driver->cuCoredumpGetAttributeGlobal(CU_COREDUMP_PIPE, fifo.path, &size);
     }
     for (int waited = 0; pipe < 0 && waited < TRIGGER_MS; waited++, aside_sleep(1000))

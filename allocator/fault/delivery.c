@@ -21,7 +21,6 @@
 
 enum { COLLECTORS = 4 }; /* commands inside each other */
 
-/* A file that reports are appended to. */
 struct report_file {
     char name[1024]; /* "" if none */
     int is_torn;     /* atomic: the last report was truncated, probably within a line */

@@ -169,8 +169,7 @@ const char *program_dump_variable(void)
 
 static int ask(CUcoredumpSettings attribute, void *value, size_t size)
 {
-    return driver->cuCoredumpGetAttributeGlobal &&
-           driver->cuCoredumpGetAttributeGlobal(attribute, value, &size) == CUDA_SUCCESS;
+    return driver->cuCoredumpGetAttributeGlobal(attribute, value, &size) == CUDA_SUCCESS;
 }
 
 void program_dump_learn(void)

@@ -11,7 +11,6 @@
 #pragma once
 
 #include "kernel_fault.h"
-#include "saving.h"
 
 struct rerun;
 struct rerun_source;

@@ -7,7 +7,6 @@
 #include "driver/driver.h"
 #include "surroundings.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,7 +11,6 @@
 #include "base/options.h"
 #include "rerun/dump_stream.h"
 #include "rerun/input.h"
-#include "surroundings.h"
 
 struct saving;
 

@@ -15,7 +15,6 @@ enum {
     SURROUNDINGS_PLACES = 16      /* places whose frames are resolved: each may take milliseconds */
 };
 
-/* A place that launches came from. */
 struct launch_place {
     const struct stack *stack; /* of one of the launches */
     struct stack_frame frames[STACK_READ];

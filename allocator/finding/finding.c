@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Fills in the address, and the buffer found there. */
 static void take_buffer(struct finding *finding, const struct misuse *misuse)

@@ -5,11 +5,8 @@
 #pragma once
 
 #include "analysis/values/value.h"
-#include "json/json_table.h"
 #include "misuse.h"
-#include "slack_finding.h"
 
-/* The launch. */
 struct launched_fact {
     const char *kernel, *symbol; /* demangled and mangled; NULL: a graph */
     const char *graph_kernels;   /* of a graph: as `plain`; else NULL */

@@ -10,7 +10,6 @@
 void part_append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 #define part_add(text, ...) part_append(text, sizeof(text), __VA_ARGS__)
 
-/* Adds a note. */
 #define note_add(finding, ...) part_add((finding)->notes.list[(finding)->notes.count++].text, __VA_ARGS__)
 
 /* Returns the buffer with the known frames of its allocation and free. The caller fills in its part in the finding. */
@@ -32,7 +31,6 @@ void figures_take(struct finding *finding,
                   const struct launch_function *layout); /* of what pointers among the arguments lead to */
 void cause_facts_take(struct finding *finding, const struct diagnosis *diagnosis); /* `cause` */
 void notes_take(struct finding *finding, const struct diagnosis *diagnosis);       /* `meaning` and `notes` */
-void note_lacks(struct finding *finding, const char *lacks);                       /* state that a second launch cannot have */
 void note_possible(struct finding *finding,
                    const struct fault_memory *memory); /* if the dump names no kernel: those that it may have been */
 void hint_take(struct finding *finding, const struct diagnosis *diagnosis);     /* `hint`, if a rule recognises a common bug */

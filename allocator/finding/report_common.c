@@ -5,7 +5,6 @@
 #include "short_name.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #define LONGEST_ARGUMENTS 72 /* of a template */
 

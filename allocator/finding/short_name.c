@@ -2,7 +2,6 @@
 #include "finding.h"
 #include "base/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,11 +11,6 @@
 
 static const char anonymous[] = "(anonymous namespace)", operator[] = "operator", call[] = "operator()",
                   digits[] = "0123456789";
-
-static int starts_with(const char *text, const char *start)
-{
-    return !strncmp(text, start, strlen(start));
-}
 
 static int is_word(char letter)
 {
@@ -33,14 +27,14 @@ static void find_name(const char *name, size_t *start, size_t *end)
     *start = 0;
     for (*end = 0; *end < size; ++*end) {
         const char *at = name + *end;
-        if (starts_with(at, anonymous)) {
+        if (text_starts_with(at, anonymous)) {
             *end += sizeof anonymous - 2;
-        } else if (starts_with(at, operator) && !depth && (at == name || !is_word(at[-1]))) {
+        } else if (text_starts_with(at, operator) && !depth && (at == name || !is_word(at[-1]))) {
             is_operator = 1;
-            *end += sizeof operator- 2 +(starts_with(at, call) ? 2 : 0);
+            *end += sizeof operator- 2 +(text_starts_with(at, call) ? 2 : 0);
         } else if (*at == '(' && !depth && !memmem(at, size - *end, ")::", 3)) {
             return;
-        } else if (*at == ' ' && !depth && !is_operator && !starts_with(at, " const")) {
+        } else if (*at == ' ' && !depth && !is_operator && !text_starts_with(at, " const")) {
             *start = *end + 1;
         } else {
             depth += (strchr("<({", *at) != NULL) - (strchr(">)}", *at) && depth);
@@ -70,12 +64,12 @@ static const char *skip_namespace(const char *at, const char *end)
 {
     static const char *const names[] = {"__cxx11::", "__1::", "__4::", "__detail::", "(anonymous namespace)::"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (starts_with(at, names[i]))
+        if (text_starts_with(at, names[i]))
             return at + strlen(names[i]);
-    if (!starts_with(at, "THRUST_") && !starts_with(at, "CUB_"))
+    if (!text_starts_with(at, "THRUST_") && !text_starts_with(at, "CUB_"))
         return at;
     const char *word = at + strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-    return word < end && starts_with(word, "::") ? word + 2 : at;
+    return word < end && text_starts_with(word, "::") ? word + 2 : at;
 }
 
 /* Returns what follows the parameters that end at `close`, with their qualifiers. */
@@ -84,7 +78,7 @@ static const char *skip_qualifiers(const char *close, const char *end)
     static const char *const words[] = {" const", " volatile", " &&", " &", " noexcept"};
     const char *at = behind(close, end);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (starts_with(at, words[i]))
+        if (text_starts_with(at, words[i]))
             at += strlen(words[i]);
     return at;
 }
@@ -127,7 +121,7 @@ static const char *take_lambda(struct writer *writer, const char *at, const char
         put(writer, word, sizeof word - 1);
     else
         writer->used -= 2;
-    return starts_with(at, "::operator()") ? at + strlen("::operator()") : at;
+    return text_starts_with(at, "::operator()") ? at + strlen("::operator()") : at;
 }
 
 /* Writes the part of a name, with template arguments up to that depth. */
@@ -139,10 +133,10 @@ static void write_part(struct writer *writer, const char *at, const char *end, i
         const char *after = begins ? skip_namespace(at, end) : at;
         if (after != at) {
             at = after;
-        } else if (begins && starts_with(at, call)) {
+        } else if (begins && text_starts_with(at, call)) {
             put(writer, at, sizeof call - 1);
             at += sizeof call - 1;
-        } else if (starts_with(at, "{lambda")) {
+        } else if (text_starts_with(at, "{lambda")) {
             at = take_lambda(writer, at, end);
         } else if (*at == '(') {
             at = take_parenthesis(writer, at, end);
@@ -209,7 +203,7 @@ static const char *function_of_python(const char *name, size_t *length)
         *length = (size_t)(tile - name);
         return name;
     }
-    if (!starts_with(name, start))
+    if (!text_starts_with(name, start))
         return NULL;
     name += sizeof start - 1;
     *length = all - (sizeof start - 1);
@@ -262,7 +256,7 @@ int short_name_is_plumbing(const char *function)
     size_t start, end;
     find_name(function, &start, &end);
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        if (starts_with(function + start, starts[i]))
+        if (text_starts_with(function + start, starts[i]))
             return 1;
     return 0;
 }

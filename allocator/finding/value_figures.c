@@ -4,8 +4,6 @@
 #include "parts.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #define FIGURES_FIRST 4
 #define FIRST_WORDS 2             /* each is printed twice */

@@ -41,7 +41,6 @@ int cells_may_be_alone(struct cells_turns turns, uint64_t page, uint64_t alone, 
  * because of its size (0, or above CELLS_SIZE_MOST), its alignment (above CELLS_UNIT), or a page that is too small. */
 int cells_for(uint64_t page, uint64_t size, uint64_t align, struct cells *out);
 
-/* Returns the bytes of the cells of a class. */
 uint64_t cells_bytes(uint64_t page, uint32_t class);
 
 /* Returns the offset of a buffer in a cell of `bytes` bytes, of the class that cells_for() has chosen or with a leftover. */

@@ -79,7 +79,6 @@ cufence_status layout_compute(const struct layout_request *request, struct layou
         goto overflow;
     result.pages = result.mapped / request->granularity;
     result.offset = layout_offset(result.mapped, request->size, result.align, request->side);
-    result.tail_slack = result.mapped - result.offset - request->size;
     *layout = result;
     return CUFENCE_OK;
 

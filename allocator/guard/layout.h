@@ -25,13 +25,12 @@ struct layout_request {
 };
 
 struct layout {
-    uint64_t align;      /* the alignment used */
-    uint64_t mapped;     /* bytes of the mapping: a multiple of the granularity */
-    uint64_t pages;      /* mapped / granularity */
-    uint64_t offset;     /* offset of the buffer in the mapping */
-    uint64_t tail_slack; /* bytes between the buffer's end and the mapping's end */
-    uint64_t guard;      /* bytes, a multiple of the granularity: max(guard_min, min(mapped, guard_max)) rounded up */
-    uint64_t span;       /* mapped + guard: the address space taken */
+    uint64_t align;  /* the alignment used */
+    uint64_t mapped; /* bytes of the mapping: a multiple of the granularity */
+    uint64_t pages;  /* mapped / granularity */
+    uint64_t offset; /* offset of the buffer in the mapping */
+    uint64_t guard;  /* bytes, a multiple of the granularity: max(guard_min, min(mapped, guard_max)) rounded up */
+    uint64_t span;   /* mapped + guard: the address space taken */
 };
 
 /* Errors: INVALID_ARGUMENT (size 0, alignment or granularity not a power of two, guard_max < guard_min), OVERFLOW (the span

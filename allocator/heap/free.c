@@ -5,7 +5,6 @@
 #include "base/options.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define RECORDED_MOST 1024u
 

@@ -3,7 +3,6 @@
 
 #include "base/aside.h"
 #include "base/options.h"
-#include "vmm/physical.h"
 
 struct sharing {
     int device, peer;
@@ -14,8 +13,7 @@ static void share(void *argument)
     const struct sharing *sharing = argument;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     int can = 0;
-    if (driver->cuDeviceCanAccessPeer && driver->cuDeviceCanAccessPeer(&can, sharing->peer, sharing->device) == CUDA_SUCCESS &&
-        can) {
+    if (driver->cuDeviceCanAccessPeer(&can, sharing->peer, sharing->device) == CUDA_SUCCESS && can) {
         driver->cuThreadExchangeStreamCaptureMode(&mode);
         arena_share(sharing->device, sharing->peer);
         driver->cuThreadExchangeStreamCaptureMode(&mode);

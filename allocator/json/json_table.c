@@ -71,7 +71,7 @@ static uint64_t field_number(const struct field *field, const void *at)
     return number;
 }
 
-size_t field_count(const struct field *field, const void *holder)
+static size_t field_count(const struct field *field, const void *holder)
 {
     size_t count = field->size;
     if (field->count) {

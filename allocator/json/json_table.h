@@ -126,8 +126,6 @@ struct group {
 };
 const struct field *field_next(const struct json_table *table, size_t *index, struct group *group);
 
-size_t field_count(const struct field *field, const void *holder);
-
 static inline int json_table_is_bare(const struct json_table *table)
 {
     return table->count == 1 && !table->fields[0].name && table->fields[0].type != FIELD_PART;

@@ -23,10 +23,9 @@ void kernels_prepare(struct context *context);
 
 /*
  * Launches a fence in `context` (NULL: every prepared one), except on devices for which is_left_out() is true, and waits for
- * it. `give_up(user)` is called every 20 us to 1 ms; waiting ends when it returns nonzero. Returns 1 if every fence completed
- * (or the context's error is sticky), 0 if given up.
+ * it. `give_up(user)` is called every 20 us to 1 ms; waiting ends when it returns nonzero.
  */
-int kernels_fence(const struct context *context, int (*is_left_out)(int device), int (*give_up)(void *user), void *user);
+void kernels_fence(const struct context *context, int (*is_left_out)(int device), int (*give_up)(void *user), void *user);
 
 /* Launches the poison kernel in every prepared context of the device (-1: all). Does not wait. Returns the number of
  * launches. */

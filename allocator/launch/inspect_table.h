@@ -21,7 +21,7 @@ struct inspector {
     /* Before and after a launch, on the launching thread, without locks held; they may submit work of their own to the stream.
      * `result` is the driver's. NULL: not wanted. */
     void (*launch_begins)(const struct launch_event *event);
-    void (*launch_ended)(const struct launch_event *event, CUresult result);
+    void (*launch_ended)(CUresult result);
     void (*context_begun)(struct context *context); /* it is current */
     void (*context_gone)(struct context *context);  /* or about to be destroyed */
     /* A module, or a library, was loaded from these bytes, or from this file. NULL: not wanted. */

@@ -8,7 +8,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define RINGS 16      /* per context; the seventeenth thread that launches shares a ring with the first */
 #define NODES RINGS   /* the ring of kernels in graphs */

@@ -23,7 +23,6 @@ struct order_clock {
     uint64_t at[ORDER_STREAMS];
 };
 
-/* A set of streams. */
 struct order_set {
     uint64_t words[ORDER_STREAMS / 64];
 };

@@ -20,8 +20,7 @@ static enum order_kind kind_of(const struct stream *stream)
     unsigned flags = 0;
     if (!stream->handle)
         return ORDER_LEGACY;
-    if (stream->handle == CU_STREAM_PER_THREAD || !driver->cuStreamGetFlags ||
-        driver->cuStreamGetFlags(stream->handle, &flags) != CUDA_SUCCESS)
+    if (stream->handle == CU_STREAM_PER_THREAD || driver->cuStreamGetFlags(stream->handle, &flags) != CUDA_SUCCESS)
         return ORDER_BLOCKING; /* where in doubt, more is ordered */
     return flags & CU_STREAM_NON_BLOCKING ? ORDER_NON_BLOCKING : ORDER_BLOCKING;
 }
@@ -351,9 +350,8 @@ void order_free(const char *call, const void *frame, const struct heap_range *bu
 static int is_pageable(const void *target)
 {
     CUmemorytype type;
-    return !target || !driver->cuPointerGetAttribute ||
-           driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)target) !=
-               CUDA_SUCCESS;
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)target;
+    return !target || driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS;
 }
 
 /* Returns whether there is a race with the first access that has one. */

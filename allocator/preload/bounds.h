@@ -41,7 +41,6 @@ int bounds_within_set_node(const struct host_call *call, CUdeviceptr to, size_t 
  * has given it access. Copies need none, and get it (peers.c). */
 int bounds_may_set(const struct host_call *call, CUdeviceptr to);
 
-/* Bytes of a row. */
 static inline size_t bounds_row(size_t width, unsigned element)
 {
     size_t bytes;

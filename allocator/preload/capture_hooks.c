@@ -221,7 +221,7 @@ CUgraphNode *graph_nodes(CUgraph graph, size_t *count)
 {
     CUgraphNode *nodes = NULL;
     *count = 0;
-    if (driver->cuGraphGetNodes && driver->cuGraphNodeGetType && driver->cuGraphGetNodes(graph, NULL, count) == CUDA_SUCCESS)
+    if (driver->cuGraphGetNodes(graph, NULL, count) == CUDA_SUCCESS)
         nodes = malloc(*count * sizeof *nodes);
     if (!nodes || driver->cuGraphGetNodes(graph, nodes, count) != CUDA_SUCCESS)
         *count = 0;

@@ -248,11 +248,11 @@
     HOOK_RENEWED(HOOK, cuDevicePrimaryCtxRelease, 7000, 11000, INSTEAD, primary_release, (CUdevice device), (device))          \
     HOOK_TWINS(HOOK, cuStreamBeginCapture, "cuStreamBeginCapture", 10000, _ptsz, 10000, BEGINS, 1, (CUstream stream),          \
          (stream))                                                                                                             \
-    HOOK(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, 0, AFTER, peer_enabled(context),                                \
+    HOOK(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, 0, AFTER, peer_changed(context, 1),                             \
          (CUcontext context, unsigned flags), (context, flags))                                                                \
     HOOK_TWINS(HOOK, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, _ptsz, 10010, BEGINS, 1,                          \
          (CUstream stream, CUstreamCaptureMode mode), (stream, mode))                                                          \
-    HOOK(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, 0, AFTER, peer_disabled(context), (CUcontext context),        \
+    HOOK(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, 0, AFTER, peer_changed(context, 0), (CUcontext context),      \
          (context))                                                                                                            \
     HOOK(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, 0, AFTER, green_created(*green, device),                                 \
          (CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags), (green, resources, device, flags)) \

@@ -248,7 +248,7 @@ static void follow_nodes(const struct host_call *call, CUgraph graph)
             bounds_within_3d(call, &copy);
         else if (type == CU_GRAPH_NODE_TYPE_MEMSET && driver->cuGraphMemsetNodeGetParams(nodes[i], &set) == CUDA_SUCCESS)
             bounds_within_set_node(call, set.dst, set.pitch, set.elementSize, set.width, set.height);
-        else if (type == CU_GRAPH_NODE_TYPE_GRAPH && call->kind->is_inner < DEEPEST && driver->cuGraphChildGraphNodeGetGraph &&
+        else if (type == CU_GRAPH_NODE_TYPE_GRAPH && call->kind->is_inner < DEEPEST &&
                  driver->cuGraphChildGraphNodeGetGraph(nodes[i], &child) == CUDA_SUCCESS) {
             call->kind->is_inner++;
             follow_nodes(call, child);
@@ -262,8 +262,7 @@ void keepers_follow(CUgraphExec executable, CUgraph graph)
 {
     struct host_kind kind = {.is_of_node = 1, .is_told = 1, .executable = executable};
     keepers_forget(executable, NULL, 1); /* its handle may have been another's */
-    if (__atomic_load_n(&given_count, __ATOMIC_ACQUIRE) && driver->cuGraphMemcpyNodeGetParams &&
-        driver->cuGraphMemsetNodeGetParams)
+    if (__atomic_load_n(&given_count, __ATOMIC_ACQUIRE))
         follow_nodes(&(const struct host_call){.kind = &kind}, graph);
 }
 

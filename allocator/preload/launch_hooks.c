@@ -56,8 +56,7 @@ static __attribute__((noinline)) uint32_t node_of(CUstream stream)
     if (driver->stream_capture_info(stream, &status, &id, &graph, NULL, NULL) != CUDA_SUCCESS ||
         status == CU_STREAM_CAPTURE_STATUS_NONE)
         return 0;
-    if (driver->cuGraphGetNodes)
-        driver->cuGraphGetNodes(graph, NULL, &nodes);
+    driver->cuGraphGetNodes(graph, NULL, &nodes);
     return 1 + (uint32_t)nodes;
 }
 
@@ -92,7 +91,7 @@ static void show_end(void *argument)
     if (end->result == CUDA_SUCCESS && progress_is_wanted())
         progress_launched(end->event->context, end->event->stream);
     if (INSPECTOR_WANTS(launch_ended))
-        inspector_now()->launch_ended(end->event, end->result);
+        inspector_now()->launch_ended(end->result);
 }
 
 static CUresult done(const struct launch_event *event, CUresult result)

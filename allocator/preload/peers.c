@@ -57,19 +57,13 @@ void pool_shared(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
     }
 }
 
-/* The current context's device gets access to memory allocated in the other context. */
-void peer_enabled(CUcontext context)
+/* The current context's device gets access to memory allocated in the other context, or is not allowed it any more. */
+void peer_changed(CUcontext context, int is_allowed)
 {
     struct context *peer = is_active() ? context_current() : NULL;
     struct context *owner = peer ? context_of(context) : NULL;
-    if (owner)
+    if (owner && is_allowed)
         share(owner->device, peer->device);
-}
-
-void peer_disabled(CUcontext context)
-{
-    struct context *peer = is_active() ? context_current() : NULL;
-    struct context *owner = peer ? context_of(context) : NULL;
-    if (owner)
+    else if (owner)
         allow(owner->device, peer->device, 0);
 }

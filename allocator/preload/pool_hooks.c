@@ -15,7 +15,6 @@
 #include "base/peak.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 #define POOLS 255     /* below HEAP_TORCH */
 #define FIRST_POOL 3u /* 0: not ours; below: OWNER_NO_POOL, OWNER_GRAPH */
@@ -103,7 +102,7 @@ static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t li
 unsigned pool_of_handle(CUmemoryPool handle)
 {
     unsigned owner = lookup(handle);
-    for (int i = 0; !owner && handle && driver->cuDeviceGetDefaultMemPool && i < preload_devices; i++) {
+    for (int i = 0; !owner && handle && i < preload_devices; i++) {
         CUdevice device;
         CUmemoryPool standard = NULL;
         if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS &&
@@ -116,7 +115,7 @@ unsigned pool_of_handle(CUmemoryPool handle)
 static unsigned find_current(int device)
 {
     CUmemoryPool handle = NULL;
-    if (!driver->cuDeviceGetMemPool || driver->cuDeviceGetMemPool(&handle, device) != CUDA_SUCCESS)
+    if (driver->cuDeviceGetMemPool(&handle, device) != CUDA_SUCCESS)
         return 0;
     return pool_of_handle(handle);
 }

@@ -104,9 +104,8 @@ void pools_changed(void); /* a device has another pool, or a context is destroye
 CUresult pointer_set(CUresult (*function)(const void *, CUpointer_attribute, CUdeviceptr), const void *value,
                      CUpointer_attribute attribute, CUdeviceptr pointer);
 CUresult awaited_now(CUresult result, CUstream stream);
-void pool_shared(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count); /* peers.c, as the next four */
-void peer_enabled(CUcontext owner);
-void peer_disabled(CUcontext owner);
+void pool_shared(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count); /* peers.c, as the next three */
+void peer_changed(CUcontext owner, int is_allowed);
 int peer_may_access(int device, int peer);        /* the program has given `peer` access to the memory of `device` */
 void peer_reaches(CUdeviceptr address, int peer); /* gives it access to the buffer there, for a copy. -1: none */
 CUresult context_destroy(CUresult (*function)(CUcontext), CUcontext context); /* context_hooks.c, as the next six */
@@ -126,7 +125,6 @@ static inline CUresult capture_forbids(void)
     return __builtin_expect(heap_may_capture(), 0) ? capture_asks() : CUDA_SUCCESS;
 }
 
-/* Whether this stream captures. */
 static inline int capture_is_on(CUstream stream)
 {
     return __builtin_expect(heap_may_capture(), 0) && capture_asks_stream(stream);

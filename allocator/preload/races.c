@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lost_reports.h"
-#include "finding/finding.h"
 
 #include <inttypes.h>
 #include <stdio.h>

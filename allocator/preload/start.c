@@ -12,7 +12,6 @@
 #include "fault/program_dump.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #define LENS_MS 10000 /* how long an end waits until the values of launches are written */

@@ -6,7 +6,6 @@
 #include "base/tally.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 struct real real;

@@ -3,7 +3,6 @@
 #include "analysis/verdict/launches.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "base/reader.h"
 #include "base/text.h"
 #include "json/json_table.h"
 

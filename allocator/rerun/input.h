@@ -12,7 +12,6 @@
 #include "analysis/bundle/bundle.h"
 #include "analysis/sass/origin.h"
 #include "analysis/values/figures.h"
-#include "analysis/verdict/diagnosis.h"
 #include "base/error.h"
 
 #include <stddef.h>

@@ -93,7 +93,6 @@ struct cfi_rule {
 /* The rule for code without call frame information. */
 extern const struct cfi_rule cfi_no_entry;
 
-/* The rule for the code at `pc`. */
 struct cfi_rule cfi_rule_at(const struct cfi_module *module, uint64_t pc);
 
 /* ---- cfi_entry.c: finds the information for an address in the code and decodes its two entries ---- */
@@ -109,9 +108,6 @@ struct cfi_entry {
     uint64_t start;            /* of the code */
     struct reader common, own; /* instructions: execute the common entry's first */
 };
-
-/* Returns a reader for the bytes from `address` on; its position is the address. Broken if `address` is outside the bytes. */
-struct reader cfi_read(const struct cfi_bytes *bytes, uint64_t address);
 
 /* Returns 0 if there is no valid entry for `pc`; *entry is then undefined. */
 int cfi_find_entry(const struct cfi_module *module, uint64_t pc, struct cfi_entry *entry);

@@ -2,7 +2,8 @@
 
 #include <dwarf.h>
 
-struct reader cfi_read(const struct cfi_bytes *bytes, uint64_t address)
+/* A reader for the bytes from `address` on; its position is the address. Broken if `address` is outside the bytes. */
+static struct reader read_from(const struct cfi_bytes *bytes, uint64_t address)
 {
     struct reader reader = reader_of((struct span){bytes->bytes, bytes->size}, address - bytes->address);
     reader.position = address;
@@ -35,7 +36,7 @@ static uint64_t read_pointer(struct reader *reader, unsigned encoding, uint64_t 
 static struct reader in_module(const struct cfi_module *module, uint64_t address)
 {
     for (size_t i = 0; i < module->segment_count; i++) {
-        struct reader reader = cfi_read(&module->segments[i], address);
+        struct reader reader = read_from(&module->segments[i], address);
         if (reader.at)
             return reader;
     }
@@ -46,7 +47,7 @@ static struct reader in_module(const struct cfi_module *module, uint64_t address
 static uint64_t search_table(const struct cfi_bytes *header, uint64_t pc)
 {
     enum { VERSION = 1, SORTED = DW_EH_PE_datarel | DW_EH_PE_sdata4, ENTRY_BYTES = 8 };
-    struct reader reader = cfi_read(header, header->address);
+    struct reader reader = read_from(header, header->address);
     uint64_t version = reader_u8(&reader);
     unsigned frame_encoding = reader_u8(&reader), count_encoding = reader_u8(&reader);
     if (version != VERSION || reader_u8(&reader) != SORTED)

@@ -32,7 +32,6 @@ const void *module_bytes(const struct dl_phdr_info *module, uint64_t address, ui
 typedef int module_visitor(const struct dl_phdr_info *module, uint64_t address, void *argument);
 int module_visit(uint64_t address, module_visitor *visit, void *argument);
 
-/* Whether it is one of cufence's libraries. */
 int module_is_cufence(const char *path);
 
 /* Gets the call frame information of a module that is being visited. */

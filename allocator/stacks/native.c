@@ -54,23 +54,18 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static int starts_with(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
-
 static int is_of_cuda(const struct module *module)
 {
     const char *name = base_name(module->path);
-    return starts_with(name, "libcuda.so") || starts_with(name, "libcudart.so") ||
-           starts_with(name, "libcudart-"); /* some wheels rename it */
+    return text_starts_with(name, "libcuda.so") || text_starts_with(name, "libcudart.so") ||
+           text_starts_with(name, "libcudart-"); /* some wheels rename it */
 }
 
 /* The name behind the length in a mangled name that is not nested: "stat" in _ZL4statPfi. NULL: it is another kind of name. */
 static const char *plain_name(const char *mangled, size_t *length)
 {
     char *name;
-    if (!starts_with(mangled, "_Z"))
+    if (!text_starts_with(mangled, "_Z"))
         return NULL;
     mangled += strlen("_Z") + (mangled[strlen("_Z")] == 'L');
     *length = strtoul(mangled, &name, 10);
@@ -97,7 +92,7 @@ static int is_linked_in(const char *function)
             return 1;
     }
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
-        if (starts_with(function, starts[i]))
+        if (text_starts_with(function, starts[i]))
             return 1;
     }
     return strstr(function, STUB) != NULL;
@@ -185,7 +180,7 @@ static char *kernel_of(const char *stub, int *is_second)
     }
     free(demangled);
     const char *name = plain_name(stub, &length);
-    if (!name || !starts_with(name, STUB) || length <= strlen(STUB))
+    if (!name || !text_starts_with(name, STUB) || length <= strlen(STUB))
         return NULL;
     char *mangled = strndup(name + strlen(STUB), length - strlen(STUB));
     demangled = mangled ? text_demangled(mangled) : NULL;

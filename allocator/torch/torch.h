@@ -24,7 +24,6 @@ CUFENCE_TORCH_EXPORT void cufence_torch_installed(void);
 /* After CUFENCE_ERROR_FAULTED: the error that CUDA returns for the current context. */
 CUFENCE_TORCH_EXPORT int32_t cufence_torch_fault(void);
 
-/* A buffer of PyTorch's. */
 struct cufence_torch_buffer {
     uint64_t address, size; /* size: as requested */
     uint64_t stream;        /* it was allocated on */
@@ -82,11 +81,10 @@ CUFENCE_TORCH_EXPORT cufence_status cufence_torch_get_figures(int device, struct
 /* Begins the sums anew, or the peaks. */
 CUFENCE_TORCH_EXPORT cufence_status cufence_torch_reset(int device, int is_peak);
 
-/* ---- pools.c: memory pools, beyond cufence_pool_begin() ---- */
+/* ---- memory pools, beyond cufence_pool_begin() ---- */
 
 /* Counts one more user of a pool, as cufence_pool_begin() does; creates it if it is new. */
 CUFENCE_TORCH_EXPORT cufence_status cufence_torch_pool_retain(int device, const uint64_t id[2]);
-/* Returns the number of its users. */
 CUFENCE_TORCH_EXPORT int cufence_torch_pool_users(int device, const uint64_t id[2]);
 /* What the pool keeps for reuse may be given to others when the device is full. */
 CUFENCE_TORCH_EXPORT cufence_status cufence_torch_pool_lend(int device, const uint64_t id[2], int may_lend);

@@ -5,7 +5,6 @@
 #include "physical.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define LEAD (64ull << 20)    /* guard in front of the first slot */
 #define FAR_LEAD (1ull << 40) /* the same in an arena that is much larger */

@@ -44,8 +44,7 @@ static struct traits traits(int device)
         return found;
     found.is_known = 1;
     found.has_rdma = attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device);
-    found.is_shareable = driver->cuMemRetainAllocationHandle && driver->cuMemExportToShareableHandle &&
-                         attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
+    found.is_shareable = attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
     HOLD(&lock);
     if (!traits_of[slot_of(device)].is_known)
         traits_of[slot_of(device)] = found;

@@ -36,5 +36,4 @@ int physical_is_returning(void);
 void physical_returned(const int *unused);
 int physical_is_moving(uint64_t since);
 
-/* Returns the number of bytes in the cache of a device. */
 uint64_t physical_cached_bytes(int device);

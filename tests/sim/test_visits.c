@@ -139,7 +139,7 @@ static CUresult launch_with(const char *kernel, void **arguments, CUstream strea
     const struct launch_event event = {.context = context_current(), .call = &call, .stream = stream};
     inspector_now()->launch_begins(&event);
     CUresult result = cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
-    inspector_now()->launch_ended(&event, result);
+    inspector_now()->launch_ended(result);
     return result;
 }
 

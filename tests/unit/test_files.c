@@ -109,7 +109,7 @@ TEST(no_part_of_a_file_is_left)
     void (*was)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){4, before.rlim_max}), 0);
-    int is_put = files_put_text("too-large", "a line\n");
+    int is_put = files_put("too-large", NULL, 0, "a line\n", 7);
     int why = errno;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, was);

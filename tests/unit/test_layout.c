@@ -5,8 +5,6 @@
 #include "guard/layout.h"
 #include "guard/cells.h"
 
-#include <inttypes.h>
-
 static struct problem problem;
 
 #define MIB (UINT64_C(1) << 20)
@@ -32,9 +30,8 @@ static void check(const struct layout_request *request, const struct layout *lay
     assert_int_equal(layout->pages, layout->mapped / request->granularity);
     assert_true(layout->mapped >= request->size && layout->mapped - request->size < request->granularity);
     assert_int_equal(layout->offset % layout->align, 0);
-    assert_int_equal(layout->offset + request->size + layout->tail_slack, layout->mapped);
     if (request->side == LAYOUT_END)
-        assert_true(layout->tail_slack < layout->align);
+        assert_true(layout->mapped - layout->offset - request->size < layout->align);
     else
         assert_int_equal(layout->offset, 0);
     assert_int_equal(layout->guard % request->granularity, 0);
@@ -73,7 +70,7 @@ TEST(automatic_alignment_leaves_no_slack_at_the_end)
         struct layout layout;
         assert_int_equal(layout_compute(&request, &layout, &problem), CUFENCE_OK);
         assert_int_equal(layout.align, cases[i].align);
-        assert_int_equal(layout.tail_slack, 0);
+        assert_int_equal(layout.offset + cases[i].size, layout.mapped);
         check(&request, &layout);
     }
 }
@@ -82,21 +79,20 @@ TEST(known_layouts)
 {
     static const struct {
         struct layout_request request;
-        struct layout layout; /* align, mapped, pages, offset, tail slack, guard, span */
+        struct layout layout; /* align, mapped, pages, offset, guard, span */
     } cases[] = {
-        {{1, 16, LAYOUT_END, PAGE, GUARD_MIN, GUARD_MAX}, {16, PAGE, 1, PAGE - 16, 15, GUARD_MIN, GUARD_MIN + PAGE}},
-        {{4000, 16, LAYOUT_END, PAGE, GUARD_MIN, GUARD_MAX}, {16, PAGE, 1, PAGE - 4000, 0, GUARD_MIN, GUARD_MIN + PAGE}},
-        {{4000, 16, LAYOUT_START, PAGE, GUARD_MIN, GUARD_MAX}, {16, PAGE, 1, 0, PAGE - 4000, GUARD_MIN, GUARD_MIN + PAGE}},
-        {{PAGE, 16, LAYOUT_END, PAGE, GUARD_MIN, GUARD_MAX}, {16, PAGE, 1, 0, 0, GUARD_MIN, GUARD_MIN + PAGE}},
-        {{PAGE + 1, 16, LAYOUT_END, PAGE, GUARD_MIN, GUARD_MAX},
-         {16, 2 * PAGE, 2, PAGE - 16, 15, GUARD_MIN, GUARD_MIN + 2 * PAGE}},
-        {{GIB, 16, LAYOUT_END, PAGE, GUARD_MIN, GUARD_MAX}, {16, GIB, 512, 0, 0, GIB, 2 * GIB}},
-        {{80 * GIB, 16, LAYOUT_END, PAGE, GUARD_MIN, GUARD_MAX}, {16, 80 * GIB, 40960, 0, 0, 4 * GIB, 84 * GIB}},
-        {{1, 1, LAYOUT_END, PAGE, PAGE, PAGE}, {1, PAGE, 1, PAGE - 1, 0, PAGE, 2 * PAGE}},
-        {{1, 1, LAYOUT_END, PAGE, PAGE + 1, PAGE + 1}, {1, PAGE, 1, PAGE - 1, 0, 2 * PAGE, 3 * PAGE}},
-        {{1, 1, LAYOUT_END, PAGE, 0, 0}, {1, PAGE, 1, PAGE - 1, 0, 0, PAGE}},
-        {{5, 0, LAYOUT_END, 1, 0, 0}, {1, 5, 5, 0, 0, 0, 5}},
-        {{64, 0, LAYOUT_END, 16, 0, 16}, {16, 64, 4, 0, 0, 16, 80}},
+        {{1, 16, LAYOUT_END, PAGE, GUARD_MIN, GUARD_MAX}, {16, PAGE, 1, PAGE - 16, GUARD_MIN, GUARD_MIN + PAGE}},
+        {{4000, 16, LAYOUT_END, PAGE, GUARD_MIN, GUARD_MAX}, {16, PAGE, 1, PAGE - 4000, GUARD_MIN, GUARD_MIN + PAGE}},
+        {{4000, 16, LAYOUT_START, PAGE, GUARD_MIN, GUARD_MAX}, {16, PAGE, 1, 0, GUARD_MIN, GUARD_MIN + PAGE}},
+        {{PAGE, 16, LAYOUT_END, PAGE, GUARD_MIN, GUARD_MAX}, {16, PAGE, 1, 0, GUARD_MIN, GUARD_MIN + PAGE}},
+        {{PAGE + 1, 16, LAYOUT_END, PAGE, GUARD_MIN, GUARD_MAX}, {16, 2 * PAGE, 2, PAGE - 16, GUARD_MIN, GUARD_MIN + 2 * PAGE}},
+        {{GIB, 16, LAYOUT_END, PAGE, GUARD_MIN, GUARD_MAX}, {16, GIB, 512, 0, GIB, 2 * GIB}},
+        {{80 * GIB, 16, LAYOUT_END, PAGE, GUARD_MIN, GUARD_MAX}, {16, 80 * GIB, 40960, 0, 4 * GIB, 84 * GIB}},
+        {{1, 1, LAYOUT_END, PAGE, PAGE, PAGE}, {1, PAGE, 1, PAGE - 1, PAGE, 2 * PAGE}},
+        {{1, 1, LAYOUT_END, PAGE, PAGE + 1, PAGE + 1}, {1, PAGE, 1, PAGE - 1, 2 * PAGE, 3 * PAGE}},
+        {{1, 1, LAYOUT_END, PAGE, 0, 0}, {1, PAGE, 1, PAGE - 1, 0, PAGE}},
+        {{5, 0, LAYOUT_END, 1, 0, 0}, {1, 5, 5, 0, 0, 5}},
+        {{64, 0, LAYOUT_END, 16, 0, 16}, {16, 64, 4, 0, 16, 80}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct layout layout;

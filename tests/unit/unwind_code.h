@@ -1,7 +1,6 @@
 /* Code in which test_unwind.c captures stacks, compiled in different ways: see tests/CMakeLists.txt. */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 typedef void unwind_callee(void *argument);

@@ -7,7 +7,6 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ADDRESS_END ((uint64_t)1 << 57)
 #define MOST_SHARED (1u << 20)

@@ -9,7 +9,6 @@
  */
 #pragma once
 
-#include "base/image.h"
 #include "sass.h"
 
 /* The memory of the device. read() returns 0 if the bytes are not known. */

@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "base/image.h"
 #include "sass.h"
 
 enum wait_kind {

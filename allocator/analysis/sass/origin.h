@@ -72,7 +72,6 @@ struct origin {
     uint32_t wrap_count;
 };
 
-/* The access of a thread. */
 struct origin_access {
     uint64_t code_at, address;
     uint32_t block[3], thread[3];

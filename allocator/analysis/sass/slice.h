@@ -10,7 +10,6 @@
 #pragma once
 
 #include "analysis/dump/evidence.h"
-#include "base/image.h"
 #include "sass.h"
 
 /* Number of 8-byte words of the parameter bytes that a result can name: as many as a launch record keeps, minus one. */

@@ -5,8 +5,6 @@
 
 #include "sass.h"
 
-#include "base/image.h"
-
 #define PENDING_LIMIT 8u /* branches forwards that are under way at once */
 
 /* From the first instruction to the branch back. None: both 0. */
@@ -43,7 +41,6 @@ struct pending {
     struct state state;
 };
 
-/* One turn. */
 struct turn {
     const struct loop *loop;
     struct state state, back; /* now; where it goes round again */

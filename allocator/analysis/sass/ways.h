@@ -3,7 +3,6 @@
  */
 #pragma once
 
-#include "base/image.h"
 #include "sass.h"
 
 /* Longer code, or code with more branches, is not analysed: this bounds the work on damaged code. */

@@ -35,7 +35,6 @@ struct figures_count *figures_begin(void)
     return calloc(1, sizeof(struct figures_count));
 }
 
-/* Enters a value that occurs `times` times. */
 static inline void enter(struct tally *tally, double value, uint64_t times)
 {
     if (value - value != 0) { /* neither NaN nor an infinity is 0 then */

@@ -8,7 +8,6 @@
 #include "launches.h"
 #include "owner.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

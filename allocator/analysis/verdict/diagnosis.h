@@ -29,7 +29,6 @@ struct launch_match {
     size_t fits; /* number of recorded kernel launches that fit; 0 with a launch: it is a graph launch */
 };
 
-/* The arguments of the launch. */
 struct fault_arguments {
     const struct launch_function *layout; /* NULL if the boundaries of the arguments are unknown */
     const uint8_t *bytes;                 /* the parameter bytes, NULL if unknown */
@@ -71,7 +70,6 @@ struct verdict {
     uint64_t rival_distance;
 };
 
-/* The access that faulted. */
 struct fault_access {
     const struct evidence_lane *lane; /* the lane with the first byte out of bounds; if no address is known, the first lane that
                                          the dump marks; NULL if the warp had exited */

@@ -15,7 +15,6 @@ int signature_is_const(const char *name, size_t count, size_t index);
  * "float**". Returns VALUE_TYPES if it points to anything else, or is no pointer, or under the same conditions. */
 enum value_type signature_elements(const char *name, size_t count, size_t index);
 
-/* Returns 1 if argument `index` of `count` is of this type. */
 int signature_is(const char *name, size_t count, size_t index, const char *type);
 
 /* Returns the type of argument `index` of `count` if it is a number itself: int32 for "int". Else VALUE_TYPES. */

@@ -251,7 +251,8 @@ struct block *twins_take_all(struct block *block)
     return first;
 }
 
-struct block *twins_end(struct block *block)
+/* Makes a held block past, and takes all its twins. */
+static struct block *twins_end(struct block *block)
 {
     twins_hold(); /* a twin of it may be being mapped */
     block_become(block, BLOCK_PAST);

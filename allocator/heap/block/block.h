@@ -320,7 +320,6 @@ uint32_t
 twin_add(struct block *block); /* maps one more; returns how many it has then. 0: none, it is being unmapped or retired */
 struct block *twin_take(struct block *block);      /* by its holder: a held block that now owns the memory, or NULL */
 struct block *twins_take_all(struct block *block); /* its twins, linked by `twin`; they own nothing */
-struct block *twins_end(struct block *block);      /* makes a held block past, and takes all its twins; see block_unmap() */
 void twins_hold(void); /* until twins_go_on(), no block that is mapped is unmapped, and no other thread adds twins */
 void twins_go_on(void);
 uint64_t twins_mapped(void); /* in all */

@@ -8,7 +8,6 @@
 #include "stacks/stack.h"
 
 #include <string.h>
-#include <unistd.h>
 
 uint64_t now_ns(void)
 {

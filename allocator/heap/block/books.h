@@ -211,7 +211,6 @@ int books_keep(struct books *books, uint64_t base);
 void books_let_go(struct books *books, uint64_t base);
 int books_keeps(const struct books *books, uint64_t base); /* 0: any */
 
-/* The bin of mappings of that many pages. */
 static inline unsigned freelist_bin(uint64_t pages)
 {
     if (pages <= BINS_EXACT)

@@ -1,6 +1,7 @@
 #include "index.h"
 
 #include "base/error.h"
+#include "base/peak.h"
 
 #include <sys/mman.h>
 
@@ -109,9 +110,7 @@ int index_is_packed(uint64_t address)
 
 void index_add(struct block *block)
 {
-    uint64_t most = __atomic_load_n(&reach, __ATOMIC_RELAXED), taken = block_is_cell(block) ? 0 : block->pages;
-    while (taken > most && !__atomic_compare_exchange_n(&reach, &most, taken, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        ;
+    raise_to(&reach, block_is_cell(block) ? 0 : block->pages);
     block_become(block, BLOCK_LIVE);
     uint64_t entry = (uint64_t)(uintptr_t)block | (uint64_t)++block->tag << ADDRESS_BITS,
              *slot = entry_inside(block->facts.address);

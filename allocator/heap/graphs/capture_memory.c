@@ -135,8 +135,7 @@ static int hold_by_graph(struct pool *pool, CUgraph graph)
 {
     CUuserObject object;
     __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED);
-    if (!driver->cuUserObjectCreate || !driver->cuUserObjectRelease || !driver->cuGraphRetainUserObject ||
-        driver->cuUserObjectCreate(&object, pool, graph_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS)
+    if (driver->cuUserObjectCreate(&object, pool, graph_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS)
         return 0;
     if (driver->cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) == CUDA_SUCCESS)
         return 1;

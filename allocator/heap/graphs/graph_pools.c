@@ -33,7 +33,8 @@ static struct pool *add(struct books *books, uint64_t first, uint64_t second)
     return pool;
 }
 
-int pool_has_memory(const struct pool *pool)
+/* Caller holds books->lock. */
+static int has_memory(const struct pool *pool)
 {
     lock_expect(RANK_BOOKS);
     return __atomic_load_n(&pool->blocks, __ATOMIC_ACQUIRE) || pool->held_count;
@@ -86,7 +87,7 @@ static struct pool *obtain_capture(struct books *books, uint64_t capture)
     {
         if (pool->is_capture && pool->id[1] == capture)
             return pool;
-        if (pool->is_capture && !__atomic_load_n(&pool->references, __ATOMIC_ACQUIRE) && !pool_has_memory(pool))
+        if (pool->is_capture && !__atomic_load_n(&pool->references, __ATOMIC_ACQUIRE) && !has_memory(pool))
             spare = pool;
     }
     if (!spare)

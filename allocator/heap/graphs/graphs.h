@@ -23,9 +23,8 @@ struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *grap
 int capture_has_begun(const struct stream *stream); /* progress.c: it began a capture that may be in progress */
 struct pool *pool_named(int device, const uint64_t id[2], cufence_status *status); /* NULL: see *status */
 void pools_lend(struct books *books); /* gives up what pools keep that may lend; it waits for a synchronisation. In a scope */
-int pool_has_memory(const struct pool *pool); /* caller holds RANK_BOOKS */
-void pools_drop_lists(struct pool *pool);     /* moves its unused blocks to the shared list; caller holds RANK_BOOKS */
-void pool_forget_user(struct pool *pool);     /* ends what pool_begin() has begun, if anything; caller holds RANK_BOOKS */
+void pools_drop_lists(struct pool *pool); /* moves its unused blocks to the shared list; caller holds RANK_BOOKS */
+void pool_forget_user(struct pool *pool); /* ends what pool_begin() has begun, if anything; caller holds RANK_BOOKS */
 
 /* Calls destroy() for the users that were forgotten since: a callback into the program. Without a lock. */
 void pools_tell_users(void);

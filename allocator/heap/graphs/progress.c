@@ -7,8 +7,6 @@
 #include "base/aside.h"
 #include "base/clock.h"
 
-#include <stdlib.h>
-
 #define HELD_OFF_MS 50 /* more than a thread needs to call the driver; the device may be waiting for the host */
 
 static struct lock lock = LOCK(RANK_CAPTURES);

@@ -3,7 +3,6 @@
 #include "base/options.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define MARK_FREES 256     /* a marker costs about 500 ns in all (H100): 2 ns per free */
 #define MARK_NS 5000000ull /* longest time between tries to record one while buffers are freed */
@@ -31,17 +30,11 @@ static inline void remove_idle(struct freelist *list, struct block *block)
     block_become(block, BLOCK_HELD);
 }
 
-/* For another buffer. */
-static inline struct block *take(struct freelist *list, struct block *block)
+struct block *freelist_pick(struct freelist *list, struct block *idle)
 {
-    remove_idle(list, block);
-    freelist_remember(list, &block->facts);
-    return block;
-}
-
-void freelist_pick(struct freelist *list, struct block *idle)
-{
-    take(list, idle);
+    remove_idle(list, idle);
+    freelist_remember(list, &idle->facts);
+    return idle;
 }
 
 /* Of watched blocks: the first whose last buffer was of the same size, because its pattern fits. */
@@ -53,7 +46,7 @@ static struct block *search_same(struct freelist *list, uint64_t pages, uint64_t
     DL_FOREACH(list->bins[freelist_bin(pages)], block)
     {
         if (block->pages == pages && block->facts.size == size)
-            return take(list, block);
+            return freelist_pick(list, block);
         if (++seen == SCAN)
             break;
     }
@@ -71,7 +64,7 @@ static struct block *search(struct freelist *list, uint64_t pages, uint64_t wast
         DL_FOREACH(list->bins[bin], block)
         {
             if (block->pages >= pages && block->pages <= most && block->free_sequence <= sequence)
-                return take(list, block);
+                return freelist_pick(list, block);
             if (++seen == SCAN)
                 break;
         }
@@ -391,7 +384,7 @@ int freelist_take_this(struct freelist *list, struct block *block)
             break;
     }
     if (at) {
-        take(list, block);
+        freelist_pick(list, block);
     } else {
         DL_FOREACH(list->waiting, at)
         {

@@ -135,8 +135,9 @@ void freelist_remember(struct freelist *list, const struct facts *facts);
 size_t freelist_learn(struct freelist *list, struct facts *out, size_t most, uint64_t *freed);
 /* Finds the newest buffer in the history that contains (exact: starts at) the address, if it is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
-void freelist_pick(struct freelist *list, struct block *idle); /* takes this one out. Caller holds the list lock */
-void freelist_advance(struct freelist *list);                  /* checks markers and waiting blocks for completion */
+/* Takes this idle block out for another buffer, and returns it. Caller holds the list lock. */
+struct block *freelist_pick(struct freelist *list, struct block *idle);
+void freelist_advance(struct freelist *list); /* checks markers and waiting blocks for completion */
 /* Takes this block out of the list; 0: it is not in it, idle or waiting. */
 int freelist_take_this(struct freelist *list, struct block *block);
 /* Moves an idle block, with which nobody has anything left to do, to where it waits until books_let_go(). */

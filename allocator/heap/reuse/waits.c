@@ -240,7 +240,7 @@ void waits_adopt(struct block *block, struct books *books)
 
 int stream_waits_for(struct books *books, struct stream *stream, const struct stream_ref *other)
 {
-    if (!other->stream || !driver->cuStreamWaitEvent)
+    if (!other->stream)
         return 0;
     CUevent event = event_behind(*other, books, 1);
     if (!event)

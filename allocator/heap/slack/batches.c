@@ -74,8 +74,6 @@ struct watch *watch_of(struct books *books)
  * ended, and the next context in the entry uses it again. */
 static CUresult register_memory(struct watch *watch, CUdeviceptr *device)
 {
-    if (!driver->cuMemHostRegister || !driver->cuMemHostGetDevicePointer)
-        return CUDA_ERROR_NOT_SUPPORTED;
     if (!watch->memory)
         watch->memory = aligned_alloc(HOST_PAGE, (MEMORY_BYTES + HOST_PAGE - 1) / HOST_PAGE * HOST_PAGE);
     if (!watch->memory)

@@ -1,5 +1,4 @@
 /* Slack watch: checks all buffers at once, after a synchronisation. */
-#include "heap/slack/poison.h"
 #include "watch.h"
 
 #include "base/aside.h"

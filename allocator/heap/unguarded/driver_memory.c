@@ -18,8 +18,7 @@ void passed_trim(int device)
 {
     CUmemoryPool pool = NULL;
     passed_settle(0);
-    if (passed_sums().count && driver->cuDeviceGetMemPool && driver->cuMemPoolTrimTo &&
-        driver->cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS)
+    if (passed_sums().count && driver->cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS)
         driver->cuMemPoolTrimTo(pool, 0);
 }
 
@@ -29,10 +28,10 @@ static CUresult ask_driver(CUdeviceptr *out, const struct heap_request *wanted, 
     SCOPE scope = scope_enter(wanted->stream ? wanted->stream->within : wanted->context);
     if (!scope.pushed)
         return result;
-    if (wanted->stream && driver->cuMemAllocAsync && driver->cuMemFreeAsync && driver->cuStreamWaitEvent)
+    if (wanted->stream)
         result = driver->cuMemAllocAsync(out, wanted->size, wanted->stream->handle);
     *is_async = result == CUDA_SUCCESS;
-    if (result == CUDA_ERROR_NOT_SUPPORTED && driver->cuMemAlloc && driver->cuMemFree)
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
         result = driver->cuMemAlloc(out, wanted->size);
     return result;
 }

@@ -25,7 +25,6 @@ struct row {
 struct gathering {
     struct row *rows;
     int device;
-    int has_failed;
 };
 
 static struct row *row_of(struct gathering *gathering, const struct key *key)
@@ -49,7 +48,6 @@ static int gather(struct slot *slot, void *user)
         return 0;
     const struct key key = {facts.label, (uint64_t)slot->device};
     struct row *row = row_of(gathering, &key);
-    gathering->has_failed |= !row;
     if (!row)
         return 0;
     struct heap_use *use = &row->use;

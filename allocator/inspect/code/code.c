@@ -231,7 +231,8 @@ void code_unloaded(const void *handle)
 
 /* ---- finding ---- */
 
-/* Returns the kernel of that name, of a library a CUkernel cast to it; NULL if there is none. */
+/* Returns the kernel of that name, of a library a CUkernel cast to it; NULL if there is none. A driver that loads libraries has
+ * the functions that ask for their kernels: CUDA 12.0. */
 static CUfunction kernel_in(const struct loaded *loaded, const char *name)
 {
     CUkernel kernel = NULL;
@@ -239,8 +240,7 @@ static CUfunction kernel_in(const struct loaded *loaded, const char *name)
     if (!loaded->is_library)
         return driver->cuModuleGetFunction(&function, (CUmodule)(uintptr_t)loaded->handle, name) == CUDA_SUCCESS ? function
                                                                                                                  : NULL;
-    int is_there = driver->cuLibraryGetKernel &&
-                   driver->cuLibraryGetKernel(&kernel, (CUlibrary)(uintptr_t)loaded->handle, name) == CUDA_SUCCESS;
+    int is_there = driver->cuLibraryGetKernel(&kernel, (CUlibrary)(uintptr_t)loaded->handle, name) == CUDA_SUCCESS;
     return is_there ? (CUfunction)kernel : NULL;
 }
 
@@ -248,7 +248,7 @@ static CUfunction kernel_in(const struct loaded *loaded, const char *name)
 static int has_kernel(const struct loaded *loaded, CUfunction kernel, const char *name)
 {
     CUfunction found = kernel_in(loaded, name), function = NULL;
-    return found == kernel || (found && loaded->is_library && driver->cuKernelGetFunction &&
+    return found == kernel || (found && loaded->is_library &&
                                driver->cuKernelGetFunction(&function, (CUkernel)found) == CUDA_SUCCESS && function == kernel);
 }
 
@@ -314,7 +314,7 @@ const void *code_module_of(CUfunction function)
 {
     CUmodule module;
     CUlibrary library;
-    if (driver->cuFuncGetModule && driver->cuFuncGetModule(&module, function) == CUDA_SUCCESS)
+    if (driver->cuFuncGetModule(&module, function) == CUDA_SUCCESS)
         return module;
     if (driver->cuKernelGetLibrary && driver->cuKernelGetLibrary(&library, (CUkernel)function) == CUDA_SUCCESS)
         return library;

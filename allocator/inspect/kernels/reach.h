@@ -10,7 +10,6 @@
 
 #include <stdint.h>
 
-#define REACH_KERNEL "cufence_reach"
 #define REACH_THREADS 1024u
 #define REACH_NONE UINT64_MAX
 

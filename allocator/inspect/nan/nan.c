@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/output.h"
 #include "base/lost_reports.h"
+#include "base/peak.h"
 #include "finding/launch_finding.h"
 #include "heap/slack/poison.h"
 #include "inspect/values/measure.h"
@@ -12,7 +13,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MOST_POINTERS 64 /* of a launch */
 #define COUNTERS 4096u
@@ -35,9 +35,7 @@ static uint64_t *written_table; /* each atomic: the newest buffer whose number e
 
 static void written_note(uint64_t buffer)
 {
-    uint64_t *entry = &written_table[buffer % ENTRIES], known = __atomic_load_n(entry, __ATOMIC_RELAXED);
-    while (known < buffer && !__atomic_compare_exchange_n(entry, &known, buffer, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        ;
+    raise_to(&written_table[buffer % ENTRIES], buffer);
 }
 
 static int written_is(uint64_t buffer)

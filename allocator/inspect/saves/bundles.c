@@ -7,8 +7,6 @@
 #include "inspect/kernels/reach.ptx.h"
 #include "launch/pinned_memory.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,8 +124,7 @@ static const char *take_pinned(struct bundling *bundling, const struct pinned *m
 static int is_of_driver(uint64_t word)
 {
     unsigned type = 0;
-    return driver->cuPointerGetAttribute &&
-           driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, word) == CUDA_SUCCESS &&
+    return driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, word) == CUDA_SUCCESS &&
            type == CU_MEMORYTYPE_DEVICE;
 }
 

@@ -4,7 +4,6 @@
 #include "measure.h"
 #include "tell_values.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -256,19 +256,20 @@ static const struct declared_argument *find(CUfunction handle, const struct laun
     return kernel && (size_t)argument < kernel->count && fits(kernel, function) ? &kernel->arguments[argument] : NULL;
 }
 
+/* Of a pointer that is an argument by itself. NULL if it has no declaration that fits the kernel's layout. */
 static const char *pointer_type(const struct reached *reached)
 {
     const struct declared_argument *argument = find(reached->handle, reached->function, reached->argument);
     return argument && argument->type[0] == '*' && !reached->at ? argument->type + 1 : NULL;
 }
 
-int declared_is_const(const struct reached *reached)
+static int declared_is_const(const struct reached *reached)
 {
     const char *type = pointer_type(reached);
     return type && type[0] == 'k';
 }
 
-enum value_type declared_elements(const struct reached *reached)
+static enum value_type declared_elements(const struct reached *reached)
 {
     const char *type = pointer_type(reached);
     if (!type)

@@ -46,9 +46,6 @@ int types_is_const(const struct launch_function *function, const struct reached 
  * They hold for the handle until its module is unloaded. */
 void declared_add(CUfunction handle, const char *symbol, const char *arguments);
 
-/* Of a pointer that is an argument by itself. VALUE_TYPES and 0 if it has no declaration that fits the kernel's layout. */
-enum value_type declared_elements(const struct reached *reached);
-int declared_is_const(const struct reached *reached);
 /* NULL if it is unknown. Stays valid. */
 const char *declared_name(CUfunction handle, const struct launch_function *function, int argument);
 

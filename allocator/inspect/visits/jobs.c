@@ -16,7 +16,6 @@
 #define MOST_JOBS 65536  /* that wait; later ones are only counted */
 #define REFUSED_MOST 100 /* looks in turn at which another thread has the lock */
 #define PAUSE_US 100     /* between two looks at work that is not done */
-#define YOUNG_MS 500     /* work behind a copy may still be about to be done */
 #define FAULT_MS 1000    /* after a fault, work that was done before it may still be about to say so */
 
 const struct visit_user *visit_users[VISIT_USERS];

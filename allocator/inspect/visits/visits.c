@@ -80,7 +80,6 @@ static size_t add_names(const struct launch_function *function, const char **out
     return NAMES;
 }
 
-/* Whether it may choose launches of the kernel. */
 static int may_choose_function(const struct filter *filter, const struct launch_function *function)
 {
     const char *names[NAMES];
@@ -417,9 +416,8 @@ __attribute__((noinline)) static void end(struct job *job, CUresult result)
         jobs_await(STOP_MS);
 }
 
-void visits_launch_ended(const struct launch_event *event, CUresult result)
+void visits_launch_ended(CUresult result)
 {
-    (void)event;
     if (__builtin_expect(begun != NULL, 0))
         end(begun, result);
 }

@@ -131,7 +131,7 @@ void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t byte
 
 /* As the inspector's functions of these names. */
 void visits_launch_begins(const struct launch_event *event);
-void visits_launch_ended(const struct launch_event *event, CUresult result);
+void visits_launch_ended(CUresult result);
 
 /* Loads our kernels into a context. It is current. */
 void visits_context_begun(struct context *context);

@@ -109,8 +109,7 @@ static cufence_status receive_input(void)
 static cufence_status find_device(void)
 {
     int count = 0;
-    if (!driver->cuDeviceGetUuid || !driver->cuMemImportFromShareableHandle || !driver->cuMemcpyDtoD ||
-        !driver->cuLaunchKernelEx || (*self.input.dump && !driver->cuCoredumpSetAttributeGlobal))
+    if (!driver->cuDeviceGetUuid || !driver->cuLaunchKernelEx || (*self.input.dump && !driver->cuCoredumpSetAttributeGlobal))
         return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver is too old");
     driver->cuDeviceGetCount(&count);
     for (int i = 0; i < count; i++) {
@@ -176,9 +175,9 @@ static cufence_status launch_and_wait(const struct rerun_launch *launch)
         attributes[config.numAttrs++] =
             (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
                                 .value.clusterDim = {launch->cluster[0], launch->cluster[1], launch->cluster[2]}};
-    if (driver->cuFuncSetAttribute && launch->shared_bytes)
+    if (launch->shared_bytes)
         driver->cuFuncSetAttribute(self.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)launch->shared_bytes);
-    if (driver->cuFuncSetAttribute && launch->cluster[0])
+    if (launch->cluster[0])
         driver->cuFuncSetAttribute(self.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
     CUresult result = driver->cuLaunchKernelEx(&config, self.function, NULL, bytes ? extra : NULL);
     if (result != CUDA_SUCCESS)
@@ -197,8 +196,7 @@ static int set_variable(const struct rerun_variable *variable)
 {
     CUdeviceptr address = 0;
     size_t bytes = 0;
-    return driver->cuModuleGetGlobal &&
-           driver->cuModuleGetGlobal(&address, &bytes, self.module, variable->name) == CUDA_SUCCESS &&
+    return driver->cuModuleGetGlobal(&address, &bytes, self.module, variable->name) == CUDA_SUCCESS &&
            bytes >= variable->bytes && driver->cuMemcpyHtoD(address, variable->value, variable->bytes) == CUDA_SUCCESS;
 }
 

@@ -71,8 +71,6 @@ static cufence_status ask(int socket, struct piece *piece)
 static cufence_status pin(const struct piece *piece)
 {
     const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-    if (!driver->cuMemHostRegister)
-        return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver is too old");
     return driver_check(driver->cuMemHostRegister(piece->at, piece->bytes, flags), "cuMemHostRegister");
 }
 

@@ -3,8 +3,6 @@ guards of its own. That changes nothing which a correct program sees, but for th
 
 from __future__ import annotations
 
-import sys
-
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
