@@ -59,10 +59,6 @@ class Saved(standin.InFolder):
         self.assertIn("{'descr': '|u1', ", self.shape("000003-with_struct/0.before.npy"))
         self.assertIn(" bytes: their type is not known", (self.folder / "saved/000003-with_struct/README.txt").read_text())
 
-    def test_launches_are_chosen_by_number_and_place(self) -> None:
-        self.assertEqual(self.save("#2-3")[0], ["000002-race", "000003-with_struct"])
-        self.assertEqual(self.save("@computed_stories.c&sum")[0][-1], "000004-sum")
-
     def test_a_second_run_overwrites_nothing(self) -> None:
         self.save("sum")
         self.assertEqual(self.save("sum")[0], ["000004-sum", "000004-sum.2"])

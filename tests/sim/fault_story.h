@@ -75,20 +75,13 @@ static inline void ends_without_a_look(void)
 
 /* ---- what the parent sees ---- */
 
-static inline unsigned reports_in(const char *text)
-{
-    unsigned count = 0;
-    for (; (text = strstr(text, "out-of-bounds WRITE")) != NULL; text++)
-        count++;
-    return count;
-}
-
-static inline void expect_status(void (*story)(void), int status, unsigned reports, const char *says)
+static inline void expect_status(void (*story)(void), int status, size_t reports, const char *says)
 {
     struct outcome outcome = run_child(story);
-    int is_right = outcome.status == status && reports_in(outcome.err) == reports && (!says || strstr(outcome.err, says));
+    size_t told = count_in(outcome.err, "out-of-bounds WRITE");
+    int is_right = outcome.status == status && told == reports && (!says || strstr(outcome.err, says));
     if (!is_right)
-        print_error("status %d, %u reports, said:\n%s\n", outcome.status, reports_in(outcome.err), outcome.err);
+        print_error("status %d, %zu reports, said:\n%s\n", outcome.status, told, outcome.err);
     free(outcome.err);
     assert_true(is_right);
 }

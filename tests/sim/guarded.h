@@ -167,14 +167,6 @@ static inline void expect_silence(void)
         complain("not silent on stderr", "");
 }
 
-static inline unsigned count_in(const char *text, const char *wanted)
-{
-    unsigned count = 0;
-    for (const char *found = text; (found = strstr(found, wanted)) != NULL; found++)
-        count++;
-    return count;
-}
-
 static inline int finish(void **state)
 {
     int failed = has_failed;
@@ -202,6 +194,24 @@ static inline void expect_alike(const char *story, const char *preload, const ch
             expect_err(__VA_ARGS__);                                                                                           \
         }                                                                                                                      \
     } while (0)
+
+/* What `cufence explain` prints of a file or folder. Returns its status. */
+static inline int explain(const char *path, char *text, size_t size)
+{
+    char command[4096 + 256];
+    snprintf(command, sizeof command, "%s explain %s", CUFENCE_CLI, path);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    text[fread(text, 1, size - 1, pipe)] = '\0';
+    return pclose(pipe);
+}
+
+static inline void remove_all(const char *folder)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
 
 /* Copies the first finding in a file of json=, behind the line with which a run begins. */
 static inline void read_finding(const char *path, char *line, int size)

@@ -1,8 +1,6 @@
 /* Faults of programs under the preload library, processes, and finding functions: as test_preload.c. */
 #include "guarded.h"
 
-#include <jansson.h>
-
 static void expect_overrun_report(void)
 {
     expect_err("out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1", "#1, 4096 bytes",
@@ -69,17 +67,6 @@ TEST_WITH(a_fault_that_the_driver_swallows_is_waited_for, NULL, finish)
     expect_waited_for("swallow=2500");
 }
 
-/* What `cufence explain` prints of a folder. */
-static void explain(const char *folder, char *text, size_t size)
-{
-    char command[4096 + 256];
-    snprintf(command, sizeof command, "%s explain %s", CUFENCE_CLI, folder);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    text[fread(text, 1, size - 1, pipe)] = '\0';
-    assert_int_equal(pclose(pipe), 0);
-}
-
 /* The synchronisation ends before the report, which waits for a second launch; the end of the process waits for the report. */
 TEST_WITH(a_report_is_finished_before_the_end, NULL, finish)
 {
@@ -105,37 +92,22 @@ TEST_WITH(the_error_does_not_wait_for_the_second_launch, NULL, finish)
         complain("the report comes too early", "");
 }
 
-/* Somewhere else and later; sim.rerun compares all words. */
+/* Somewhere else and later; sim.rerun compares all words, and sim.replay has the files. */
 TEST_WITH(a_recorded_fault_can_be_explained, NULL, finish)
 {
-    static char text[16384];
-    char folder[] = "/tmp/cufence-record-XXXXXX", settings[128], path[128];
-    const char *const files[] = {"dump.gz", "facts.json", "report.txt", "finding.json"};
+    char folder[] = "/tmp/cufence-record-XXXXXX", settings[128], path[128], text[16384];
+    int pid = 0;
     assert_non_null(mkdtemp(folder));
     snprintf(settings, sizeof settings, "explain=dump,keep=%s/a/%%p", folder);
     run(&by_dlsym, "overrun plain context", PRELOAD, settings, NULL);
     expect_overrun_report();
     expect_err("cufence: kept for `cufence explain`: ");
-    int pid = 0;
     assert_int_equal(sscanf(last.err, "==%d==", &pid), 1);
     snprintf(path, sizeof path, "%s/a/%d", folder, pid);
-    explain(path, text, sizeof text);
+    assert_int_equal(explain(path, text, sizeof text), 0);
     expect_in(text, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1");
     expect_in(text, "  threads    1 in 1 warp had not exited; by place:\n");
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        struct stat status;
-        snprintf(path, sizeof path, "%s/a/%d/fault-%d-1/%s", folder, pid, pid, files[i]);
-        assert_int_equal(stat(path, &status), 0);
-        assert_int_equal(status.st_mode & 0777, 0600);
-        unlink(path);
-    }
-    snprintf(path, sizeof path, "%s/a/%d/fault-%d-1", folder, pid, pid);
-    rmdir(path);
-    snprintf(path, sizeof path, "%s/a/%d", folder, pid);
-    rmdir(path);
-    snprintf(path, sizeof path, "%s/a", folder);
-    rmdir(path);
-    assert_int_equal(rmdir(folder), 0);
+    remove_all(folder);
     run(&by_dlsym, "overrun plain context", PRELOAD, "keep=/proc/nowhere", NULL);
     expect_overrun_report();
     expect_err("cufence: keep: cannot write /proc/nowhere: ");
@@ -157,14 +129,14 @@ static void expect_launch(const struct way *way, const json_t *launches, size_t 
 TEST_WITH(a_launch_is_on_record_as_it_was, NULL, finish)
 {
     for (size_t i = 0; i < WAYS; i++) {
-        char folder[] = "/tmp/cufence-launches-XXXXXX", settings[128], command[160];
+        char folder[] = "/tmp/cufence-launches-XXXXXX", settings[128], path[160];
         int pid = 0;
         assert_non_null(mkdtemp(folder));
         snprintf(settings, sizeof settings, "explain=dump,keep=%s", folder);
         run(&ways[i], "ways_to_launch", PRELOAD, settings, NULL);
         assert_int_equal(sscanf(last.err, "==%d==", &pid), 1);
-        snprintf(command, sizeof command, "%s/fault-%d-1/facts.json", folder, pid);
-        json_t *snapshot = json_load_file(command, 0, NULL), *launches = json_object_get(snapshot, "launches");
+        snprintf(path, sizeof path, "%s/fault-%d-1/facts.json", folder, pid);
+        json_t *snapshot = json_load_file(path, 0, NULL), *launches = json_object_get(snapshot, "launches");
         assert_int_equal(json_array_size(launches), 3);
         expect_launch(&ways[i], launches, 0, "{\"grid\":[1,1,1],\"block\":[1,1,1],\"cluster\":[0,0,0]}");
         expect_launch(&ways[i], launches, 1,
@@ -172,8 +144,7 @@ TEST_WITH(a_launch_is_on_record_as_it_was, NULL, finish)
         expect_launch(&ways[i], launches, 2,
                       "{\"grid\":[1,2,1],\"block\":[1,1,4],\"cluster\":[0,0,0],\"shared_bytes\":64,\"is_cooperative\":1}");
         json_decref(snapshot);
-        snprintf(command, sizeof command, "rm -r %s", folder);
-        assert_int_equal(system(command), 0);
+        remove_all(folder);
     }
 }
 

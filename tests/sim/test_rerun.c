@@ -29,11 +29,6 @@ TELLS(off, "the warp had exited", "buffer +#2, 4000 bytes", "!#[13], 64 bytes", 
     cuCtxSynchronize();
 }
 
-TELLS(table, PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END)
-{
-    fault_by_table("explain=rerun");
-}
-
 /* The pointer lies behind the bytes of the arguments that a launch's record always has. */
 TELLS(struct, PAST_THE_END, THREAD_PAST_THE_END)
 {
