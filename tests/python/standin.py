@@ -24,7 +24,6 @@ BUILD = Path(os.environ.get("CUFENCE_BUILD") or ROOT / "build").resolve()
 LIBRARY = Path(os.environ.get("CUFENCE_LIBRARY") or BUILD / "lib" / "libcufence.so")
 COMMAND = BUILD / "bin" / "cufence"
 LIBCUDA = BUILD / "tests" / "libcuda"  # the simulated device under the driver's name, for LD_LIBRARY_PATH
-PROGRAM = BUILD / "tests" / "programs" / "program_dlsym"  # plays stories of tests/sim/programs
 
 sys.path.insert(0, str(PACKAGE))
 

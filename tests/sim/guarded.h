@@ -7,7 +7,6 @@
 
 #include "support/test.h"
 
-#include <jansson.h>
 #include <sys/mman.h>
 
 #define NO_PRELOAD NULL
@@ -222,17 +221,6 @@ static inline void read_finding(const char *path, char *line, int size)
     while (!strstr(line, "\"headline\"") && fgets(line, size, file))
         ;
     fclose(file);
-}
-
-/* The same as JSON; the file is removed. */
-static inline json_t *finding_in(const char *path)
-{
-    char line[16384];
-    read_finding(path, line, sizeof line);
-    unlink(path);
-    json_t *found = json_loads(line, 0, NULL);
-    assert_non_null(found);
-    return found;
 }
 
 /* Expects the same results with and without the library. */

@@ -314,32 +314,26 @@ TEST(test_stuck_reader)
     expect_text("cufence: standard error has not taken the report above: Resource temporarily unavailable\n");
 }
 
-TEST(test_reader_gone)
+/* A pipe without a reader, a full disk, or nothing at all. */
+TEST(what_standard_error_does_not_take_is_in_the_log)
 {
-    int ends[2];
+    int ends[2], full = open("/dev/full", O_WRONLY);
     assert_int_equal(pipe(ends), 0);
     close(ends[0]);
+    const struct {
+        int standard_error;
+        const char *why;
+    } cases[] = {{ends[1], "Broken pipe"}, {full, "No space left on device"}, {-1, "Bad file descriptor"}};
     assert_int_equal(await_child(launch("plain", ends[1])), 7); /* and not by SIGPIPE */
-    assert_int_equal(await_child(launch("logs", ends[1])), 7);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char wanted[128];
+        assert_int_equal(await_child(launch("logs", cases[i].standard_error)), 7);
+        read_file("log");
+        snprintf(wanted, sizeof wanted, "standard error has not taken the report above: %s\n", cases[i].why);
+        expect_text(wanted);
+    }
     close(ends[1]);
-    read_file("log");
-    expect_text("standard error has not taken the report above: Broken pipe\n");
-}
-
-TEST(test_full_disk_under_standard_error)
-{
-    int full = open("/dev/full", O_WRONLY);
-    assert_int_equal(await_child(launch("logs", full)), 7);
     close(full);
-    read_file("log");
-    expect_text("standard error has not taken the report above: No space left on device\n");
-}
-
-TEST(test_closed)
-{
-    assert_int_equal(await_child(launch("logs", -1)), 7);
-    read_file("log");
-    expect_text("standard error has not taken the report above: Bad file descriptor\n");
 }
 
 TEST(test_redirected)

@@ -147,12 +147,6 @@ LINES(leaks_are_findings, 86, "== cufence: leak of 2 buffers, 3 MiB in all", "==
     fill();
 }
 
-LINES(leaks_have_the_status_of_findings, 7, "== cufence: leak of 1 buffer, 500 bytes in all")
-{
-    start_by_size("leaks=on,on_fault=error/7");
-    allocate_as(500, NULL, NULL);
-}
-
 LINES(what_is_freed_is_no_leak, 0, "no faults; 1 allocation guarded", "!leak")
 {
     start_by_size("leaks=on");

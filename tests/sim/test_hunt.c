@@ -478,11 +478,5 @@ TEST(an_index_that_nobody_wrote_leads_out_of_the_buffer)
     expect_finding("underrun", 1024, "fresh", 1);
 }
 
-TEST(a_fill_that_the_mode_sets_is_refused)
-{
-    hunt("--modes fresh --fill 0x11 -- true");
-    expect(2, "fill=0x11 has no effect: ");
-}
-
 TEST_GROUP(set_up, remove_folder)
 TEST_CONCURRENTLY

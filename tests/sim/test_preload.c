@@ -300,11 +300,6 @@ TEST_WITH(a_report_says_that_some_are_not_guarded, NULL, finish)
 
 /* ---- a driver that is newer than the table of hooks: what it alone knows is passed through, and said ---- */
 
-TEST_WITH(the_driver_has_forms_that_nobody_knows, NULL, finish)
-{
-    expect_run(&by_dlsym, "newer_forms", NO_PRELOAD, NULL, "newer=13020", 0, "known: within a page, newer: within a page\n");
-}
-
 TEST_WITH(a_form_newer_than_the_table_is_passed_through_and_said_once, NULL, finish)
 {
     static const char *const programs[] = {"program_dlsym", "program_proc", "program_linked"};

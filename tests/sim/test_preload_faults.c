@@ -1,6 +1,8 @@
 /* Faults of programs under the preload library, processes, and finding functions: as test_preload.c. */
 #include "guarded.h"
 
+#include <jansson.h>
+
 static void expect_overrun_report(void)
 {
     expect_err("out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1", "#1, 4096 bytes",
@@ -14,32 +16,17 @@ TEST_WITH(an_overrun_is_reported_and_returned_by_what_waits, NULL, finish)
     static const char *const waits[] = {"context", "stream", "event", "copy", "free"};
     char story[64], wanted[64];
     for (size_t i = 0; i < WAYS * sizeof waits / sizeof waits[0]; i++) {
-        snprintf(story, sizeof story, "overrun plain %s", waits[i / WAYS]);
+        snprintf(story, sizeof story, "overrun %s", waits[i / WAYS]);
         snprintf(wanted, sizeof wanted, "%s: CUDA_ERROR_ILLEGAL_ADDRESS\n", waits[i / WAYS]);
         run_guarded(&ways[i % WAYS], story, NULL, 1, wanted);
         expect_overrun_report();
     }
 }
 
-/* What finds the driver has no say in where the buffer comes from: twice is enough. */
-TEST_WITH(wherever_the_buffer_comes_from, NULL, finish)
-{
-    static const char *const stories[] = {"overrun async stream", "overrun pool stream", "overrun pitch stream"};
-    for (size_t i = 0; i < 2 * sizeof stories / sizeof stories[0]; i++) {
-        run_guarded(&ways[i % 2], stories[i / 2], NULL, 1, "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n");
-        expect_overrun_report();
-    }
-}
-
-TEST_WITH(an_overrun_is_silent_without_the_library, NULL, finish)
-{
-    expect_alike("overrun plain context", NO_PRELOAD, NULL, 0, "context: CUDA_SUCCESS\n");
-}
-
 TEST_WITH(a_program_that_never_synchronises_hears_of_it, NULL, finish)
 {
     for (size_t i = 0; i < WAYS; i++) {
-        run_guarded(&ways[i], "overrun plain none", NULL, FAULTED, "none: CUDA_SUCCESS\n");
+        run_guarded(&ways[i], "overrun none", NULL, FAULTED, "none: CUDA_SUCCESS\n");
         expect_overrun_report();
     }
 }
@@ -47,11 +34,11 @@ TEST_WITH(a_program_that_never_synchronises_hears_of_it, NULL, finish)
 /* `how` the driver is late with its dump. */
 static void expect_waited_for(const char *how)
 {
-    expect_run(&by_dlsym, "overrun plain context", PRELOAD, NULL, how, 1, "context: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_run(&by_dlsym, "overrun context", PRELOAD, NULL, how, 1, "context: CUDA_ERROR_ILLEGAL_ADDRESS\n");
     expect_overrun_report();
-    expect_run(&by_dlsym, "overrun plain stream", PRELOAD, NULL, how, 1, "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_run(&by_dlsym, "overrun stream", PRELOAD, NULL, how, 1, "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n");
     expect_overrun_report();
-    expect_run(&by_dlsym, "overrun plain none", PRELOAD, NULL, how, FAULTED, "none: CUDA_SUCCESS\n");
+    expect_run(&by_dlsym, "overrun none", PRELOAD, NULL, how, FAULTED, "none: CUDA_SUCCESS\n");
     expect_overrun_report();
 }
 
@@ -99,7 +86,7 @@ TEST_WITH(a_recorded_fault_can_be_explained, NULL, finish)
     int pid = 0;
     assert_non_null(mkdtemp(folder));
     snprintf(settings, sizeof settings, "explain=dump,keep=%s/a/%%p", folder);
-    run(&by_dlsym, "overrun plain context", PRELOAD, settings, NULL);
+    run(&by_dlsym, "overrun context", PRELOAD, settings, NULL);
     expect_overrun_report();
     expect_err("cufence: kept for `cufence explain`: ");
     assert_int_equal(sscanf(last.err, "==%d==", &pid), 1);
@@ -108,7 +95,7 @@ TEST_WITH(a_recorded_fault_can_be_explained, NULL, finish)
     expect_in(text, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1");
     expect_in(text, "  threads    1 in 1 warp had not exited; by place:\n");
     remove_all(folder);
-    run(&by_dlsym, "overrun plain context", PRELOAD, "keep=/proc/nowhere", NULL);
+    run(&by_dlsym, "overrun context", PRELOAD, "keep=/proc/nowhere", NULL);
     expect_overrun_report();
     expect_err("cufence: keep: cannot write /proc/nowhere: ");
 }
@@ -208,19 +195,6 @@ TEST_WITH(after_a_fault_every_hooked_call_fails, NULL, finish)
 TEST_WITH(on_fault_continue_goes_on, NULL, finish)
 {
     every_call_after_a_fault_answers("on_fault=continue", "CUDA_SUCCESS");
-}
-
-TEST_WITH(on_fault_abort_aborts, NULL, finish)
-{
-    run(&by_dlsym, "overrun", PRELOAD, "on_fault=abort", NULL);
-    expect_status(128 + SIGABRT);
-    expect_overrun_report();
-}
-
-TEST_WITH(a_use_after_free_is_reported, NULL, finish)
-{
-    expect_every_way("use_after_free", "uaf=strict", 1, "cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS\n",
-                     "use-after-free WRITE of 4 bytes", "0 bytes into buffer #1, which has been freed");
 }
 
 TEST_WITH(two_devices_are_kept_apart, NULL, finish)
@@ -325,14 +299,6 @@ TEST_WITH(a_process_without_cuda_stays_as_it_is, NULL, finish)
     expect_in(without, "libcufence.so no, threads ");
     run_guarded(&by_dlsym, "untouched", NULL, 0, without);
     expect_silence();
-}
-
-TEST_WITH(a_program_that_is_started_by_another_is_guarded, NULL, finish)
-{
-    for (size_t i = 0; i < WAYS; i++) {
-        run_guarded(&ways[i], "exec_child", NULL, 0, "context: CUDA_ERROR_ILLEGAL_ADDRESS\nchild 1\n");
-        expect_overrun_report();
-    }
 }
 
 TEST_WITH(get_proc_address_gives_itself_and_one_function, NULL, finish)

@@ -70,17 +70,6 @@ TELLS(too_few_blocks, "block \\(100,0,0\\) thread \\(100,0,0\\)", "!looked for")
     cuCtxSynchronize();
 }
 
-/* Of three launches on record, the one in the middle did it. */
-TELLS(several, "0 bytes past the end of buffer #2", "re-run")
-{
-    start("explain=rerun");
-    void *right = allocate(2 * COUNT * 4), *wrong = allocate(COUNT * 4);
-    launch("write_last", right, COUNT);
-    launch("write_last", wrong, COUNT);
-    launch("write_last", right, COUNT - 1);
-    cuCtxSynchronize();
-}
-
 /* No access is involved, and the warp has exited. */
 FAULT_TELLS(exception, "end_illegally", "explain=rerun", "exception: illegal instruction", "end_illegally",
             "block \\(7,0,0\\) thread \\(104,0,0\\)", "model\\.cu:170", "no buffer is involved")
