@@ -60,6 +60,16 @@ static inline CUresult launch(const char *kernel, void *pointer, CUstream stream
     return found != CUDA_SUCCESS ? found : cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL);
 }
 
+/* Writes past a buffer of the current context, and waits for the driver's word of it. */
+static inline void fault_here(void)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, COUNT * 4, -1, NULL));
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+    CHECK_CU(launch("_Z10write_pastPfi", pointer, NULL));
+    cuCtxSynchronize();
+}
+
 /* Waits for the report of what has been launched. */
 static inline void settle(void)
 {
