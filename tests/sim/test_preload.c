@@ -45,15 +45,14 @@ TEST_WITH(libraries_get_the_alignment_that_they_count_on, NULL, finish)
 
 TEST_WITH(other_memory_passes_through, NULL, finish)
 {
-    expect_the_same("foreign", NULL, 0,
-                    "managed 42\n"
-                    "pinned 42\n"
-                    "is managed 1\n"
-                    "cuMemFree of managed: CUDA_SUCCESS\n"
-                    "cuMemFree of managed again: CUDA_ERROR_INVALID_VALUE\n"
-                    "cuMemFree of pinned: CUDA_ERROR_INVALID_VALUE\n"
-                    "cuMemFreeHost: CUDA_SUCCESS\n"
-                    "cuMemFreeHost: CUDA_SUCCESS\n");
+    expect_the_same("foreign", "managed 42\n"
+                               "pinned 42\n"
+                               "is managed 1\n"
+                               "cuMemFree of managed: CUDA_SUCCESS\n"
+                               "cuMemFree of managed again: CUDA_ERROR_INVALID_VALUE\n"
+                               "cuMemFree of pinned: CUDA_ERROR_INVALID_VALUE\n"
+                               "cuMemFreeHost: CUDA_SUCCESS\n"
+                               "cuMemFreeHost: CUDA_SUCCESS\n");
 }
 
 TEST_WITH(github_sees_the_source_line, NULL, finish)
@@ -222,9 +221,8 @@ TEST_WITH(sets_are_awaited_where_the_program_asks, NULL, finish)
 
 TEST_WITH(nodes_of_memory_tell_the_programs_addresses, NULL, finish)
 {
-    expect_the_same("nodes_told", NULL, 0,
-                    "allocates 4000 bytes at the address\nfree of what was told: CUDA_SUCCESS\n"
-                    "a node for later: CUDA_SUCCESS\nit holds 5050505\n");
+    expect_the_same("nodes_told", "allocates 4000 bytes at the address\nfree of what was told: CUDA_SUCCESS\n"
+                                  "a node for later: CUDA_SUCCESS\nit holds 5050505\n");
 }
 
 TEST_WITH(nodes_past_the_end_are_refused_and_reported, NULL, finish)

@@ -267,7 +267,7 @@ TEST_WITH(an_overrun_after_a_reset_is_reported, NULL, finish)
 
 TEST_WITH(a_fork_before_cuda_works_on_both_sides, NULL, finish)
 {
-    expect_the_same("fork_first", NULL, 0, "parent 0 child 0\n");
+    expect_the_same("fork_first", "parent 0 child 0\n");
 }
 
 TEST_WITH(a_driver_in_another_namespace_is_left_alone, NULL, finish)
@@ -311,15 +311,14 @@ TEST_WITH(get_proc_address_gives_itself_and_one_function, NULL, finish)
                                  "found nothing, status 1\n"
                                  "the same without a status: CUDA_ERROR_NOT_FOUND\n"
                                  "a version of tomorrow: CUDA_ERROR_INVALID_VALUE\n";
-    expect_the_same("itself", NULL, 0, wanted);
+    expect_the_same("itself", wanted);
 }
 
 TEST_WITH(dlsym_works_for_those_who_have_nothing_to_do_with_it, NULL, finish)
 {
-    expect_the_same("next_symbol " PROGRAMS_FOLDER "/libnext_outer.so", NULL, 0,
-                    "outer answers 42\n"
-                    "missing symbol: none\n"
-                    "missing driver function: none\n");
+    expect_the_same("next_symbol " PROGRAMS_FOLDER "/libnext_outer.so", "outer answers 42\n"
+                                                                        "missing symbol: none\n"
+                                                                        "missing driver function: none\n");
 }
 
 TEST_WITH(the_drivers_debugger_is_not_taken_down_at_the_exit, NULL, finish)
@@ -330,7 +329,7 @@ TEST_WITH(the_drivers_debugger_is_not_taken_down_at_the_exit, NULL, finish)
 #endif
     expect_alike("exit_handlers " PROGRAMS_FOLDER "/libcudadebugger.so.1", NO_PRELOAD, NULL, 0, both);
     expect_alike("exit_handlers " PROGRAMS_FOLDER "/libcudadebugger.so.1", PRELOAD, NULL, 0, "loaded\nthe program's own\n");
-    expect_the_same("exit_handlers " PROGRAMS_FOLDER "/libordinary.so.1", NULL, 0, both);
+    expect_the_same("exit_handlers " PROGRAMS_FOLDER "/libordinary.so.1", both);
 }
 
 /* PyTorch has 100,000 and more of them, and dladdr() takes tens of microseconds in libraries as large. */
