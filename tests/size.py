@@ -22,7 +22,7 @@ LEFT_OUT = re.compile(r"/(results|fixtures|golden|corpus)/|\.ptx\.h$|^tests/emul
 FILE_LINES, FUNCTION_LINES = 500, 60
 
 LIMITS = {
-    "files in the tree": 1050,
+    "files in the tree": 1046,
     "options": 26,
     f"files over {FILE_LINES} lines": 0,
     f"functions over {FUNCTION_LINES} lines": 0,
@@ -31,8 +31,8 @@ ROOMS = {
     "allocator": {"analysis": 11841, "api": 1515, "base": 4085, "cli": 7440, "contexts": 1240, "driver": 510, "fault": 5023, "finding": 5389,
                   "guard": 300, "heap": 10870, "inspect": 5068, "json": 730, "kernels": 950, "launch": 1450, "order": 1555, "preload": 4995,
                   "rerun": 2790, "sim": 7550, "stacks": 3470, "torch": 4440, "vmm": 800},
-    "tests": {"*": 505, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8420, "mutants": 600, "python": 7706, "sim": 16411, "support": 1000,
-              "torture": 5165, "unit": 15143, "zoo": 1085},
+    "tests": {"*": 501, "contract": 3163, "core": 32, "fuzz": 999, "gpu": 8417, "mutants": 593, "python": 7677, "sim": 15942, "support": 987,
+              "torture": 5162, "unit": 15124, "zoo": 1081},
 }  # fmt: skip
 PLANNED = {"allocator": 72000, "tests": 55000}  # the design's, not met
 
