@@ -24,7 +24,6 @@ BUILD = Path(os.environ.get("CUFENCE_BUILD") or ROOT / "build").resolve()
 LIBRARY = Path(os.environ.get("CUFENCE_LIBRARY") or BUILD / "lib" / "libcufence.so")
 COMMAND = BUILD / "bin" / "cufence"
 LIBCUDA = BUILD / "tests" / "libcuda"  # the simulated device under the driver's name, for LD_LIBRARY_PATH
-PROGRAM = BUILD / "tests" / "programs" / "program_dlsym"  # plays stories of tests/sim/programs
 
 sys.path.insert(0, str(PACKAGE))
 
@@ -240,8 +239,7 @@ _RECORDING_TORCH = '''
 """A stand-in for PyTorch that says what its process looked like when it was imported."""
 import json, os, sys
 
-NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUFENCE_OPTIONS", "LD_PRELOAD", "CUFENCE_RESTARTED", "PYTHONPATH",
-         "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_PREALLOCATE", "TF_GPU_ALLOCATOR")
+NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUFENCE_OPTIONS", "LD_PRELOAD", "CUFENCE_RESTARTED", "PYTHONPATH")
 with open("/proc/self/maps") as maps:
     is_preloaded = "/libcufence_preload.so" in maps.read()
 print(json.dumps({"environment": {name: os.environ.get(name) for name in NAMES}, "preloaded": is_preloaded,

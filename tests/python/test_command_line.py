@@ -149,9 +149,7 @@ class Output(unittest.TestCase):
         self.assertIn("CUFENCE_UAF=strict: cufence does not read this variable; write CUFENCE_OPTIONS=uaf=strict\n", done.stderr)
 
     def test_help_keeps_to_79_columns(self) -> None:
-        commands = sub_commands()
-        self.assertEqual(len(commands), 9)
-        for text in [cufence("--help"), *(cufence(command, "--help") for command in commands)]:
+        for text in [cufence("--help"), *(cufence(command, "--help") for command in sub_commands())]:
             self.assertEqual([line for line in text.splitlines() if len(line) > 79], [])
 
     def test_statuses_mean_the_same_everywhere(self) -> None:

@@ -80,7 +80,6 @@ class Demo(standin.InFolder):
         names = re.findall(r"^  (faults/fault-\d+-1)  (demo_\w+)$", listed, re.M)
         self.assertEqual(len(names), len(FAULTS), listed)
         self.run_it(COMMAND, "replay", names[0][0], status=86)
-        self.run_it(COMMAND, "replay", "/usr", status=1)
 
     def test_what_it_says_to_type_for_an_own_program(self) -> None:
         program = BUILD / "tests" / "programs" / "program_dlsym"

@@ -200,9 +200,6 @@ class OptionString(unittest.TestCase):
         ):
             self.assertEqual(option_string(options), expected)
 
-    def test_order_does_not_matter(self) -> None:
-        self.assertEqual(option_string({"a": 1, "b": 2}), option_string({"b": 2, "a": 1}))
-
     def test_and_back(self) -> None:
         for text, expected in (
             ("", {}),

@@ -143,7 +143,7 @@ assert compiled(output_code.cudagraph_post_compile) == (True, True)
         """
         self.run_code(code)
 
-    def run_guarded(self, code: str, torch: str = TORCH, **more: str) -> str:
+    def run_guarded(self, code: str, torch: str, **more: str) -> str:
         """Under the preload library itself. Returns what standard error says."""
         (self.folder / "torch" / "__init__.py").write_text(torch)
         preload = str(standin.LIBRARY.with_name("libcufence_preload.so"))

@@ -72,9 +72,6 @@ class Hook(standin.InOneFolder):
             environment = found["environment"]
             self.assertEqual(environment[variable], "backend:cudaMallocAsync")
             self.assertEqual(environment["LD_PRELOAD"], str(self.library.with_name("libcufence_preload.so")))
-            self.assertEqual(environment["XLA_PYTHON_CLIENT_ALLOCATOR"], "cuda_async")
-            self.assertEqual(environment["XLA_PYTHON_CLIENT_PREALLOCATE"], "false")
-            self.assertEqual(environment["TF_GPU_ALLOCATOR"], "cuda_malloc_async")
             self.assertIsNone(environment["CUFENCE_OPTIONS"])
             self.assertIsNone(environment["CUFENCE_RESTARTED"], "no child inherits the mark")
             self.assertEqual((found["prefix"], found["stderr"]), (str(self.folder / "venv"), ""))
@@ -194,10 +191,8 @@ class Hook(standin.InOneFolder):
         self.assertIn("libcufence_preload.so into LD_PRELOAD, but the dynamic loader has not taken it", message)
 
     def test_installation_incomplete(self) -> None:
+        """Without the command; unit.run has one without the preload library."""
         library = standin.copy_library(self.folder / "alone" / "lib")
-        library.with_name("libcufence_preload.so").unlink()
-        message = self.refused(126, CUFENCE_LIBRARY=str(library), **{CUDA: "backend:cufence"})
-        self.assertIn("cannot find libcufence_preload.so", message)
         (library.parents[1] / "bin" / "cufence").unlink()
         message = self.refused(CUFENCE_LIBRARY=str(library), **{CUDA: "backend:cufence"})
         self.assertIn(f"there is no {library.parents[1]}/bin/cufence: reinstall cufence", message)

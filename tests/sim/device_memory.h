@@ -10,12 +10,12 @@ static const CUmemAllocationProp device_memory = {.type = CU_MEM_ALLOCATION_TYPE
 static const CUmemAccessDesc read_write = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
                                            .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
-/* Reserves so many granules, of which the first is mapped. Returns its address, or 0. */
-static inline CUdeviceptr map_granule(size_t reserved)
+/* Reserves 64 granules, of which the first is mapped. Returns its address, or 0. */
+static inline CUdeviceptr map_granule(void)
 {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr base;
-    int is_well = cuMemAddressReserve(&base, reserved * GRANULE, 0, 0, 0) == CUDA_SUCCESS &&
+    int is_well = cuMemAddressReserve(&base, 64 * GRANULE, 0, 0, 0) == CUDA_SUCCESS &&
                   cuMemCreate(&handle, GRANULE, &device_memory, 0) == CUDA_SUCCESS &&
                   cuMemMap(base, GRANULE, 0, handle, 0) == CUDA_SUCCESS &&
                   cuMemSetAccess(base, GRANULE, &read_write, 1) == CUDA_SUCCESS;

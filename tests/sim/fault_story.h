@@ -60,6 +60,16 @@ static inline CUresult launch(const char *kernel, void *pointer, CUstream stream
     return found != CUDA_SUCCESS ? found : cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL);
 }
 
+/* Writes past a buffer of the current context, and waits for the driver's word of it. */
+static inline void fault_here(void)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, COUNT * 4, -1, NULL));
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+    CHECK_CU(launch("_Z10write_pastPfi", pointer, NULL));
+    cuCtxSynchronize();
+}
+
 /* Waits for the report of what has been launched. */
 static inline void settle(void)
 {
@@ -75,20 +85,13 @@ static inline void ends_without_a_look(void)
 
 /* ---- what the parent sees ---- */
 
-static inline unsigned reports_in(const char *text)
-{
-    unsigned count = 0;
-    for (; (text = strstr(text, "out-of-bounds WRITE")) != NULL; text++)
-        count++;
-    return count;
-}
-
-static inline void expect_status(void (*story)(void), int status, unsigned reports, const char *says)
+static inline void expect_status(void (*story)(void), int status, size_t reports, const char *says)
 {
     struct outcome outcome = run_child(story);
-    int is_right = outcome.status == status && reports_in(outcome.err) == reports && (!says || strstr(outcome.err, says));
+    size_t told = count_in(outcome.err, "out-of-bounds WRITE");
+    int is_right = outcome.status == status && told == reports && (!says || strstr(outcome.err, says));
     if (!is_right)
-        print_error("status %d, %u reports, said:\n%s\n", outcome.status, reports_in(outcome.err), outcome.err);
+        print_error("status %d, %zu reports, said:\n%s\n", outcome.status, told, outcome.err);
     free(outcome.err);
     assert_true(is_right);
 }

@@ -24,14 +24,3 @@ static inline CUcontext use_device(int device)
     OK(cuCtxSetCurrent(primary));
     return primary;
 }
-
-/* Keeps the stream busy until let_go(). */
-static inline void launch_spin(CUfunction spin, uint32_t *flag, CUstream stream)
-{
-    OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&flag}, NULL));
-}
-
-static inline void let_go(uint32_t *flag)
-{
-    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-}

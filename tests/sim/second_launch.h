@@ -79,41 +79,10 @@ static inline void fault_in(const char *kernel, const char *options)
     cuCtxSynchronize();
 }
 
-/* The same with a buffer that is none of the kernel's arguments: two loads lead to it. */
-static inline void fault_by_table(const char *options)
-{
-    start(options);
-    float *out = allocate(COUNT * 4);
-    float **inner = allocate(8 * sizeof *inner);
-    float ***outer = allocate(2 * sizeof *outer);
-    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(inner + 2), &out, sizeof out));
-    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(outer + 1), &inner, sizeof inner));
-    launch("write_by_table", outer, COUNT);
-    cuCtxSynchronize();
-}
-
-/* What is said of either, if the second launch finds it: the thread behind the last number of buffer #1. */
+/* What is said if the second launch finds it: the thread behind the last number of buffer #1. */
 #define PAST_THE_END "0 bytes past the end of buffer #1"
 #define THREAD_PAST_THE_END "thread \\(104,0,0\\)"
 #define WRITTEN_PAST_THE_END "written +4 bytes past the end: 2\\.5"
-
-/* A kernel whose pointer is in a variable of its module, which the host has set. lacking: a function of the driver that then
- * fails; NULL: none. */
-static inline void fault_by_variable(const char *options, const char *lacking)
-{
-    CUdeviceptr address;
-    size_t bytes;
-    setenv("SIM_TEST_VARIABLE", "target", 1); /* for the rerun process */
-    cusim_declare_variable("target");
-    start(options);
-    void *out = allocate(COUNT * 4);
-    CHECK_CU(cuModuleGetGlobal(&address, &bytes, module, "target"));
-    CHECK_CU(cuMemcpyHtoD(address, &out, sizeof out));
-    if (lacking)
-        cusim_fail_calls(lacking, CUDA_ERROR_OUT_OF_MEMORY);
-    launch("write_by_variable", NULL, COUNT);
-    cuCtxSynchronize();
-}
 
 struct hosted {
     void *out;

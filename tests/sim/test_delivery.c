@@ -3,49 +3,18 @@
  * own, which this one becomes when it is started with the story's name: what a program's descriptors were at its start matters.
  */
 #define TEST_OWN_MAIN
-#include "child.h"
+#include "fault_story.h"
 #include "support/folder.h"
 
 #include <jansson.h>
-#include <sim.h>
 #include <sys/resource.h>
 
-#define COUNT 1000
 #define FIRST_LINE "cufence: a kernel has faulted on GPU 0; reading the driver's core dump\n"
-
-static void write_past(const cusim_thread *t, void *const *arguments)
-{
-    volatile float *out = *(volatile float *const *)arguments[0];
-    if (t->thread_index[0] == 0)
-        out[COUNT] = 1.0f;
-}
-
-static void start(const char *options)
-{
-    static const size_t pointer[] = {8};
-    static const cusim_kernel kernel = {"write_past", write_past, pointer, 1, "model.cu", 12, 4, 0, 0};
-    cusim_register_kernel(&kernel);
-    CHECK_OK(cufence_init(options));
-    use_device(0);
-}
-
-/* In the current context. */
-static void overrun(void)
-{
-    CUmodule module;
-    CUfunction function;
-    void *pointer = NULL;
-    CHECK_OK(cufence_malloc(&pointer, COUNT * 4, -1, NULL));
-    CHECK_CU(cuModuleLoadData(&module, "any"));
-    CHECK_CU(cuModuleGetFunction(&function, module, "write_past"));
-    CHECK_CU(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, (void *[]){&pointer}, NULL));
-    cuCtxSynchronize();
-}
 
 static void faults(const char *options)
 {
     start(options);
-    overrun();
+    fault_here();
     CHECK_OK(cufence_wait_reports(20000));
     CHECK(cufence_fault_count() == 1);
 }
@@ -133,12 +102,12 @@ NAMED(json_to_file_that_fills)
     limit.rlim_cur = (rlim_t)file.st_size + 100;
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     use_device(1);
-    overrun();
+    fault_here();
     CHECK_OK(cufence_wait_reports(20000));
     limit.rlim_cur = limit.rlim_max;
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     use_device(2);
-    overrun();
+    fault_here();
     CHECK_OK(cufence_wait_reports(20000));
     CHECK(cufence_fault_count() == 3);
 }
@@ -163,7 +132,7 @@ NAMED(slow_dump)
 /* ---- what the parent sees ---- */
 
 /* Starts this program for a story, with `standard_error` as its descriptor 2; -1: closed. */
-static pid_t launch(const char *story, int standard_error)
+static pid_t start_story(const char *story, int standard_error)
 {
     fflush(NULL);
     pid_t pid = fork();
@@ -201,7 +170,7 @@ static int run_story(const char *story)
 {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
-    pid_t pid = launch(story, ends[1]);
+    pid_t pid = start_story(story, ends[1]);
     close(ends[1]);
     read_all(ends[0]);
     return await_child(pid);
@@ -255,7 +224,7 @@ TEST(test_progress)
     int terminal = posix_openpt(O_RDWR | O_NOCTTY);
     assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
     int end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
-    pid_t pid = launch("slow_dump", end);
+    pid_t pid = start_story("slow_dump", end);
     close(end);
     read_all(terminal);
     assert_int_equal(await_child(pid), 7);
@@ -278,7 +247,7 @@ static void expect_through_full_pipe(int is_blocking)
     assert_int_equal(write(ends[1], filler, sizeof filler), sizeof filler);
     if (!is_blocking)
         assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
-    pid_t pid = launch("plain", ends[1]);
+    pid_t pid = start_story("plain", ends[1]);
     close(ends[1]);
     usleep(700000);
     char skipped[sizeof filler];
@@ -305,7 +274,7 @@ TEST(test_stuck_reader)
     assert_int_equal(pipe(ends), 0);
     assert_true(fcntl(ends[1], F_SETPIPE_SZ, 4096) == 4096);
     assert_int_equal(write(ends[1], filler, sizeof filler), sizeof filler);
-    pid_t pid = launch("logs", ends[1]);
+    pid_t pid = start_story("logs", ends[1]);
     close(ends[1]);
     assert_int_equal(await_child(pid), 7);
     close(ends[0]);
@@ -314,32 +283,26 @@ TEST(test_stuck_reader)
     expect_text("cufence: standard error has not taken the report above: Resource temporarily unavailable\n");
 }
 
-TEST(test_reader_gone)
+/* A pipe without a reader, a full disk, or nothing at all. */
+TEST(what_standard_error_does_not_take_is_in_the_log)
 {
-    int ends[2];
+    int ends[2], full = open("/dev/full", O_WRONLY);
     assert_int_equal(pipe(ends), 0);
     close(ends[0]);
-    assert_int_equal(await_child(launch("plain", ends[1])), 7); /* and not by SIGPIPE */
-    assert_int_equal(await_child(launch("logs", ends[1])), 7);
+    const struct {
+        int standard_error;
+        const char *why;
+    } cases[] = {{ends[1], "Broken pipe"}, {full, "No space left on device"}, {-1, "Bad file descriptor"}};
+    assert_int_equal(await_child(start_story("plain", ends[1])), 7); /* and not by SIGPIPE */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char wanted[128];
+        assert_int_equal(await_child(start_story("logs", cases[i].standard_error)), 7);
+        read_file("log");
+        snprintf(wanted, sizeof wanted, "standard error has not taken the report above: %s\n", cases[i].why);
+        expect_text(wanted);
+    }
     close(ends[1]);
-    read_file("log");
-    expect_text("standard error has not taken the report above: Broken pipe\n");
-}
-
-TEST(test_full_disk_under_standard_error)
-{
-    int full = open("/dev/full", O_WRONLY);
-    assert_int_equal(await_child(launch("logs", full)), 7);
     close(full);
-    read_file("log");
-    expect_text("standard error has not taken the report above: No space left on device\n");
-}
-
-TEST(test_closed)
-{
-    assert_int_equal(await_child(launch("logs", -1)), 7);
-    read_file("log");
-    expect_text("standard error has not taken the report above: Bad file descriptor\n");
 }
 
 TEST(test_redirected)

@@ -33,11 +33,6 @@ TEST(test_other_options_find_it_in_another_way)
     EXPECT(0, "$CUFENCE demo slack-write --align auto", "out-of-bounds WRITE of 1 byte", "these options allow");
 }
 
-TEST(test_overrun_is_the_default)
-{
-    EXPECT(0, "$CUFENCE demo", "demo_overrun");
-}
-
 /* Each command can be tried on it, where there is no GPU, as nothing names the simulated device. */
 TEST(test_program_for_other_commands)
 {

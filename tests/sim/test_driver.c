@@ -7,14 +7,6 @@ static void lacks(const char *function)
     setenv("CUFENCE_TEST_LACKS", function, 1);
 }
 
-STORY(complete)
-{
-    void *pointer = NULL;
-    lacks("");
-    CHECK_OK(cufence_init(NULL));
-    CHECK_OK(cufence_malloc(&pointer, 100, 0, NULL));
-}
-
 STORY(a_required_function_is_missing)
 {
     lacks("cuMemSetAccess");
@@ -48,12 +40,6 @@ STORY(another_library)
     setenv("CUFENCE_DRIVER", "libz.so.1", 1);
     CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER_NOT_FOUND);
     CHECK(strstr(cufence_error_detail(), "libz.so.1") != NULL);
-}
-
-STORY(the_simulated_one_by_name)
-{
-    setenv("CUFENCE_DRIVER", "sim", 1);
-    CHECK_OK(cufence_init(NULL));
 }
 
 STORY(a_device_that_fails_to_start)

@@ -189,16 +189,6 @@ static void without_dumps(void)
 
 /* ---- what waits for reports while the program goes on ---- */
 
-/* Writes past a buffer of the current context, and waits for the driver's word of it. */
-static void fault_here(void)
-{
-    void *pointer = NULL;
-    CHECK_OK(cufence_malloc(&pointer, COUNT * 4, -1, NULL));
-    CHECK_CU(cuModuleLoadData(&module, "any"));
-    CHECK_CU(launch("_Z10write_pastPfi", pointer, NULL));
-    cuCtxSynchronize();
-}
-
 /* Signals that the program has blocked stay pending, whatever threads there are. */
 STORY(reads_its_signals)
 {

@@ -122,10 +122,10 @@ static void start_by_size(const char *options)
     start(options);
 }
 
-static void *allocate_as(size_t size, CUstream stream, const char *label)
+static void *allocate_as(size_t size, const char *label)
 {
     CHECK_OK(label ? cufence_label_push(label) : CUFENCE_OK);
-    void *pointer = allocate(size, stream);
+    void *pointer = allocate(size, NULL);
     CHECK_OK(label ? cufence_label_pop() : CUFENCE_OK);
     return pointer;
 }
@@ -133,10 +133,10 @@ static void *allocate_as(size_t size, CUstream stream, const char *label)
 /* Two places with three buffers, and one that is freed. */
 static void fill(void)
 {
-    allocate_as(MIB, NULL, "weights");
-    allocate_as(2 * MIB, NULL, "weights");
-    allocate_as(MIB, NULL, NULL);
-    CHECK_OK(cufence_free(allocate_as(500, NULL, "gone"), NULL));
+    allocate_as(MIB, "weights");
+    allocate_as(2 * MIB, "weights");
+    allocate_as(MIB, NULL);
+    CHECK_OK(cufence_free(allocate_as(500, "gone"), NULL));
 }
 
 LINES(leaks_are_findings, 86, "== cufence: leak of 2 buffers, 3 MiB in all", "== cufence: leak of 1 buffer, 1 MiB in all",
@@ -147,16 +147,10 @@ LINES(leaks_are_findings, 86, "== cufence: leak of 2 buffers, 3 MiB in all", "==
     fill();
 }
 
-LINES(leaks_have_the_status_of_findings, 7, "== cufence: leak of 1 buffer, 500 bytes in all")
-{
-    start_by_size("leaks=on,on_fault=error/7");
-    allocate_as(500, NULL, NULL);
-}
-
 LINES(what_is_freed_is_no_leak, 0, "no faults; 1 allocation guarded", "!leak")
 {
     start_by_size("leaks=on");
-    CHECK_OK(cufence_free(allocate_as(500, NULL, "gone"), NULL));
+    CHECK_OK(cufence_free(allocate_as(500, "gone"), NULL));
 }
 
 STORY(memory_runs_out)

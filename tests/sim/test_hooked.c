@@ -303,13 +303,13 @@ STORY(a_pool_gets_the_handle_of_one_that_ends)
 
 /* ---- graphs ---- */
 
-static CUgraphNode add_node(CUgraph graph, const char *kernel, void *out, int n, CUDA_KERNEL_NODE_PARAMS *node)
+static CUgraphNode add_node(CUgraph graph, void *out, int n, CUDA_KERNEL_NODE_PARAMS *node)
 {
     CUgraphNode added;
     void *arguments[] = {&out, &n};
     *node = (CUDA_KERNEL_NODE_PARAMS){
         .gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
-    CHECK_CU(cuModuleGetFunction(&node->func, module, kernel));
+    CHECK_CU(cuModuleGetFunction(&node->func, module, "write_last"));
     node->kernelParams = arguments;
     CHECK_CU(hook_cuGraphAddKernelNode_v2(&added, graph, NULL, 0, node));
     node->kernelParams = NULL;
@@ -324,7 +324,7 @@ TELLS(node, PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, "1 launch s
     start_hooked("explain=rerun");
     void *out = allocate(COUNT * 4);
     CHECK_CU(cuGraphCreate(&graph, 0));
-    add_node(graph, "write_last", out, COUNT, &node);
+    add_node(graph, out, COUNT, &node);
     CHECK_CU(hook_cuGraphInstantiateWithFlags(&executable, graph, 0));
     CHECK_CU(hook_cuGraphLaunch(executable, NULL));
     hook_cuCtxSynchronize();
@@ -340,8 +340,8 @@ TELLS(updated, "0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "re-run
     void *right = allocate(2 * COUNT * 4), *wrong = allocate(COUNT * 4);
     int n = COUNT;
     CHECK_CU(cuGraphCreate(&graph, 0));
-    CUgraphNode first = add_node(graph, "write_last", right, COUNT, &node);
-    add_node(graph, "write_last", right, COUNT - 1, &second);
+    CUgraphNode first = add_node(graph, right, COUNT, &node);
+    add_node(graph, right, COUNT - 1, &second);
     CHECK_CU(hook_cuGraphInstantiateWithFlags(&executable, graph, 0));
     for (int i = 0; i < 3000; i++)
         CHECK_CU(hook_cuGraphLaunch(executable, NULL));
@@ -362,7 +362,7 @@ TELLS(old, "0 bytes past the end of buffer #2", THREAD_PAST_THE_END, "re-run$")
     void *right = allocate(2 * COUNT * 4), *wrong = allocate(COUNT * 4);
     int n = COUNT;
     CHECK_CU(cuGraphCreate(&graph, 0));
-    CUgraphNode first = add_node(graph, "write_last", wrong, COUNT, &node);
+    CUgraphNode first = add_node(graph, wrong, COUNT, &node);
     CHECK_CU(hook_cuGraphInstantiateWithFlags(&executable, graph, 0));
     node.kernelParams = (void *[]){&right, &n};
     CHECK_CU(hook_cuGraphExecKernelNodeSetParams_v2(executable, first, &node));

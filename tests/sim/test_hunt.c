@@ -162,10 +162,6 @@ TEST(reports_are_kept_where_asked)
     hunt("--modes end --error-exitcode 9 --keep \"$FOLDER/a%kept\" -- \"$PROGRAM\" overrun");
     expect(9, "the reports of each run are in ");
     assert_true(is_left("a%kept/end.json"));
-    assert_int_equal(system("cp -r \"$FOLDER/a%kept\" \"$FOLDER-kept\""), 0);
-    hunt("--keep \"$FOLDER-kept\" -- \"$PROGRAM\" overrun");
-    expect(2, "reports of an earlier hunt are there (end.json); name another folder");
-    assert_int_equal(system("rm -r \"$FOLDER-kept\""), 0);
 }
 
 TEST(the_list_goes_to_standard_output_too)
@@ -191,8 +187,6 @@ TEST(the_list_is_there_from_the_start)
     json_t *run = json_array_get(json_object_get(sarif, "runs"), 0);
     assert_int_equal(json_array_size(json_object_get(run, "results")), 1);
     json_decref(sarif);
-    hunt("--json \"$FOLDER/no/list.json\" -- true");
-    expect(2, "no/list.json: No such file or directory\n");
 }
 
 /* The files of the last hunt are replaced by another hunt, and not by a mistake. */
@@ -203,7 +197,8 @@ TEST(a_hunt_that_cannot_begin_leaves_the_last_one)
     read_file("list.json", was, sizeof was);
     expect_words(run_shell("\"$CUFENCE\" hunt --json list.json --keep none -- no-such-program"), 127,
                  PATTERNS("no-such-program"));
-    expect_words(run_shell("\"$CUFENCE\" hunt --json list.json --keep kept -- true"), 2, PATTERNS("name another folder"));
+    expect_words(run_shell("\"$CUFENCE\" hunt --json list.json --keep kept -- true"), 2,
+                 PATTERNS("reports of an earlier hunt are there (end.json); name another folder"));
     expect_words(run_shell("\"$CUFENCE\" hunt --keep 'a\nb' -- true"), 126, PATTERNS("a line end is in the name of "));
     read_file("list.json", is, sizeof is);
     assert_string_equal(was, is);
@@ -284,12 +279,9 @@ TEST(a_program_that_cannot_be_run_is_told_once)
     static const char *const files[] = {"", "echo no interpreter", "\\177ELF\\2"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         assert_int_equal(run_shell("printf '%s' >\"$FOLDER-plain\" && chmod +x \"$FOLDER-plain\"", files[i]), 0);
-        for (int is_run = 0; is_run < 2; is_run++) {
-            int status =
-                is_run ? run_shell("\"$CUFENCE\" run -- \"$FOLDER-plain\"") : (hunt("-- \"$FOLDER-plain\""), last.status);
-            expect_words(status, 126, PATTERNS("cannot be run: Exec format error; name the program", "!run 1"));
-            assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
-        }
+        hunt("-- \"$FOLDER-plain\"");
+        expect(126, "cannot be run: Exec format error; name the program", "!run 1");
+        assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     }
     assert_int_equal(system("rm \"$FOLDER-plain\""), 0);
     hunt("-- sh -c 'exit 127'"); /* its own status is no reason to stop */
@@ -410,12 +402,8 @@ TEST(a_wrong_command_line_is_told)
         {"--modes '' -- true", "--modes: \"\" is not allowed"},
         {"--modes end, -- true", "--modes: \"\" is not allowed"},
         {"--set uaf=maybe -- true", "cufence hunt: --set: uaf=maybe is not allowed; use off | adaptive | strict"},
-        {"--uaf maybe -- true", "cufence hunt: --uaf: uaf=maybe is not allowed; use off | adaptive | strict"},
         {"--preset thorogh -- true", "--preset: \"thorogh\" is not allowed; did you mean thorough? Use one of"},
-        {"--json /nonexistent/x -- true", "--json /nonexistent/x: No such file or directory"},
-        {"--keep /nonexistent/x -- true", "--keep /nonexistent/x: No such file or directory"},
         {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\", did you mean --modes?"},
-        {"--mooooodes end -- true", "cufence hunt: unknown option \"--mooooodes\"; `cufence hunt --help` lists all"},
         {"--modes end,start --side start -- true", "cufence hunt: side=start has no effect: each mode of --modes sets side"},
         {"--modes strict --set guard=1G,uaf=off -- true", "cufence hunt: uaf=off has no effect"},
     };
@@ -488,12 +476,6 @@ TEST(an_index_that_nobody_wrote_leads_out_of_the_buffer)
 {
     hunt_fresh("by_index");
     expect_finding("underrun", 1024, "fresh", 1);
-}
-
-TEST(a_fill_that_the_mode_sets_is_refused)
-{
-    hunt("--modes fresh --fill 0x11 -- true");
-    expect(2, "fill=0x11 has no effect: ");
 }
 
 TEST_GROUP(set_up, remove_folder)

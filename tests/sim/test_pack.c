@@ -206,14 +206,6 @@ FINDS(finds_one_byte_behind, "slack WRITE: 1 byte changed, 0 bytes past the end 
     CHECK(stats().faults == 1);
 }
 
-FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the start of buffer #")
-{
-    start("small=pack");
-    char *buffer = allocate_packed(1008, NULL);
-    write_at(buffer - 1, 1, 0, NULL);
-    CHECK(found_by_check(0) == 1);
-}
-
 FINDS(finds_what_was_written_before_the_free, "slack WRITE: 1 byte changed, 0 bytes past the end of buffer #")
 {
     start("small=pack");

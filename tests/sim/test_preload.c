@@ -45,15 +45,14 @@ TEST_WITH(libraries_get_the_alignment_that_they_count_on, NULL, finish)
 
 TEST_WITH(other_memory_passes_through, NULL, finish)
 {
-    expect_the_same("foreign", NULL, 0,
-                    "managed 42\n"
-                    "pinned 42\n"
-                    "is managed 1\n"
-                    "cuMemFree of managed: CUDA_SUCCESS\n"
-                    "cuMemFree of managed again: CUDA_ERROR_INVALID_VALUE\n"
-                    "cuMemFree of pinned: CUDA_ERROR_INVALID_VALUE\n"
-                    "cuMemFreeHost: CUDA_SUCCESS\n"
-                    "cuMemFreeHost: CUDA_SUCCESS\n");
+    expect_the_same("foreign", "managed 42\n"
+                               "pinned 42\n"
+                               "is managed 1\n"
+                               "cuMemFree of managed: CUDA_SUCCESS\n"
+                               "cuMemFree of managed again: CUDA_ERROR_INVALID_VALUE\n"
+                               "cuMemFree of pinned: CUDA_ERROR_INVALID_VALUE\n"
+                               "cuMemFreeHost: CUDA_SUCCESS\n"
+                               "cuMemFreeHost: CUDA_SUCCESS\n");
 }
 
 TEST_WITH(github_sees_the_source_line, NULL, finish)
@@ -67,7 +66,7 @@ TEST_WITH(github_sees_the_source_line, NULL, finish)
     unsetenv("GITHUB_ACTIONS");
 }
 
-/* What a process says at its end. */
+/* What a process says at its end; test_run.c has quiet ones. */
 TEST_WITH(the_end_tells_what_was_guarded, NULL, finish)
 {
     const struct way *way = &ways[0];
@@ -79,9 +78,6 @@ TEST_WITH(the_end_tells_what_was_guarded, NULL, finish)
     expect_err(
         "no faults, but not all buffers were checked for writes beside them: a stream is capturing; check before or after "
         "that; 1 allocation guarded");
-    run(way, "allocations", PRELOAD, "say=quiet", NULL);
-    if (last.err[0])
-        complain("not quiet", "");
     run(way, "foreign", PRELOAD, NULL, NULL);
     expect_err("== cufence: NOTHING WAS GUARDED: ", "1 launch seen",
                "== cufence: not guarded: 1 allocation of managed memory (cuMemAllocManaged), 4096 bytes in all");
@@ -225,9 +221,8 @@ TEST_WITH(sets_are_awaited_where_the_program_asks, NULL, finish)
 
 TEST_WITH(nodes_of_memory_tell_the_programs_addresses, NULL, finish)
 {
-    expect_the_same("nodes_told", NULL, 0,
-                    "allocates 4000 bytes at the address\nfree of what was told: CUDA_SUCCESS\n"
-                    "a node for later: CUDA_SUCCESS\nit holds 5050505\n");
+    expect_the_same("nodes_told", "allocates 4000 bytes at the address\nfree of what was told: CUDA_SUCCESS\n"
+                                  "a node for later: CUDA_SUCCESS\nit holds 5050505\n");
 }
 
 TEST_WITH(nodes_past_the_end_are_refused_and_reported, NULL, finish)
@@ -302,11 +297,6 @@ TEST_WITH(a_report_says_that_some_are_not_guarded, NULL, finish)
 }
 
 /* ---- a driver that is newer than the table of hooks: what it alone knows is passed through, and said ---- */
-
-TEST_WITH(the_driver_has_forms_that_nobody_knows, NULL, finish)
-{
-    expect_run(&by_dlsym, "newer_forms", NO_PRELOAD, NULL, "newer=13020", 0, "known: within a page, newer: within a page\n");
-}
 
 TEST_WITH(a_form_newer_than_the_table_is_passed_through_and_said_once, NULL, finish)
 {

@@ -220,20 +220,6 @@ TEST_WITH(others_may_have_written, NULL, finish)
     expect_err("before the start of buffer #2", "candidate\n", "1 of the launches came at another time");
 }
 
-TEST_WITH(json, NULL, finish)
-{
-    unlink("beside.json");
-    run_guarded(&by_dlsym, "beside async -4 0", "slack=on,json=beside.json", FAULTED, "context: CUDA_SUCCESS\n");
-    json_t *found = finding_in("beside.json");
-    json_t *slack = json_object_get(found, "slack");
-    assert_string_equal(json_string_value(json_object_get(found, "kind")), "slack write");
-    assert_string_equal(json_string_value(json_object_get(slack, "found")), "0000803f");
-    assert_int_equal(json_integer_value(json_object_get(slack, "changed")), 4);
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(slack, "launches"), "total")), 1);
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(found, "buffer"), "id")), 2);
-    json_decref(found);
-}
-
 /* ---- lifetime across streams (streams=on): which programs are wrong, and that nothing is said of the others ---- */
 
 /* These programs race, which ThreadSanitizer sees on the simulated device. */
@@ -352,23 +338,6 @@ TEST_WITH(it_is_off_by_default, NULL, finish)
 {
     SKIP_WITH_TSAN;
     play("order", "not_recorded", NULL, 0);
-}
-
-TEST_WITH(the_json_has_both_places, NULL, finish)
-{
-    SKIP_WITH_TSAN;
-    unlink("order.json");
-    run(&by_dlsym, "order not_recorded", PRELOAD, "streams=on,json=order.json", NULL);
-    json_t *found = finding_in("order.json");
-    assert_string_equal(json_string_value(json_object_get(found, "kind")), "stream race");
-    json_t *used = json_object_get(found, "used");
-    assert_string_equal(json_string_value(json_object_get(used, "certainty")), "derived");
-    assert_string_equal(json_string_value(json_object_get(used, "kernel")), "add_one");
-    assert_string_not_equal(json_string_value(json_object_get(used, "stream")),
-                            json_string_value(json_object_get(used, "by_stream")));
-    assert_true(json_array_size(json_object_get(used, "frames")) > 0);
-    assert_true(json_array_size(json_object_get(json_object_get(found, "called"), "frames")) > 0);
-    json_decref(found);
 }
 
 TEST_CONCURRENTLY

@@ -18,25 +18,21 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    char command[sizeof folder + 32];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    int failed = system(command) != 0 || chdir(before) != 0;
-    return finish(state) != 0 || failed ? -1 : 0;
+    remove_all(folder);
+    return chdir(before) != 0 || finish(state) != 0 ? -1 : 0;
 }
 
 /* There is one such file, with a dump that tells of the fault. */
 static void expect_file(const char *pattern)
 {
-    char text[4096] = "", command[sizeof folder + 4096];
+    char text[4096];
     glob_t found;
     if (glob(pattern, 0, NULL, &found) != 0 || found.gl_pathc != 1) {
         complain("there is no file, or more than one", pattern);
         return;
     }
-    snprintf(command, sizeof command, "%s explain %s", CUFENCE_CLI, found.gl_pathv[0]);
-    FILE *pipe = popen(command, "r");
-    text[fread(text, 1, sizeof text - 1, pipe)] = '\0';
-    if (pclose(pipe) != 0 || !strstr(text, "illegal address") || !strstr(text, "kernels.cu:12 in store"))
+    if (explain(found.gl_pathv[0], text, sizeof text) != 0 || !strstr(text, "illegal address") ||
+        !strstr(text, "kernels.cu:12 in store"))
         complain("its dump is not that of the fault", text);
     unlink(found.gl_pathv[0]);
     globfree(&found);

@@ -29,11 +29,6 @@ TELLS(off, "the warp had exited", "buffer +#2, 4000 bytes", "!#[13], 64 bytes", 
     cuCtxSynchronize();
 }
 
-TELLS(table, PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END)
-{
-    fault_by_table("explain=rerun");
-}
-
 /* The pointer lies behind the bytes of the arguments that a launch's record always has. */
 TELLS(struct, PAST_THE_END, THREAD_PAST_THE_END)
 {
@@ -72,17 +67,6 @@ TELLS(too_few_blocks, "block \\(100,0,0\\) thread \\(100,0,0\\)", "!looked for")
     blocks = 200;
     start("explain=rerun");
     launch("write_last", allocate(12900 * 4), 12900);
-    cuCtxSynchronize();
-}
-
-/* Of three launches on record, the one in the middle did it. */
-TELLS(several, "0 bytes past the end of buffer #2", "re-run")
-{
-    start("explain=rerun");
-    void *right = allocate(2 * COUNT * 4), *wrong = allocate(COUNT * 4);
-    launch("write_last", right, COUNT);
-    launch("write_last", wrong, COUNT);
-    launch("write_last", right, COUNT - 1);
     cuCtxSynchronize();
 }
 

@@ -52,11 +52,6 @@ TEST(without_stacks_nobody_knows_who_allocated)
     assert_called_by_main(strstr(text, "\"launch\":{"));
 }
 
-TEST(a_process_without_cuda_loads_the_small_library_only)
-{
-    SUCCEEDS(RUN "-- sh -c 'grep -q libcufence_preload.so /proc/self/maps && ! grep -q libcufence.so /proc/self/maps'");
-}
-
 /* ---- what is said at the end where nothing was guarded ---- */
 
 static int set_up(void **state)

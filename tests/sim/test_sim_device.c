@@ -145,7 +145,7 @@ static CUdeviceptr open_device(void)
     cusim_register_kernel(&touch);
     start();
     OK(cuModuleLoadData(&module, "any image"));
-    return map_granule(64);
+    return map_granule();
 }
 
 STORY(unmapping_does_not_wait_for_the_kernel)
@@ -226,7 +226,7 @@ STORY(a_configuration_is_obeyed)
         CHECK(domain == (i == 0 ? 1 : 0xbeef) && bus == 10 && device == 3);
     }
     use_device(0);
-    CHECK(map_granule(64) != 0);
+    CHECK(map_granule() != 0);
     CHECK(cuMemAlloc(&memory, 1) == CUDA_ERROR_OUT_OF_MEMORY);
     OK(cuMemAlloc(&memory, 1));
     CHECK(cuMemAddressReserve(&memory, (size_t)4 << 30, 0, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);

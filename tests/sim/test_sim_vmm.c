@@ -137,21 +137,5 @@ TEST(access_is_of_the_device_that_executes)
     assert_int_equal(word, 7);
 }
 
-TEST(calls_can_be_counted_and_made_to_fail)
-{
-    uint64_t before = cusim_call_count("cuMemCreate");
-    cusim_fail_call("cuMemCreate", 2, CUDA_ERROR_OUT_OF_MEMORY);
-    CUmemGenericAllocationHandle handle = create(GRANULE), failed;
-    assert_result(cuMemCreate(&failed, GRANULE, &device_memory, 0), CUDA_ERROR_OUT_OF_MEMORY);
-    OK(cuMemRelease(handle));
-    OK(cuMemRelease(create(GRANULE)));
-    assert_int_equal(cusim_call_count("cuMemCreate") - before, 3);
-    cusim_fail_call("cuMemAlloc_v2", 1, CUDA_ERROR_UNKNOWN);
-    cusim_fail_call("cuMemAlloc", 0, CUDA_SUCCESS);
-    CUdeviceptr address;
-    OK(cuMemAlloc(&address, 1));
-    OK(cuMemFree(address));
-}
-
 TEST_GROUP(set_up, NULL)
 TEST_CONCURRENTLY

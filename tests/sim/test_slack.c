@@ -28,7 +28,6 @@ FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the sta
         write_at(allocate(size, NULL) + (from), bytes, value, NULL);                                                           \
         CHECK(!(sides) || found_by_check(0) == (sides));                                                                       \
     }
-FINDS_A_WRITE(finds_sixteen_bytes_before, "slack=on", 4096, -16, 16, 0x3f, 1, "found      3f 3f 3f 3f")
 FINDS_A_WRITE(finds_the_tail, "slack=on,align=16", 1000, 0, 1003, 7, 1, "3 bytes changed, 0 bytes past the end of buffer #1")
 FINDS_A_WRITE(finds_both_sides, "slack=on", 1000, -8, 1016, 7, 2, "8 bytes changed, 0 bytes past the end of buffer #1")
 FINDS_A_WRITE(finds_it_at_exit, "slack=on", 1000, -4, 4, 0, 0, "4 bytes changed, 4 bytes before the start of buffer #1")
@@ -145,10 +144,10 @@ FINDS(retires_many_although_it_reports, "4 bytes changed, 0 bytes past the end o
 /* ---- reuse ---- */
 
 /* The check comes behind the free: another thread of cufence's reports it. */
-static void await_faults(uint64_t count)
+static void await_fault(void)
 {
-    AWAIT(cufence_fault_count() >= count);
-    CHECK(cufence_fault_count() == count);
+    AWAIT(cufence_fault_count() >= 1);
+    CHECK(cufence_fault_count() == 1);
 }
 
 /* Another thread's report is finished when a check returns. */
@@ -180,7 +179,7 @@ FINDS(reuse_with_the_same_size, "1 byte changed, 1 byte before the start of buff
     release(buffer, stream);
     CHECK(allocate(1000, stream) == first);
     CHECK(found_by_check(0) <= 1); /* 0: the background thread was faster */
-    await_faults(1);
+    await_fault();
 }
 
 /* The old slack is checked before the new buffer is written there. */
@@ -193,7 +192,7 @@ FINDS(reuse_with_another_size, "1 byte changed, 1 byte before the start of buffe
     char *large = allocate(5000, stream);
     CHECK(large + 5000 - (5000 - 4992) == small + 1000 - (1000 - 992)); /* the same slot */
     write_at(large, 5000, 0, stream);
-    await_faults(1);
+    await_fault();
     write_at(large - 1, 1, 0, stream);
     CHECK(found_by_check(0) == 1);
 }
@@ -295,7 +294,7 @@ FINDS(a_stream_that_ends, "1 byte changed, 1 byte before the start of buffer #1"
     release(buffer, stream);
     CHECK_OK(cufence_stream_gone(stream)); /* launches what waits for it */
     CHECK_CU(cuStreamDestroy(stream));
-    await_faults(1);
+    await_fault();
 }
 
 /* A free launches nothing: what is retired is checked together. */
@@ -316,7 +315,7 @@ FINDS(strict_checks_many_at_once, "1 byte changed, 1 byte before the start of bu
         release(buffers[i], stream);
     CHECK(cusim_call_count("cuLaunchKernel") == before);
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    await_faults(1);
+    await_fault();
     AWAIT(is_retired(buffers[MANY - 1]));
     CHECK(is_retired(buffers[0]) && cusim_call_count("cuLaunchKernel") - before <= MOST);
 }
@@ -385,12 +384,6 @@ CLEAN(without_the_option)
     CHECK(strstr(cufence_error_detail(), "slack=on") != NULL);
 }
 
-CLEAN(a_device_that_is_not_there)
-{
-    start("slack=on");
-    CHECK(cufence_check(7, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
-}
-
 FINDS(after_a_fault, "out-of-bounds WRITE")
 {
     start("slack=on,on_fault=error");
@@ -411,16 +404,6 @@ CLEAN(fills)
     CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 1000, stream));
     release(buffer, stream);
     CHECK(sum_at(allocate(1000, stream), 1000, stream) == 1000 * 0x11);
-}
-
-CLEAN(fills_with_nan)
-{
-    float values[4];
-    start("fill=nan");
-    char *buffer = allocate(sizeof values, NULL);
-    CHECK_CU(cuMemcpyDtoH(values, (CUdeviceptr)(uintptr_t)buffer, sizeof values));
-    for (int i = 0; i < 4; i++)
-        CHECK(values[i] != values[i]);
 }
 
 CLEAN(poisons)

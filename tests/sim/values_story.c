@@ -1,4 +1,4 @@
-/* A program that knows nothing of cufence, for test_values.c: STORY... plays the stories in order. */
+/* A program that knows nothing of cufence, for test_values.c and tests/python: STORY... plays the stories in order. */
 #include "plain_program.h"
 
 #include <cufence.h>
@@ -113,6 +113,7 @@ static const cusim_kernel kernels[] = {
     {.name = "_Z4maskPfi", .function = mask, .argument_bytes = mask_sizes, .argument_count = 2},
     {.name = "_Z4fillPfi", .function = fill_nan, .argument_bytes = mask_sizes, .argument_count = 2},
     {.name = "copy_two", .function = copy, .argument_bytes = copy_sizes, .argument_count = 1},
+    {.name = "_Z5halveP13__nv_bfloat16", .function = halve, .argument_bytes = one_pointer, .argument_count = 1},
     {.name = "_Z5halveP6__half", .function = halve, .argument_bytes = one_pointer, .argument_count = 1},
     {.name = "normalise", .function = normalise, .argument_bytes = normalise_sizes, .argument_count = 3},
     {.name = "add", .function = add_halves, .argument_bytes = triton_sizes, .argument_count = 6},
@@ -251,6 +252,12 @@ STORY(half)
     launch("_Z5halveP6__half", (void *[]){&out});
 }
 
+STORY(brain_half)
+{
+    launch("_Z5halveP13__nv_bfloat16", (void *[]){&out});
+}
+
+/* Numbers of 8 bytes, of which the first is -1: its bits are those of a NaN. */
 STORY(count)
 {
     CUdeviceptr counts = allocate(COUNT * 8);
@@ -299,7 +306,6 @@ STORY(nan_graph)
     play_graph(9, "_Z9normalisePKfPfi", (void *[]){&in, &out, &(int){COUNT}});
 }
 
-/* A kernel that is told of more elements than there are. */
 STORY(fault)
 {
     launch("_Z5scalePKfPffi", (void *[]){&in, &out, &(float){1}, &(int){COUNT + 1}});
@@ -478,12 +484,6 @@ STORY(mask)
 STORY(nan_fill)
 {
     launch("_Z4fillPfi", (void *[]){&(CUdeviceptr){allocate(COUNT * 4)}, &(int){COUNT}});
-}
-
-/* Numbers of 8 bytes, of which the first is -1: its bits are those of a NaN. */
-STORY(indices)
-{
-    tell_count();
 }
 
 int main(int argc, char **argv)

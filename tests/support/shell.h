@@ -29,14 +29,6 @@ static inline int has(const char *pattern)
     return has_pattern(text, pattern);
 }
 
-static inline size_t count_in(const char *within, const char *word)
-{
-    size_t count = 0;
-    for (const char *at = within; (at = strstr(at, word)); at += strlen(word))
-        count++;
-    return count;
-}
-
 /* Fails unless a command has ended with that status, and what it has printed has the patterns (unfold.h). */
 static inline void expect_end(int got, int status, const char *const *patterns)
 {

@@ -37,6 +37,15 @@ static inline void tune(const char *figures)
     setenv("CUFENCE_TUNABLES", figures, 1);
 }
 
+/* How often the word is in the text. */
+static inline size_t count_in(const char *text, const char *word)
+{
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at += strlen(word))
+        count++;
+    return count;
+}
+
 #pragma GCC diagnostic ignored "-Wunused-parameter" /* a callback has the parameters that its caller wants */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* they work, in a plain build cases wait */

@@ -6,13 +6,6 @@
 #include "base/lock.h"
 #include "launch/host_waits.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <errno.h>
-
 static int knows_its_number(void)
 {
     uint32_t first = thread_id(); /* asks, if it is the first time */
@@ -45,13 +38,8 @@ TEST(a_thread_knows_its_number)
 /* Where no signal may be sent, not even none, and whoever asks whether a thread is there is told that. */
 static void wait_among_the_refused(void)
 {
-    struct sock_filter steps[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                                  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_tgkill, 0, 1),
-                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-                                  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-    const struct sock_fprog program = {sizeof steps / sizeof *steps, steps};
     struct host_wait waits[HOST_WAITS];
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+    CHECK(refuse(SYS_tgkill));
     alarm(20); /* instead of for ever */
     unsigned number = host_wait_begins("cuCtxSynchronize", __builtin_frame_address(0));
     CHECK(host_waits_read(waits) == 1 && host_waits_read(waits) == 1 && waits[0].tid == thread_id());

@@ -4,33 +4,22 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static CUdeviceptr allocate(const char *how, size_t size, CUstream stream)
+static CUdeviceptr allocate(void)
 {
     CUdeviceptr address;
-    CUmemoryPool pool;
-    size_t pitch;
-    if (strcmp(how, "async") == 0) {
-        MUST(cu.cuMemAllocAsync(&address, size, stream));
-    } else if (strcmp(how, "pool") == 0) {
-        MUST(cu.cuDeviceGetDefaultMemPool(&pool, 0));
-        MUST(cu.cuMemAllocFromPoolAsync(&address, size, pool, stream));
-    } else if (strcmp(how, "pitch") == 0) {
-        MUST(cu.cuMemAllocPitch(&address, &pitch, size, 1, 4));
-    } else {
-        MUST(cu.cuMemAlloc(&address, size));
-    }
+    MUST(cu.cuMemAlloc(&address, 4096));
     return address;
 }
 
-static CUresult synchronise(const char *how, CUdeviceptr address, CUstream stream)
+static CUresult synchronise(const char *how, CUdeviceptr address)
 {
     uint32_t word;
     CUevent event;
     if (strcmp(how, "stream") == 0)
-        return cu.cuStreamSynchronize(stream);
+        return cu.cuStreamSynchronize(NULL);
     if (strcmp(how, "event") == 0) {
         MUST(cu.cuEventCreate(&event, 0));
-        MUST(cu.cuEventRecord(event, stream));
+        MUST(cu.cuEventRecord(event, NULL));
         return cu.cuEventSynchronize(event);
     }
     if (strcmp(how, "copy") == 0)
@@ -42,27 +31,28 @@ static CUresult synchronise(const char *how, CUdeviceptr address, CUstream strea
     return cu.cuCtxSynchronize();
 }
 
-/* overrun ALLOCATION SYNCHRONISATION: 4 bytes are stored right behind a buffer of 4096. */
+/* overrun SYNCHRONISATION: 4 bytes are stored right behind a buffer of 4096. */
 STORY(overrun)
 {
-    const char *allocation = count > 2 ? arguments[2] : "plain", *how = count > 3 ? arguments[3] : "context";
-    CUstream stream = NULL;
+    const char *how = count > 2 ? arguments[2] : "context";
     start();
-    if (strcmp(allocation, "async") == 0)
-        MUST(cu.cuStreamCreate(&stream, CU_STREAM_DEFAULT));
-    CUdeviceptr address = allocate(allocation, 4096, stream);
-    MUST(store(address + 4092, 7, stream));
-    MUST(store(address + 4096, 8, stream));
-    return say(how, synchronise(how, address, stream)) == CUDA_SUCCESS ? 0 : 1;
+    CUdeviceptr address = allocate();
+    MUST(store(address + 4092, 7, NULL));
+    MUST(store(address + 4096, 8, NULL));
+    return say(how, synchronise(how, address)) == CUDA_SUCCESS ? 0 : 1;
 }
 
-/* beyond: past the end of a buffer as the driver allocates it, where nothing is mapped. */
+/* 4 bytes are stored past the end of a buffer as the driver allocates it, where nothing is mapped. */
+static int store_beyond(void)
+{
+    MUST(store(allocate() + ((CUdeviceptr)2 << 20) + 512, 7, NULL));
+    return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+}
+
 STORY(beyond)
 {
     start();
-    CUdeviceptr address = allocate("plain", 4096, NULL);
-    MUST(store(address + ((CUdeviceptr)2 << 20) + 512, 7, NULL));
-    return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+    return store_beyond();
 }
 
 /* end_at_once HOW: the program has waited for its kernel and ends without exit handlers, or goes on as another program. */
@@ -70,7 +60,7 @@ STORY(end_at_once)
 {
     char *const next[] = {"sh", "-c", "exit 7", NULL};
     start();
-    CUdeviceptr address = allocate("plain", 4096, NULL);
+    CUdeviceptr address = allocate();
     MUST(store(address + 4092, 7, NULL));
     MUST(store(address + 4096, 8, NULL));
     say("context", cu.cuCtxSynchronize());
@@ -135,17 +125,6 @@ static void await_unmapping(CUdeviceptr address)
         usleep(10000);
         describe((const void *)(uintptr_t)address, &where);
     }
-}
-
-STORY(use_after_free)
-{
-    CUdeviceptr address;
-    start();
-    MUST(cu.cuMemAlloc(&address, 4096));
-    MUST(cu.cuMemFree(address));
-    await_unmapping(address);
-    MUST(store(address, 7, NULL));
-    return say("cuCtxSynchronize", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }
 
 /* Four bugs, in an order in which each mode of `cufence hunt` comes to another one first: before a start, in the slack that
@@ -216,15 +195,6 @@ STORY(after_fault)
 
 /* ---- programs that want a core dump of the driver for themselves ---- */
 
-/* 4 bytes are stored past the end of a buffer as the driver allocates it, where nothing is mapped. */
-static int overrun(void)
-{
-    CUdeviceptr address;
-    MUST(cu.cuMemAlloc(&address, 4096));
-    MUST(store(address + ((CUdeviceptr)2 << 20) + 512, 8, NULL));
-    return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
-}
-
 /* dump_by_variables FILE FLAGS: sets them itself, and shows what a child sees of them after cuInit. "": is not set. */
 STORY(dump_by_variables)
 {
@@ -236,7 +206,7 @@ STORY(dump_by_variables)
     fflush(stdout);
     if (system("echo \"$CUDA_ENABLE_COREDUMP_ON_EXCEPTION $CUDA_COREDUMP_FILE $CUDA_COREDUMP_GENERATION_FLAGS\"") != 0)
         return 9;
-    return overrun();
+    return store_beyond();
 }
 
 static void set(__typeof__(cu.cuCoredumpSetAttribute) function, CUcoredumpSettings attribute, const void *value, size_t size)
@@ -285,5 +255,5 @@ STORY(dump_by_attributes)
     say("none", change(CU_COREDUMP_MAX, &read, &flags_size));
     if (is_global)
         start();
-    return overrun();
+    return store_beyond();
 }

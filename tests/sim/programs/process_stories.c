@@ -56,21 +56,6 @@ STORY(untouched)
     return 0;
 }
 
-/* A program that starts another one, here itself. */
-STORY(exec_child)
-{
-    int status = -1;
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        execl("/proc/self/exe", arguments[0], "overrun", (char *)NULL);
-        _Exit(127);
-    }
-    waitpid(child, &status, 0);
-    printf("child %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
-    return 0;
-}
-
 /* cuGetProcAddress that is asked for itself gives out the same functions. */
 STORY(itself)
 {
