@@ -52,7 +52,7 @@ void finding_of_misuse(struct finding *finding, const struct misuse *misuse, con
 void finding_unexplained(struct finding *finding, const char *reason, const struct finding_source *origin)
 {
     *finding = (struct finding){.origin = *origin, .kind = FINDING_UNEXPLAINED, .reason = reason};
-    part_add(finding->what, "unexplained fault of a kernel");
+    part_add(finding->what, "unexplained fault on the GPU");
     part_add(finding->headline, "%s", finding->what);
     finding_complete(finding);
 }

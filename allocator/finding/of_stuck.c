@@ -141,7 +141,8 @@ void finding_of_stuck(struct finding *finding, struct stuck_fact *stuck, const s
         part_add(stuck->reason, "all %zu threads wait", stuck->standing->threads);
     else
         part_add(stuck->reason, "%zu of %zu threads are known to wait", stuck->standing->waiting, stuck->standing->threads);
-    part_add(stuck->reason, ". With its dump the driver has ended them");
+    if (!stuck->memory->is_unknown)
+        part_add(stuck->reason, ". With its dump the driver has ended them");
     part_add(finding->headline, FINDING_STUCK ": %zu thread%s ", place->threads, plural(place->threads));
     standing_add_wait(place, finding->headline, sizeof finding->headline);
     if (stuck->lane.address)

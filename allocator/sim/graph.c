@@ -327,13 +327,15 @@ ADD_NODE(cuGraphAddChildGraphNode, 10000, (CUgraph, child), create_child(&operat
 ADD_NODE(cuGraphAddMemAllocNode, 11040, (CUDA_MEM_ALLOC_NODE_PARAMS *, params), create_allocation(&operation, params))
 ADD_NODE(cuGraphAddMemFreeNode, 11040, (CUdeviceptr, dptr), graph_memory_free_node(&operation, graph->recording, dptr))
 
-/* The node owns the graph. */
+/* The node owns the graph, which is no copy. */
 DRIVER(cuGraphChildGraphNodeGetGraph, 10000, (CUgraphNode, hNode, CUgraph *, phGraph))
 {
     struct operation *node = (struct operation *)hNode;
     CALL_REFUSE(node == NULL || phGraph == NULL || node->kind != OPERATION_GRAPH, INVALID_VALUE);
-    if (node->graph.handle == NULL)
-        node->graph.handle = graph_create(node->graph.recording);
+    if (node->graph.handle == NULL) {
+        node->graph.handle = handle_create(HANDLE_GRAPH, sizeof **phGraph, NULL);
+        node->graph.handle->recording = recording_retain(node->graph.recording);
+    }
     *phGraph = node->graph.handle;
     return CUDA_SUCCESS;
 }
@@ -436,6 +438,7 @@ SET_NODE(cuGraphExecKernelNodeSetParams, 12000, OPERATION_KERNEL, (const CUDA_KE
          create_kernel(&operation, params))
 SET_NODE(cuGraphExecMemcpyNodeSetParams, 10020, OPERATION_COPY, (const CUDA_MEMCPY3D *, params, CUcontext, context),
          create_copy(&operation, params, context))
+SET_NODE(cuGraphExecChildGraphNodeSetParams, 11010, OPERATION_GRAPH, (CUgraph, child), create_child(&operation, child))
 SET_NODE(cuGraphExecMemsetNodeSetParams, 10020, OPERATION_SET, (const CUDA_MEMSET_NODE_PARAMS *, params, CUcontext, context),
          create_set(&operation, params, context))
 

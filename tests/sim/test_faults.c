@@ -147,7 +147,7 @@ STORY(a_damaged_dump_is_told_too)
     settle();
     CHECK(cufence_fault_count() == 1 && seen.calls == 1 && strcmp(seen.kind, "unexplained") == 0 && !seen.has_address);
     CHECK_OK(cufence_last_report(text, &(size_t){sizeof text}));
-    CHECK(strstr(text, "unexplained fault of a kernel\n"));
+    CHECK(strstr(text, "unexplained fault on the GPU\n"));
     CHECK(strstr(text, "  reason     its core dump (7 bytes) cannot be read: "));
     CHECK_OK(cufence_last_report_json(text, &(size_t){sizeof text}));
     CHECK(strstr(text, "\"kind\":\"unexplained\"") && strstr(text, "\"reason\":\"its core dump (7 bytes) cannot be read: "));

@@ -112,6 +112,7 @@ SILENT_LAUNCH(texture_of_nobody, )
 SILENT_LAUNCH(texture_elsewhere, )
 SILENT_LAUNCH(copy_moved, "launch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(copy_not_moved, "change: CUDA_ERROR_INVALID_VALUE\nlaunch: CUDA_SUCCESS\n")
+SILENT_LAUNCH(child_moved, "launch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(copy_updated, "launch: CUDA_SUCCESS\n")
 
 /* With streams=on a free is compared with the work that was given the buffer. */

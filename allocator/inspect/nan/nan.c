@@ -325,10 +325,11 @@ static int has_made(const struct looked *looked, int is_inf)
     return !is_inf && (after->first_nan < before->first_nan || after->last_nan > before->last_nan);
 }
 
-/* Whether the launch has probably only read there: it may write, but nothing has changed. */
+/* Whether the launch has probably only read there: it may write, but the same are there. */
 static int is_input(const struct looked *looked, int is_inf)
 {
-    return !looked->item->after || number_of(&looked->before, is_inf) == number_of(&looked->after, is_inf);
+    return !looked->item->after ||
+           (number_of(&looked->before, is_inf) == number_of(&looked->after, is_inf) && !has_made(looked, is_inf));
 }
 
 /* A launch that is given nothing but fresh memory, and leaves NaN in all of it, was asked to: PyTorch fills new tensors so with

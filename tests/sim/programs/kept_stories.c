@@ -76,17 +76,20 @@ CASE(kept, copy_node_by_hand)
     launch_around_free(made_of_copy(&node, buffer, allocate(BYTES, first)), buffer);
 }
 
+static CUgraph parent_of(CUgraph child, CUgraphNode *node)
+{
+    CUgraph parent;
+    MUST(cu.cuGraphCreate(&parent, 0));
+    MUST(cu.cuGraphAddChildGraphNode(node, parent, NULL, 0, child));
+    return parent;
+}
+
 CASE(kept, copy_in_child)
 {
     CUgraphNode node;
-    CUgraph inner, outer, parent;
     CUdeviceptr buffer = allocate(BYTES, first);
-    inner = captured_copy(buffer, allocate(BYTES, first));
-    MUST(cu.cuGraphCreate(&outer, 0));
-    MUST(cu.cuGraphAddChildGraphNode(&node, outer, NULL, 0, inner));
-    MUST(cu.cuGraphCreate(&parent, 0));
-    MUST(cu.cuGraphAddChildGraphNode(&node, parent, NULL, 0, outer));
-    launch_around_free(executable_of(parent), buffer);
+    CUgraph inner = captured_copy(buffer, allocate(BYTES, first));
+    launch_around_free(executable_of(parent_of(parent_of(inner, &node), &node)), buffer);
 }
 
 CASE(kept, set_node)
@@ -173,6 +176,15 @@ CASE(kept, copy_moved)
     CUdeviceptr buffer = allocate(BYTES, first), to = allocate(BYTES, first);
     CUgraphExec executable = made_of_copy(&node, buffer, to);
     change_copy(executable, node, kept, to);
+    launch_around_free(executable, buffer);
+}
+
+CASE(kept, child_moved)
+{
+    CUgraphNode node;
+    CUdeviceptr buffer = allocate(BYTES, first), to = allocate(BYTES, first);
+    CUgraphExec executable = executable_of(parent_of(captured_copy(buffer, to), &node));
+    MUST(cu.cuGraphExecChildGraphNodeSetParams(executable, node, captured_copy(kept, to)));
     launch_around_free(executable, buffer);
 }
 
