@@ -152,6 +152,8 @@ PROGRAMS = [
     *(_program(f"overrun_{name}", "overrun", arguments=["careless"], options=options, status=status, report=[r"cufence: out-of-bounds READ"])
       for name, options, status in (("careless", {}, 86), ("exitcode", {"on_fault": "/41"}, 41), ("continue", {"on_fault": "continue/0"}, 0),
                                     ("abort", {"on_fault": "abort"}, -6))),
+    _program("overrun_off", "overrun", options={"explain": "off"}, report=[r"cufence: unexplained fault on the GPU", r'"kind": ?"unexplained"'],
+             output=["cudaDeviceSynchronize: cudaErrorIllegalAddress"]),
     _program(
         "example_fault",
         "fault",

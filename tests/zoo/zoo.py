@@ -188,6 +188,8 @@ BUGS = [
       for kind, what, mark, size, call, twin, said in (
         ("copy_node", "freed buffer of a copy in a graph", "late", 4000, r"cu(da)?GraphLaunch", "copies_in_order",
          r"host read out of bounds by cuGraphLaunch: reads 4000 bytes from byte 0 of buffer #\d+, which has been freed"),
+        ("copy_in_child", "freed buffer of a copy in a child graph", "late", 4000, r"cu(da)?GraphLaunch", "copies_in_order",
+         r"host read out of bounds by cuGraphLaunch: reads 4000 bytes from byte 0 of buffer #\d+, which has been freed"),
         ("set_node", "freed buffer of a set in a graph", "late", 4000, r"cu(da)?GraphLaunch", "copies_in_order",
          r"host write out of bounds by cuGraphLaunch: writes 4000 bytes from byte 0 of buffer #\d+, which has been freed"),
         ("texture", "freed buffer of a texture", "texture", 4096, r"cu(da)?LaunchKernel", "textures_in_order",

@@ -139,40 +139,38 @@ static void graph()
 
 // What a copy, a set or a texture reads by an address of before. Nothing is read: the launch is refused.
 
-static cudaGraphExec_t graph_of_copy(float *numbers, bool sets)
+enum how { COPIES, SETS, COPIES_IN_CHILD, HOWS };
+
+static cudaGraphExec_t graph_of_copy(float *numbers, int how)
 {
-    cudaGraph_t graph;
+    cudaGraph_t graph, parent;
+    cudaGraphNode_t node;
     cudaGraphExec_t executable;
     float *to = make(stream);
     CALL(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    if (sets)
+    if (how == SETS)
         CALL(cudaMemsetAsync(numbers, 1, COUNT * sizeof(float), stream));
     else
         CALL(cudaMemcpyAsync(to, numbers, COUNT * sizeof(float), cudaMemcpyDeviceToDevice, stream));
     CALL(cudaStreamEndCapture(stream, &graph));
+    if (how == COPIES_IN_CHILD) {
+        CALL(cudaGraphCreate(&parent, 0));
+        CALL(cudaGraphAddChildGraphNode(&node, parent, nullptr, 0, graph));
+        graph = parent;
+    }
     CALL(cudaGraphInstantiate(&executable, graph, 0));
     return executable;
 }
 
-static void launch_late(bool sets)
+static void launch_late(enum how how)
 {
     float *numbers = make(stream);
-    cudaGraphExec_t executable = graph_of_copy(numbers, sets);
+    cudaGraphExec_t executable = graph_of_copy(numbers, how);
     CALL(cudaGraphLaunch(executable, stream));
     CALL(cudaFreeAsync(numbers, stream));
     make(stream);
     heard = cudaGraphLaunch(executable, stream); // FAULT late
     printf("launch: %s\n", cudaGetErrorName(heard));
-}
-
-static void copy_node()
-{
-    launch_late(false);
-}
-
-static void set_node()
-{
-    launch_late(true);
 }
 
 enum { TEXELS = 1024 }; // so many bytes have the alignment that a texture needs
@@ -220,7 +218,7 @@ static void copies_in_order()
 {
     for (int i = 0; i < TIMES; i++) {
         float *numbers = make(stream);
-        cudaGraphExec_t executable = graph_of_copy(numbers, i % 2);
+        cudaGraphExec_t executable = graph_of_copy(numbers, i % HOWS);
         CALL(cudaGraphLaunch(executable, stream));
         CALL(cudaGraphLaunch(executable, stream));
         CALL(cudaGraphExecDestroy(executable));
@@ -296,8 +294,9 @@ static const struct {
     {"of_struct", of_struct},
     {"other_stream", other_stream},
     {"graph", graph},
-    {"copy_node", copy_node},
-    {"set_node", set_node},
+    {"copy_node", [] { launch_late(COPIES); }},
+    {"set_node", [] { launch_late(SETS); }},
+    {"copy_in_child", [] { launch_late(COPIES_IN_CHILD); }},
     {"texture", texture},
     {"pool", [] { free_of_pool(false); }},
     {"pool_waited", [] { free_of_pool(true); }},
