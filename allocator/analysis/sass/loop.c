@@ -17,40 +17,27 @@ enum { BARRIER_COUNT_AT = 42, BARRIER_KIND_AT = 77 };
 
 /* ---- turn after turn ---- */
 
-/* Sets *state to what is known of the registers at each start of a turn. Returns the number of registers for which that is
- * more than that they may change.
- * What a turn leaves is the next one's. First for what the loop computes anew; then, with `is_copied`, for what it only moves
- * around: those are as many values as there were. */
-static unsigned settle(struct turn *turn, const struct loop *loop, struct state *state, int is_copied, unsigned *passes)
+/* What a turn leaves in a register is the next one's. */
+enum learned {
+    COMPUTED, /* what each turn computes anew */
+    COUNTED,  /* what is made from what the turn before has left */
+    MOVED     /* what is only moved around: as many values as there were */
+};
+
+/* Takes over what the turn that began with *state, and left *next, tells of that kind. Returns the number of registers. */
+static unsigned learn(struct state *state, const struct state *next, enum learned what)
 {
-    struct state trial = *state;
-    unsigned changed, settled = 0;
-    for (unsigned i = 0; i < CELLS && is_copied; i++)
-        trial.cells[i].of = trial.cells[i].of & CHANGING ? OLD : trial.cells[i].of;
-    do {
-        changed = 0;
-        if (!*passes)
-            return 0;
-        --*passes;
-        memset(turn, 0, sizeof *turn);
-        turn_go_round(turn, loop, &trial, 0);
-        for (unsigned i = 0; i < CELLS; i++) {
-            struct cell *cell = &trial.cells[i], next = turn->back.cells[i];
-            int is_better = !is_copied && cell->of & CHANGING && !(next.of & CHANGING);
-            if (is_better || (is_copied && cell->of & OLD && next.of & CHANGING)) {
-                *cell = is_copied ? (struct cell){CHANGING, 0} : next;
-                changed++;
-            }
-        }
-        settled += is_copied ? 0 : changed;
-    } while (changed);
-    for (unsigned i = 0; i < CELLS && is_copied; i++)
-        if (trial.cells[i].of & OLD) {
-            trial.cells[i] = (struct cell){turn->back.cells[i].of & (uint8_t)~OLD, turn->back.cells[i].load};
-            settled++;
-        }
-    *state = trial;
-    return settled;
+    unsigned count = 0;
+    for (unsigned i = 0; i < CELLS; i++) {
+        struct cell *cell = &state->cells[i], left = next->cells[i];
+        int is_new = what == COMPUTED  ? cell->of & (OLD | CHANGING) && !(left.of & (OLD | CHANGING))
+                     : what == COUNTED ? cell->of & OLD && left.of & CHANGING
+                                       : cell->of & OLD;
+        if (is_new)
+            *cell = what == COUNTED ? (struct cell){CHANGING, 0} : (struct cell){left.of & (uint8_t)~OLD, left.load};
+        count += is_new != 0;
+    }
+    return count;
 }
 
 /* Returns the load without whose value, or another one's, the loop would not end; 0 if there is none. */
@@ -58,20 +45,21 @@ static uint32_t polled(const struct loop *loop, uint32_t at, int *is_timed)
 {
     struct state state;
     struct turn turn;
-    unsigned passes = PASS_LIMIT;
+    unsigned passes = PASS_LIMIT, learned = 1;
     int changes = 0;
     memset(&turn, 0, sizeof turn);
     for (uint32_t i = loop->first; i <= loop->last; i++) {
         turn.loop = loop;
-        turn_write(&turn, instruction_at(loop->code, i), (struct cell){CHANGING, 0});
+        turn_write(&turn, instruction_at(loop->code, i), (struct cell){OLD, 0});
     }
     state = turn.state;
-    for (unsigned settled = 1; settled && passes;) {
-        settled = settle(&turn, loop, &state, 0, &passes);
-        settled += settle(&turn, loop, &state, 1, &passes);
+    while (learned && passes--) {
+        memset(&turn, 0, sizeof turn);
+        turn_go_round(&turn, loop, &state, at);
+        learned = learn(&state, &turn.back, COMPUTED) ?: learn(&state, &turn.back, COUNTED) ?: learn(&state, &turn.back, MOVED);
     }
-    memset(&turn, 0, sizeof turn);
-    turn_go_round(&turn, loop, &state, at);
+    if (learned)
+        return 0;
     for (unsigned i = 0; i < CELLS; i++) {
         int of = turn.is_carried[i] ? turn.back.cells[i].of : 0;
         changes |= of & CHANGING;
