@@ -5,17 +5,25 @@
 
 enum {
     P2R = 0x003,
+    VOTE = 0x006,
+    VOTEU = 0x086,
     B2R = 0x11c,
     BAR = 0x11d,
     BRA = 0x147,
     EXIT = 0x14d,
-    ATOM = 0x18a,
+    LDC = 0x182,
     SHFL = 0x189,
+    ATOM = 0x18a,
+    CAS = 0x18b,
     ATOMS = 0x18c,
+    CAS_SHARED = 0x18d,
+    SYNCS = 0x1a7,
     ATOMG = 0x1a8,
+    CAS_GLOBAL = 0x1a9,
     PHASECHK = 0x5a7 /* 12 bits: SYNCS.PHASECHK, which writes a predicate only */
 };
 enum { INCREASE = 3, DECREASE = 4 };            /* atomics */
+enum { MOST_REGISTERS = 128 };                  /* that a row names; above are its codes for what depends on a type */
 enum { LANE = 0, THREAD = 0x21, BLOCK = 0x27 }; /* special registers that never change: up to the block's index */
 
 static struct cell join(struct cell a, struct cell b)
@@ -38,81 +46,55 @@ static int polls(struct sass_instruction instruction)
     return sass_row_of(instruction)->flags & SASS_POLLS;
 }
 
+static int is_atomic(struct sass_instruction instruction)
+{
+    unsigned opcode = sass_opcode(instruction);
+    return opcode == ATOM || opcode == ATOMS || opcode == ATOMG;
+}
+
 /* Which of its fields are registers. What others hold means something else. */
 static unsigned fields_of(struct sass_instruction instruction)
 {
-    switch (sass_opcode(instruction)) {
-    case 0x005: /* CS2R */
-    case 0x006: /* VOTE */
-    case 0x086: /* VOTEU */
-    case 0x0b9: /* ULDC */
-    case 0x119: /* S2R */
-    case 0x1c3: /* S2UR */
+    switch (sass_row_of(instruction)->operation) {
+    case SASS_SPECIAL:
         return 0;
-    case 0x180: /* LD */
-    case 0x181: /* LDG */
-    case 0x182: /* LDC */
-    case 0x184: /* LDS */
-        return A;
-    case 0x002: /* MOV */
-    case 0x013: /* IABS */
-    case 0x100: /* FLO */
-    case 0x101: /* BREV */
-    case 0x109: /* POPC */
+    case SASS_MOVE:
+    case SASS_ABSOLUTE:
+    case SASS_COUNT:
         return B;
-    case 0x007: /* SEL */
-    case 0x00c: /* ISETP */
-    case 0x036: /* VIADD */
-    case 0x048: /* VIMNMX */
-    case 0x18a: /* ATOM */
-    case 0x1a7: /* SYNCS */
-    case 0x18c: /* ATOMS */
-    case 0x1a8: /* ATOMG */
+    case SASS_SELECT:
+    case SASS_COMPARE:
+    case SASS_ADD:
+    case SASS_LESSER:
         return A | B;
+    case SASS_LOAD:
+        return is_atomic(instruction) ? A | B : sass_opcode(instruction) == CAS_GLOBAL ? A | B | C : A;
+    case SASS_LOAD_CONSTANT:
+        return sass_opcode(instruction) == LDC ? A : 0;
     default:
-        return A | B | C;
+        return sass_opcode(instruction) == VOTE || sass_opcode(instruction) == VOTEU ? 0
+               : sass_opcode(instruction) == SYNCS                                   ? A | B
+                                                                                     : A | B | C;
     }
 }
 
 /* How many registers an operand may be: the one at that bit. */
 static unsigned operand_width(struct sass_instruction instruction, unsigned at)
 {
-    switch (sass_opcode(instruction)) {
-    case 0x002: /* MOV */
-    case 0x00c: /* ISETP */
+    unsigned opcode = sass_opcode(instruction), width = sass_width(instruction);
+    switch (sass_row_of(instruction)->operation) {
+    case SASS_NO_OPERATION:
+        if (opcode == SHFL || opcode == SYNCS)
+            return 1;
+        if (opcode != CAS && opcode != CAS_SHARED)
+            return 4;
+        return at == SASS_A_AT ? 2 : width;
+    case SASS_LOAD: /* an address is a pair at most */
+        return at == SASS_A_AT ? 2 : width;
+    case SASS_COMPARE:
         return sass_bits(instruction, SASS_WIDE_AT, 1) ? 2 : 1;
-    case 0x007: /* SEL */
-        return sass_is_select_wide(instruction) ? 2 : 1;
-    case 0x010: /* IADD3 */
-    case 0x011: /* LEA */
-    case 0x012: /* LOP3 */
-    case 0x013: /* IABS */
-    case 0x016: /* PRMT */
-    case 0x019: /* SHF */
-    case 0x01a: /* SGXT */
-    case 0x024: /* IMAD */
-    case 0x027: /* IMAD.HI */
-    case 0x036: /* VIADD */
-    case 0x048: /* VIMNMX */
-    case 0x100: /* FLO */
-    case 0x101: /* BREV */
-    case 0x109: /* POPC */
-    case 0x184: /* LDS */
-    case 0x189: /* SHFL */
-    case 0x1a7: /* SYNCS */
-        return 1;
-    case 0x18a: /* atomics; an address is a pair at most */
-    case 0x18b:
-    case 0x18c:
-    case 0x18d:
-    case 0x1a8:
-    case 0x1a9:
-        return at == SASS_A_AT ? 2 : sass_width(instruction);
-    case 0x180: /* LD */
-    case 0x181: /* LDG */
-        return 2;
     default:
-        return 4;
+        return width;
     }
 }
 
@@ -214,12 +196,6 @@ static struct cell operands(struct turn *turn, struct sass_instruction instructi
 
 /* ---- one turn ---- */
 
-static int is_atomic(struct sass_instruction instruction)
-{
-    unsigned opcode = sass_opcode(instruction);
-    return opcode == ATOM || opcode == ATOMS || opcode == ATOMG;
-}
-
 /* Whether an atomic leaves the same in memory each time: at the same address, what it stores, or joins with what is there, is
  * always the same. */
 static int is_idle(struct turn *turn, struct sass_instruction instruction)
@@ -231,28 +207,26 @@ static int is_idle(struct turn *turn, struct sass_instruction instruction)
                     : operation == 1 || operation == 2 || operation == 5 || operation == 6 || operation == 8);
 }
 
+/* Only they write so many registers. */
+static int is_of_matrices(struct sass_instruction instruction)
+{
+    const struct sass_row *row = sass_row_of(instruction);
+    return row->operation == SASS_NO_OPERATION && row->width > 2 && row->width <= MOST_REGISTERS;
+}
+
 /* It may get something done that goes on from turn to turn. */
 static int works(struct turn *turn, struct sass_instruction instruction)
 {
     switch (sass_opcode(instruction)) {
-    case 0x18b: /* CAS */
-    case 0x18d:
-    case 0x1a9:
+    case CAS:
+    case CAS_SHARED:
+    case CAS_GLOBAL:
         return operands(turn, instruction).of != 0;
-    case 0x1a7: /* SYNCS.ARRIVE and others */
+    case SYNCS: /* ARRIVE and others */
         return sass_bits(instruction, SASS_OPCODE_AT, 12) != PHASECHK;
-    case 0x037: /* products of matrices */
-    case 0x03b:
-    case 0x03c:
-    case 0x03f:
-    case 0x07a:
-    case 0x1ee:
-    case 0x1f0:
-    case 0x1f1:
-    case 0x1f3:
-        return 1;
     default:
-        return !sass_is_known(instruction) || (sass_row_of(instruction)->flags & SASS_WRITES && !is_idle(turn, instruction));
+        return !sass_is_known(instruction) || is_of_matrices(instruction) ||
+               (sass_row_of(instruction)->flags & SASS_WRITES && !is_idle(turn, instruction));
     }
 }
 
