@@ -200,11 +200,10 @@ TEST(a_loop_that_gets_something_done_does_not_only_wait)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct span code = fixture_code(cases[i].kernel);
-        uint64_t at = cases[i].pc;
-        int is_timed = 0;
-        enum wait_kind kind = wait_find(code, &at, 90, &is_timed);
-        if (kind != (cases[i].load ? WAIT_POLL : WAIT_NOT) || at != cases[i].load || is_timed != cases[i].is_timed)
-            fail_msg("%s: %d at 0x%lx", cases[i].kernel, kind, (unsigned long)at);
+        const struct wait wait = wait_find(code, cases[i].pc, 90);
+        if (wait.kind != (cases[i].load ? WAIT_POLL : WAIT_NOT) || wait.at != cases[i].load ||
+            wait.is_timed != cases[i].is_timed)
+            fail_msg("%s: %d at 0x%lx", cases[i].kernel, wait.kind, (unsigned long)wait.at);
         fixture_free(code);
     }
 }
@@ -224,10 +223,8 @@ TEST(which_barriers_wait_and_for_whom)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct sass_instruction barrier = {cases[i].low, cases[i].high};
-        uint64_t at = 0;
-        int is_timed;
-        struct span code = {(const uint8_t *)&barrier, sizeof barrier};
-        if (wait_find(code, &at, 90, &is_timed) != cases[i].kind || wait_is_whole(barrier) != cases[i].is_whole)
+        const struct wait wait = wait_find((struct span){(const uint8_t *)&barrier, sizeof barrier}, 0, 90);
+        if (wait.kind != cases[i].kind || wait.is_whole != cases[i].is_whole)
             fail_msg("%s", cases[i].text);
     }
 }

@@ -67,7 +67,7 @@ static uint32_t polled(const struct loop *loop, uint32_t at, int *is_timed)
     }
     if (turn.is_work || !turn.comes_back || !turn.reaches_at || (turn.is_timed && changes))
         return 0;
-    *is_timed = turn.load && turn.is_timed;
+    *is_timed = turn.is_timed;
     return turn.load;
 }
 
@@ -90,7 +90,7 @@ static struct loop find_loop(struct span code, uint32_t at, unsigned sm, uint32_
     return loop;
 }
 
-int wait_is_whole(struct sass_instruction barrier)
+static int is_whole(struct sass_instruction barrier)
 {
     return sass_bits(barrier, SASS_OPCODE_AT, 12) == 0xb1d && sass_bits(barrier, BARRIER_COUNT_AT, 12) == 0;
 }
@@ -102,29 +102,29 @@ static int is_barrier(struct sass_instruction instruction)
 }
 
 /* Where a barrier is just in front of a loop, the thread may have come another way: the loop decides. */
-enum wait_kind wait_find(struct span code, uint64_t *at, unsigned sm, int *is_timed)
+struct wait wait_find(struct span code, uint64_t at, unsigned sm)
 {
-    const uint64_t pc = *at / SASS_INSTRUCTION_BYTES;
-    *is_timed = 0;
-    if (*at % SASS_INSTRUCTION_BYTES || pc >= code.size / SASS_INSTRUCTION_BYTES)
-        return WAIT_NOT;
-    struct loop loop = find_loop(code, (uint32_t)pc, sm, 0);
-    unsigned opcode = sass_opcode(instruction_at(code, (uint32_t)pc));
+    const struct wait not = {WAIT_NOT, 0, 0, 0};
+    const uint32_t pc = (uint32_t)(at / SASS_INSTRUCTION_BYTES);
+    if (at % SASS_INSTRUCTION_BYTES || at / SASS_INSTRUCTION_BYTES >= code.size / SASS_INSTRUCTION_BYTES)
+        return not ;
+    struct loop loop = find_loop(code, pc, sm, 0);
+    unsigned opcode = sass_opcode(instruction_at(code, pc));
     if (opcode == BSYNC || opcode == WARPSYNC)
-        return WAIT_WARP;
-    for (uint32_t i = (uint32_t)pc; i + BARRIER_BEHIND >= pc && i + 1 > loop.first; i--) {
-        *at = (uint64_t)i * SASS_INSTRUCTION_BYTES;
-        if (is_barrier(instruction_at(code, i)))
-            return WAIT_BARRIER;
-        if (i < pc && sass_branches(instruction_at(code, i)))
+        return (struct wait){WAIT_WARP, at, 0, 0};
+    for (uint32_t i = pc; i + BARRIER_BEHIND >= pc && i + 1 > loop.first; i--) {
+        struct sass_instruction instruction = instruction_at(code, i);
+        if (is_barrier(instruction))
+            return (struct wait){WAIT_BARRIER, (uint64_t)i * SASS_INSTRUCTION_BYTES, 0, is_whole(instruction)};
+        if (i < pc && sass_branches(instruction))
             break;
     }
     for (int tries = 0; tries < LOOPS && loop.last; tries++) {
-        *at = (uint64_t)polled(&loop, (uint32_t)pc, is_timed) * SASS_INSTRUCTION_BYTES;
-        if (*at)
-            return WAIT_POLL;
-        loop = find_loop(code, (uint32_t)pc, sm, loop.last - loop.first);
+        int is_timed;
+        uint32_t load = polled(&loop, pc, &is_timed);
+        if (load)
+            return (struct wait){WAIT_POLL, (uint64_t)load * SASS_INSTRUCTION_BYTES, is_timed, 0};
+        loop = find_loop(code, pc, sm, loop.last - loop.first);
     }
-    *at = 0;
-    return WAIT_NOT;
+    return not ;
 }
