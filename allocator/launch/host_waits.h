@@ -2,7 +2,7 @@
  * Which threads wait in a call of CUDA, and where they called it: for a kernel that hangs (fault/stuck.c). A hook notes its
  * thread before the driver waits, and takes the note back behind that.
  *
- * Thread safety: all functions, any thread. They allocate nothing; begins and ends take no lock.
+ * Thread safety: all functions, any thread. They allocate nothing, and take a leaf lock for the time of a copy.
  */
 #pragma once
 
