@@ -8,6 +8,7 @@
 #include "support/golden.h"
 
 #include "analysis/dump/standing.h"
+#include "finding/finding.h"
 #include "finding/report.h"
 
 #include "synthetic_dump.h"
@@ -183,6 +184,55 @@ TEST(those_that_poll_are_located_first)
     assert_int_equal(polls->wait.at->line, 48);
     leave_dump();
 }
+
+/* ---- what else was launched ---- */
+
+/* What is said of a launch of left_waits with others on record, by their thread, number in it, time, stream and capture. */
+static void check_behind(const struct launch_entry *others, size_t count, const char *says)
+{
+    static const struct launch_function of_kernel = {.name = "_Z10left_waitsPViS0_Pi"};
+    struct launch_entry recent[8];
+    struct fault_launch own = {.entry = &recent[0]};
+    struct fault_memory memory = {.launches = &own, .launch_count = 1, .recent = recent, .recent_count = count + 1};
+    struct stuck_fact stuck = {.standing = standing, .memory = &memory};
+    struct evidence *evidence;
+    struct finding finding;
+    memcpy(recent + 1, others, count * sizeof *others);
+    recent[0] = (struct launch_entry){
+        .tid = 1, .sequence = 7, .time_ns = 7000, .stream = 1, .function = &of_kernel, .grid = {1, 1, 1}, .block = {64, 1, 1}};
+    for (size_t i = 1; i <= count; i++) { /* they are given the flag, too */
+        const uint64_t flag = standing->places[0].wait.address;
+        memcpy(recent[i].bytes, &flag, recent[i].kept_bytes = sizeof flag);
+    }
+    assert_int_equal(evidence_read(&dump, &evidence, &problem), CUFENCE_OK);
+    stuck_evidence(&stuck, evidence);
+    finding_of_stuck(&finding, &stuck, &(struct finding_source){.pid = 1});
+    assert_ptr_equal(finding.launch.launch, &own);
+    assert_string_equal(finding.notes.list[0].text, says);
+    finding_free(&finding);
+    evidence_free(evidence);
+}
+
+#define MAY_WRITE "may write it: other threads of the kernel, right_waits, which is under way"
+
+TEST(only_newer_launches_are_behind)
+{
+    enum { OWN = 1, OTHER = 2 };
+    const struct launch_entry behind = {.tid = OWN, .sequence = 8, .time_ns = 7000, .stream = 1},
+                              older_of_other = {.tid = OTHER, .sequence = 90, .time_ns = 5000, .stream = 1},
+                              newer_of_other = {.tid = OTHER, .sequence = 2, .time_ns = 9000, .stream = 1},
+                              captured = {.tid = OWN, .sequence = 9, .time_ns = 9000, .stream = 1, .node = 1},
+                              apart = {.tid = OWN, .sequence = 10, .time_ns = 9000, .stream = 2};
+    stand_as("streams");
+    check_behind(&older_of_other, 1, MAY_WRITE);
+    check_behind(&captured, 1, MAY_WRITE);
+    check_behind((struct launch_entry[]){newer_of_other, behind, captured, older_of_other, apart}, 5,
+                 MAY_WRITE ", newer launches that are given it: 2 behind the kernel, 1 on other streams, which may have ended; "
+                           "2 launches wait behind the kernel on its stream");
+    leave_dump();
+}
+
+/* ---- loops and barriers ---- */
 
 TEST(a_loop_that_gets_something_done_does_not_only_wait)
 {
