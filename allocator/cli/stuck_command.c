@@ -7,6 +7,7 @@
 #include <glob.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -95,6 +96,7 @@ static const struct argument arguments[] = {
 static int run(int argc, char **argv)
 {
     int kills = 0, status, worst = 0;
+    signal(SIGPIPE, SIG_IGN); /* the process may end before it has read the request */
     if (!arguments_read(&stuck_command, argc, argv, &kills, &status))
         return status;
     for (int i = optind; i < argc; i++)

@@ -106,3 +106,15 @@ TEST_WITH(the_command_asks, set_up, tear_down)
     if (strstr(last.out, "tell") || count_in(last.err, "no cufence is") != 2)
         complain("a file of a process that is not cufence's was", "not left alone");
 }
+
+/* It may end while another asks: who asks then writes into a pipe that nobody reads. */
+TEST_WITH(the_program_may_end_meanwhile, set_up, tear_down)
+{
+    run(&by_dlsym,
+        "hang 5000 & P=$!; sleep 1; export LD_PRELOAD=; cd /proc/$P/task; "
+        "exec 9>$(dirname $(grep -lx cufence-pipe */comm))/fd/1; flock 9; " CUFENCE_CLI
+        " stuck $P 9>&- & Q=$!; sleep .5; kill -9 $P; exec 9>&-; wait $Q; echo \"asked: $?\"",
+        PRELOAD, NULL, NULL);
+    expect_in(last.out, "asked: 1\n");
+    expect_err(": no answer; what the program prints may tell more");
+}
