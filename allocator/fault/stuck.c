@@ -168,7 +168,7 @@ static void lose_patience(uint64_t now)
         stuck.patience_ns = 0;
     } else {
         output_note(
-            "for %s nothing was launched and no launch has ended, and work is under way: asking for a dump, which ends that",
+            "for %s nothing was launched and nothing has ended, and work is under way: asking for a dump, which ends that",
             age_of(now - stuck.since_ns).text);
         ask();
         stuck.patience_ns = 2 * (monotonic_ns() - stuck.since_ns);

@@ -158,7 +158,7 @@ void finding_of_stuck(struct finding *finding, struct stuck_fact *stuck, const s
         finding->origin.device_name = stuck->evidence.device_name;
     part_add(finding->device.driver, "%" PRIu32 ".%" PRIu32, stuck->evidence.driver_major, stuck->evidence.driver_minor);
     if (stuck->silent_ns)
-        part_add(stuck->reason, "for %s nothing was launched and no launch has ended; ", age_of(stuck->silent_ns).text);
+        part_add(stuck->reason, "for %s nothing was launched and nothing has ended; ", age_of(stuck->silent_ns).text);
     if (stuck->standing->is_stuck)
         part_add(stuck->reason, "all %zu threads wait", stuck->standing->threads);
     else

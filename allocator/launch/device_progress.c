@@ -6,7 +6,7 @@
 #include <sched.h>
 
 #define MARKS 1024u
-#define SPARSE 16u /* launches for each event, where half of the marks are taken */
+#define SPARSE 16u /* pieces of work for each event, where half of the marks are taken */
 
 enum state { FREE, HELD, UNDER_WAY };
 
@@ -15,7 +15,7 @@ static struct mark {
     CUevent event;
     const struct context *context; /* atomic */
 } marks[MARKS];
-static unsigned launches, under_way;       /* atomic */
+static unsigned queued, under_way;         /* atomic */
 static struct lock lock = LOCK(RANK_LEAF); /* for who asks, and for the end of a context */
 int progress_wanted;
 
@@ -52,12 +52,12 @@ static int record(struct mark *mark, const struct context *context, CUstream str
     return is_recorded;
 }
 
-void progress_launched(struct context *context, CUstream stream)
+void progress_queued(struct context *context, CUstream stream)
 {
-    unsigned number = __atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
+    unsigned number = __atomic_fetch_add(&queued, 1, __ATOMIC_RELAXED);
     struct mark *mark = &marks[number % MARKS];
     int is_sparse = __atomic_load_n(&under_way, __ATOMIC_RELAXED) >= MARKS / 2;
-    if (is_sparse && number % SPARSE)
+    if (!context || (is_sparse && number % SPARSE))
         return;
     const struct stream *named = stream_in(context, stream);
     SCOPE scope = scope_enter_stream(named);

@@ -366,12 +366,12 @@
          (CUgreenCtx green, CUevent event), (green, event))                                                                    \
     HOOK(cuGreenCtxWaitEvent, "cuGreenCtxWaitEvent", 12040, 0, ORDERS, order_event_has_passed(event),                          \
          (CUgreenCtx green, CUevent event), (green, event))                                                                    \
-    HOOK_TWINS(HOOK, cuLaunchHostFunc, "cuLaunchHostFunc", 10000, _ptsz, 10000, ORDERS, order_host_learns(meant(stream)),      \
+    HOOK_TWINS(HOOK, cuLaunchHostFunc, "cuLaunchHostFunc", 10000, _ptsz, 10000, AFTER, host_function_queued(meant(stream)),      \
          (CUstream stream, CUhostFn called, void *user), (stream, called, user))                                               \
-    HOOK_TWINS(HOOK, cuLaunchHostFunc_v2, "cuLaunchHostFunc", 13010, _ptsz, 13010, ORDERS,                                     \
-         order_host_learns(meant(stream)), (CUstream stream, CUhostFn called, void *user, unsigned mode),                      \
+    HOOK_TWINS(HOOK, cuLaunchHostFunc_v2, "cuLaunchHostFunc", 13010, _ptsz, 13010, AFTER,                                     \
+         host_function_queued(meant(stream)), (CUstream stream, CUhostFn called, void *user, unsigned mode),                      \
          (stream, called, user, mode))                                                                                         \
-    HOOK_TWINS(HOOK, cuStreamAddCallback, "cuStreamAddCallback", 5000, _ptsz, 7000, ORDERS, order_host_learns(meant(stream)),  \
+    HOOK_TWINS(HOOK, cuStreamAddCallback, "cuStreamAddCallback", 5000, _ptsz, 7000, AFTER, host_function_queued(meant(stream)),  \
          (CUstream stream, CUstreamCallback called, void *user, unsigned flags), (stream, called, user, flags))                \
     HOOK_VALUE(HOOK, cuStreamWaitValue32, 8000, CU_STREAM_MEM_OP_WAIT_VALUE_32, cuuint32_t)                                    \
     HOOK_VALUE(HOOK, cuStreamWriteValue32, 8000, CU_STREAM_MEM_OP_WRITE_VALUE_32, cuuint32_t)                                  \

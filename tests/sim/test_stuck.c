@@ -36,7 +36,7 @@ static int tear_down(void **state)
 TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
 {
     run_guarded(&by_dlsym, "hang stream 2500", "stuck=1", 1, "waited: CUDA_ERROR_LAUNCH_FAILED\n");
-    expect_err("cufence: for 1.", " s nothing was launched and no launch has ended", "asking for a dump", STUCK, BARRIER,
+    expect_err("cufence: for 1.", " s nothing was launched and nothing has ended", "asking for a dump", STUCK, BARRIER,
                "/src/deadlock.cu:9 in deadlock, block (0,0,0) thread (32,0,0) and 31 more", "reason     for 1.",
                "may write it: other threads of the kernel ", WAITERS,
                "SUMMARY: cufence: stuck at /src/deadlock.cu:9 in deadlock: 32 threads");
@@ -51,7 +51,7 @@ TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
 
 TEST_WITH(a_shorter_wait_is_left_alone, set_up, tear_down)
 {
-    static const char *const stories[] = {"hang 500", "hang idle 1500", "hang capture 1500", "hang queue 700"};
+    static const char *const stories[] = {"hang 500", "hang idle 1500", "hang capture 1500", "hang queue 700", "hang host 700"};
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
         run_guarded(&by_dlsym, stories[i], "stuck=1", 0, "waited: CUDA_SUCCESS\n");
         expect_silence();
