@@ -106,35 +106,29 @@ static struct cell look(struct turn *turn, unsigned number)
     return cell;
 }
 
-static struct cell vector(struct turn *turn, struct sass_instruction instruction, unsigned at)
+/* From a cell on: up to `end`, which is one that holds zero. */
+static struct cell look_at(struct turn *turn, unsigned first, unsigned count, unsigned end)
 {
     struct cell all = {0, 0};
-    unsigned number = (unsigned)sass_bits(instruction, at, 8);
-    for (unsigned count = operand_width(instruction, at); count && number < SASS_RZ; count--)
-        all = join(all, look(turn, number++));
+    for (unsigned i = first; i < first + count && i < end; i++)
+        all = join(all, look(turn, i));
     return all;
+}
+
+static struct cell vector(struct turn *turn, struct sass_instruction instruction, unsigned at)
+{
+    return look_at(turn, (unsigned)sass_bits(instruction, at, 8), operand_width(instruction, at), SASS_RZ);
 }
 
 static struct cell uniform(struct turn *turn, struct sass_instruction instruction, unsigned at)
 {
-    unsigned zero = turn->loop->zero, number = (unsigned)sass_bits(instruction, at, 8) & zero;
-    struct cell all = {0, 0};
-    for (unsigned i = number; i < number + 2 && i < zero; i++)
-        all = join(all, look(turn, UNIFORM + i));
-    return all;
+    unsigned zero = turn->loop->zero;
+    return look_at(turn, UNIFORM + ((unsigned)sass_bits(instruction, at, 8) & zero), 2, UNIFORM + zero);
 }
 
 static struct cell predicate(struct turn *turn, struct sass_instruction instruction, unsigned at, unsigned file)
 {
     return look(turn, file + (unsigned)sass_bits(instruction, at, 3));
-}
-
-static struct cell all_of(struct turn *turn, unsigned file)
-{
-    struct cell all = {0, 0};
-    for (unsigned i = 0; i < 7; i++)
-        all = join(all, look(turn, file + i));
-    return all;
 }
 
 /* What guards it, and a branch's other conditions. */
@@ -147,29 +141,22 @@ static struct cell condition(struct turn *turn, struct sass_instruction instruct
     all = join(all, predicate(turn, instruction, SASS_PREDICATE_AT, PREDICATE));
     if (sass_bits(instruction, SASS_OPCODE_AT, 12) == 0x947)
         return all;
-    all = join(all, all_of(turn, UNIFORM_PREDICATE)); /* .U, .DIV */
+    all = join(all, look_at(turn, UNIFORM_PREDICATE, 7, CELLS)); /* .U, .DIV */
     return join(all, join(uniform(turn, instruction, SASS_A_AT), uniform(turn, instruction, SASS_B_AT)));
 }
 
 /* The predicates from which it computes. */
 static struct cell predicates(struct turn *turn, struct sass_instruction instruction)
 {
-    unsigned operation = sass_row_of(instruction)->operation;
+    static const unsigned places[] = {SASS_PREDICATE_AT, SASS_PREDICATE_2_AT, SASS_PREDICATE_3_AT};
     unsigned file = sass_has_uniform_guard(instruction) ? UNIFORM_PREDICATE : PREDICATE;
-    int is_extended = (int)sass_bits(instruction, SASS_EXTENDED_AT, 1), is_logic = operation == SASS_PREDICATE_LOGIC;
     struct cell all = {0, 0};
-    if (operation == SASS_MOVE || operation == SASS_SPECIAL || operation == SASS_SHIFT || operation == SASS_PERMUTE ||
-        operation == SASS_ADD || operation == SASS_CONSTANT || sass_opcode(instruction) >= 0x100 ||
-        (!is_extended && (operation == SASS_MULTIPLY_ADD || operation == SASS_ADD3 || operation == SASS_LEA)))
-        return all;
     if (sass_opcode(instruction) == P2R)
-        return all_of(turn, PREDICATE);
-    all = predicate(turn, instruction, SASS_PREDICATE_AT, file);
-    if (operation == SASS_ADD3 || is_logic)
-        all = join(all, predicate(turn, instruction, SASS_PREDICATE_2_AT, file));
-    if (is_logic || (operation == SASS_COMPARE && sass_bits(instruction, SASS_CHAINED_AT, 1)))
-        all = join(all, predicate(turn, instruction, SASS_PREDICATE_3_AT, file));
-    if (is_logic && sass_bits(instruction, SASS_UNIFORM_PREDICATE_AT, 1))
+        return look_at(turn, PREDICATE, 7, CELLS);
+    for (unsigned i = 0; i < 3; i++)
+        if (sass_reads_predicate(instruction, places[i]))
+            all = join(all, predicate(turn, instruction, places[i], file));
+    if (sass_row_of(instruction)->operation == SASS_PREDICATE_LOGIC && sass_bits(instruction, SASS_UNIFORM_PREDICATE_AT, 1))
         all = join(all, predicate(turn, instruction, SASS_PREDICATE_3_AT, UNIFORM_PREDICATE));
     return all;
 }
