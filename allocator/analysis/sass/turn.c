@@ -11,6 +11,7 @@ enum {
     BAR = 0x11d,
     BRA = 0x147,
     EXIT = 0x14d,
+    LD = 0x180,
     LDC = 0x182,
     SHFL = 0x189,
     ATOM = 0x18a,
@@ -78,24 +79,16 @@ static unsigned fields_of(struct sass_instruction instruction)
     }
 }
 
-/* How many registers an operand may be: the one at that bit. */
+/* How many registers an operand may be: the one at that bit. Of what has an operation, as many as the result; an address is a
+ * pair at most. */
 static unsigned operand_width(struct sass_instruction instruction, unsigned at)
 {
-    unsigned opcode = sass_opcode(instruction), width = sass_width(instruction);
-    switch (sass_row_of(instruction)->operation) {
-    case SASS_NO_OPERATION:
-        if (opcode == SHFL || opcode == SYNCS)
-            return 1;
-        if (opcode != CAS && opcode != CAS_SHARED)
-            return 4;
-        return at == SASS_A_AT ? 2 : width;
-    case SASS_LOAD: /* an address is a pair at most */
-        return at == SASS_A_AT ? 2 : width;
-    case SASS_COMPARE:
+    unsigned operation = sass_row_of(instruction)->operation, width = sass_width(instruction);
+    if (operation == SASS_COMPARE)
         return sass_bits(instruction, SASS_WIDE_AT, 1) ? 2 : 1;
-    default:
-        return width;
-    }
+    if (sass_opcode(instruction) >= LD && at == SASS_A_AT)
+        return 2;
+    return operation == SASS_NO_OPERATION && width < 2 && sass_opcode(instruction) != SHFL ? 2 : width;
 }
 
 static struct cell look(struct turn *turn, unsigned number)
@@ -165,7 +158,7 @@ static struct cell predicates(struct turn *turn, struct sass_instruction instruc
 static struct cell operands(struct turn *turn, struct sass_instruction instruction)
 {
     unsigned form = (unsigned)sass_bits(instruction, SASS_FORM_AT, 3), fields = fields_of(instruction);
-    int is_memory = sass_opcode(instruction) >= 0x180 && fields, is_uniform = sass_has_uniform_guard(instruction);
+    int is_memory = sass_opcode(instruction) >= LD && fields, is_uniform = sass_has_uniform_guard(instruction);
     int has_b = fields & B && (form == 1 || is_memory);
     struct cell all = predicates(turn, instruction);
     if (is_uniform ? fields & A : 0)
