@@ -26,6 +26,7 @@
 
 static struct {
     uint64_t patience_ns;        /* stuck=; 0: on request only */
+    uint64_t turned_ns;          /* when it was last looked */
     uint64_t launches, since_ns; /* since then there are as many, none has ended, and the device is not idle */
     uint64_t late_ns;            /* when the dump that was asked for is late; 0: none is awaited */
     int is_asked, has_asker;     /* for a dump, which may come late; `cufence stuck` waits for an answer */
@@ -38,7 +39,7 @@ void stuck_open(const struct options *options)
     stuck.patience_ns = options->stuck * NS_PER_S;
     if (options->stuck)
         progress_open();
-    stuck.since_ns = monotonic_ns();
+    stuck.since_ns = stuck.turned_ns = monotonic_ns();
 }
 
 int stuck_sleep_ms(void)
@@ -183,7 +184,10 @@ void stuck_turn(void)
         take_request(request);
     if ((stuck.patience_ns && progress_was_made()) || launches != stuck.launches)
         stuck.since_ns = now;
+    else if (now - stuck.turned_ns > 2 * TURN_MS * NS_PER_MS) /* the process was stopped, or a dump was read */
+        stuck.since_ns += now - stuck.turned_ns;
     stuck.launches = launches;
+    stuck.turned_ns = now;
     if (stuck.patience_ns && !stuck.late_ns && now - stuck.since_ns > stuck.patience_ns)
         lose_patience(now);
 }

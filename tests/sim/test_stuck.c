@@ -58,6 +58,15 @@ TEST_WITH(a_shorter_wait_is_left_alone, set_up, tear_down)
     }
 }
 
+/* Time in which the process was stopped is not the device's. */
+TEST_WITH(a_stop_does_not_count, set_up, tear_down)
+{
+    run(&by_dlsym, "hang 3500 & P=$!; export LD_PRELOAD=; sleep .5; kill -STOP $P; sleep 2.5; kill -CONT $P; wait $P", PRELOAD,
+        "stuck=3", NULL);
+    expect_status(0);
+    expect_silence();
+}
+
 /* One thread still works. */
 TEST_WITH(what_is_slow_is_told_apart, set_up, tear_down)
 {
