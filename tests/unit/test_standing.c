@@ -169,6 +169,29 @@ TEST(who_waits_for_nobody_does_not_wait)
     leave_dump();
 }
 
+/* Another instruction of the kernel at which threads wait for all of the block. */
+static uint64_t other_barrier(const struct standing_place *place)
+{
+    const struct location *at = place->grid->at;
+    for (uint64_t offset = 0; offset < at->kernel_code.size; offset += 16) {
+        const struct wait wait = wait_find(at->kernel_code, offset, 90);
+        if (wait.kind == WAIT_BARRIER && wait.at == offset && at->kernel_start + offset != place->wait.pc)
+            return at->kernel_start + offset;
+    }
+    fail_msg("there is none");
+    return 0;
+}
+
+/* A barrier that stands in both branches is one. */
+TEST(a_barrier_of_two_places_opens)
+{
+    stand_as("branch");
+    for (const uint64_t to = other_barrier(find_wait(WAIT_BARRIER)); find_wait(WAIT_POLL);)
+        move(find_wait(WAIT_POLL)->pc, to, 0);
+    assert_int_equal(standing->waiting, 0);
+    leave_dump();
+}
+
 /* The four smallest of 71 places. */
 TEST(those_that_poll_are_located_first)
 {
@@ -264,7 +287,7 @@ TEST(which_barriers_wait_and_for_whom)
         const char *text;
         uint64_t low, high;
         enum wait_kind kind;
-        int is_whole;
+        unsigned barrier;
     } cases[] = {
         {"BAR.SYNC.DEFER_BLOCKING 0x0", 0x0000000000007b1d, 0x000fec0000010000, WAIT_BARRIER, 1},
         {"BAR.SYNC.DEFER_BLOCKING 0x1, 0x40", 0x0041000000007b1d, 0x000fe20000010000, WAIT_BARRIER, 0},
@@ -274,7 +297,7 @@ TEST(which_barriers_wait_and_for_whom)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct sass_instruction barrier = {cases[i].low, cases[i].high};
         const struct wait wait = wait_find((struct span){(const uint8_t *)&barrier, sizeof barrier}, 0, 90);
-        if (wait.kind != cases[i].kind || wait.is_whole != cases[i].is_whole)
+        if (wait.kind != cases[i].kind || wait.barrier != cases[i].barrier)
             fail_msg("%s", cases[i].text);
     }
 }

@@ -221,7 +221,7 @@ static int find_wait(struct builder *builder, uint64_t pc, const struct standing
     struct wait wait = wait_find(at->kernel_code, pc - at->kernel_start, coredump_compute(builder->dump, grid->device));
     if (wait.kind)
         *out = (struct standing_wait){
-            .kind = wait.kind, .pc = at->kernel_start + wait.at, .is_timed = wait.is_timed, .is_whole = wait.is_whole};
+            .kind = wait.kind, .pc = at->kernel_start + wait.at, .is_timed = wait.is_timed, .barrier = wait.barrier};
     return 1;
 }
 
@@ -259,22 +259,21 @@ static int compare_blocks(const void *left, const void *right)
 }
 
 /* Counts who is missing at each barrier of a block, whose places are these, in the order of compare_where(). A barrier to which
- * all have come has opened. */
-static void count_absent(struct standing_place *warps, size_t count)
+ * all have come, wherever it stands in the code, has opened. */
+static void count_absent(struct standing_place *places, size_t count)
 {
-    size_t all = 0;
-    for (size_t i = 0; i < count; i++)
-        all += warps[i].threads;
-    for (size_t i = 0, next; i < count; i = next) {
-        size_t come = warps[i].threads;
-        const struct standing_wait wait = warps[i].wait;
-        for (next = i + 1; next < count && !compare_where(&warps[i], &warps[next]); next++)
-            come += warps[next].threads;
-        if (wait.kind != WAIT_BARRIER || !wait.is_whole)
-            continue;
-        warps[i].wait.absent = all - come;
-        for (size_t k = i; k < next && come == all; k++)
-            warps[k].wait = (struct standing_wait){0};
+    size_t all = 0, come[1 + WAIT_BARRIERS] = {0};
+    for (size_t i = 0; i < count; i++) {
+        all += places[i].threads;
+        come[places[i].wait.barrier] += places[i].threads;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct standing_wait *wait = &places[i].wait;
+        int is_next = !i || compare_where(&places[i - 1], &places[i]) != 0;
+        if (wait->barrier && come[wait->barrier] == all)
+            *wait = (struct standing_wait){0};
+        else if (wait->barrier && is_next) /* the others are added to it */
+            wait->absent = all - come[wait->barrier];
     }
 }
 

@@ -16,9 +16,9 @@ struct standing_wait {
     uint64_t pc;               /* of: */
     const struct location *at; /* the barrier, or the load that is repeated; NULL of WAIT_NOT */
     uint64_t address;          /* POLL: of the first thread's load from global memory; 0: unknown */
-    size_t absent; /* BARRIER: threads of the same blocks that are somewhere else; 0: unknown, as it is for some only */
-    int is_timed;  /* POLL: a clock may end it too */
-    int is_whole;  /* BARRIER: it is for all threads of a block */
+    size_t absent;    /* BARRIER: threads of the same blocks that are somewhere else; 0: unknown, as it is for some only */
+    int is_timed;     /* POLL: a clock may end it too */
+    unsigned barrier; /* BARRIER: as in struct wait */
 };
 
 /* Threads of one launch at one instruction, or that wait at one. */

@@ -13,7 +13,7 @@
 #define LOOPS 3        /* around a PC; the longer ones go on where the shorter ones do */
 
 enum { BAR = 0x11d, BSYNC = 0x141, BRA = 0x147, WARPSYNC = 0x148 };
-enum { BARRIER_COUNT_AT = 42, BARRIER_KIND_AT = 77 };
+enum { BARRIER_COUNT_AT = 42, BARRIER_NUMBER_AT = 54, BARRIER_KIND_AT = 77 };
 
 /* ---- turn after turn ---- */
 
@@ -90,9 +90,11 @@ static struct loop find_loop(struct span code, uint32_t at, unsigned sm, uint32_
     return loop;
 }
 
-static int is_whole(struct sass_instruction barrier)
+/* As in struct wait. */
+static unsigned barrier_of(struct sass_instruction instruction)
 {
-    return sass_bits(barrier, SASS_OPCODE_AT, 12) == 0xb1d && sass_bits(barrier, BARRIER_COUNT_AT, 12) == 0;
+    int is_whole = sass_bits(instruction, SASS_OPCODE_AT, 12) == 0xb1d && sass_bits(instruction, BARRIER_COUNT_AT, 12) == 0;
+    return is_whole ? 1 + (unsigned)sass_bits(instruction, BARRIER_NUMBER_AT, 4) : 0;
 }
 
 /* BAR.ARV does not wait. */
@@ -115,7 +117,7 @@ struct wait wait_find(struct span code, uint64_t at, unsigned sm)
     for (uint32_t i = pc; i + BARRIER_BEHIND >= pc && i + 1 > loop.first; i--) {
         struct sass_instruction instruction = instruction_at(code, i);
         if (is_barrier(instruction))
-            return (struct wait){WAIT_BARRIER, (uint64_t)i * SASS_INSTRUCTION_BYTES, 0, is_whole(instruction)};
+            return (struct wait){WAIT_BARRIER, (uint64_t)i * SASS_INSTRUCTION_BYTES, 0, barrier_of(instruction)};
         if (i < pc && sass_branches(instruction))
             break;
     }

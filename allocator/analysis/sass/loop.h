@@ -14,11 +14,13 @@ enum wait_kind {
     WAIT_POLL     /* in a loop: for another value in memory */
 };
 
+#define WAIT_BARRIERS 16u /* of a block */
+
 struct wait {
     enum wait_kind kind;
-    uint64_t at;  /* the offset in the code of the barrier, or of the load, whose address is the same in each turn */
-    int is_timed; /* POLL: a clock may end the loop too */
-    int is_whole; /* BARRIER: it is for all threads of a block */
+    uint64_t at;      /* the offset in the code of the barrier, or of the load, whose address is the same in each turn */
+    int is_timed;     /* POLL: a clock may end the loop too */
+    unsigned barrier; /* BARRIER: if it is for all threads of a block, 1 plus its number; else 0 */
 };
 
 /* at: the PC's offset in the code. */
