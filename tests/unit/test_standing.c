@@ -37,10 +37,9 @@ static void stand(struct span file)
 /* As text and as JSON. */
 static void check_standing(const char *name)
 {
-    const struct standing_wishes wishes = {.places = 8};
     stand(dump_file(0xBE));
-    json_t *json = standing_json(standing, &wishes);
-    char *text = standing_text(standing, &wishes), *facts = json_dumps(json, JSON_COMPACT), *both = NULL;
+    json_t *json = standing_json(standing, NULL, 8);
+    char *text = standing_text(standing, NULL, 8), *facts = json_dumps(json, JSON_COMPACT), *both = NULL;
     assert_true(asprintf(&both, "%s%s\n", text, facts) > 0);
     golden_check(GOLDEN "dumps.expect", name, both);
     free(text);
