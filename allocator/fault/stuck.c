@@ -220,8 +220,8 @@ static void report_stuck(const struct fault *fault, const struct standing *stand
     fact.standing = standing;
     fact.waiting = waiting;
     stuck_evidence(&fact, fault->evidence);
-    read_value(&fact, fault->device); /* first: the context ends soon */
-    contexts_set_faulted(fault->device, CUDA_ERROR_LAUNCH_FAILED);
+    read_value(&fact, fault->device); /* first: the context ends soon, */
+    contexts_set_faulted(fault->device, CUDA_ERROR_LAUNCH_FAILED); /* and who is told gets no memory */
     struct surroundings *around = surroundings_of(&fact.evidence, fault->device);
     if (around) {
         fact.memory = &around->memory;
@@ -245,7 +245,8 @@ int stuck_take(const struct fault *fault)
     if (standing_read(&fault->opened, &standing, &problem) == CUFENCE_OK && standing->place_count)
         report_stuck(fault, standing);
     else
-        excuse("no thread is in the dump");
+        excuse("no thread is in the driver's dump, which has ended the work on the GPU");
+    contexts_set_faulted(fault->device, CUDA_ERROR_LAUNCH_FAILED);
     answer("");
     standing_free(standing);
     return 1;

@@ -76,6 +76,22 @@ TEST_WITH(what_is_slow_is_told_apart, set_up, tear_down)
                "1             /src/stuck.cu:13 ");
 }
 
+/* The dump has ended the contexts whatever is in it; here, no warp is. */
+TEST_WITH(a_dump_without_threads_is_no_success, set_up, tear_down)
+{
+    static unsigned char bytes[16 << 20];
+    FILE *file = fopen(dump, "r+");
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    for (size_t i = 0; i + 4 <= size; i++)
+        if (!memcmp(bytes + i, "\x0e\0\0\x80", 4))
+            bytes[i] = 0xfe; /* no type of a section */
+    rewind(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    fclose(file);
+    run_guarded(&by_dlsym, "hang 2500", "stuck=1", 1, "waited: CUDA_ERROR_LAUNCH_FAILED\n");
+    expect_err("asking for a dump", "no thread is in the driver's dump");
+}
+
 /* Without --kill it goes on. */
 TEST_WITH(the_command_asks, set_up, tear_down)
 {
