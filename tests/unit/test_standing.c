@@ -191,6 +191,21 @@ TEST(a_barrier_of_two_places_opens)
     leave_dump();
 }
 
+/* The pointer is loaded anew in front of the load that is polled, and may be something else before that. */
+TEST(an_address_that_is_computed_anew_is_not_known)
+{
+    stand_as("grid");
+    const struct location *load = find_wait(WAIT_POLL)->wait.at;
+    const uint64_t to = load->pc - 16, from = find_wait(WAIT_POLL)->pc;
+    uint8_t *branch = (uint8_t *)(uintptr_t)load->kernel_code.bytes + 0xf0;
+    assert_int_equal(branch[2], 0xf0); /* 64 bytes back, by 4 */
+    branch[2] = 0xec;
+    move(from, to, 0);
+    assert_int_equal(find_wait(WAIT_POLL)->pc, to);
+    assert_int_equal(find_wait(WAIT_POLL)->wait.address, 0);
+    leave_dump();
+}
+
 /* The four smallest of 71 places. */
 TEST(those_that_poll_are_located_first)
 {

@@ -16,16 +16,6 @@ struct builder {
     struct locator locator;
 };
 
-/* Adds a place: the threads of one warp at one PC. Returns 0 if out of host memory. */
-static int add_place(struct builder *builder, const struct standing_place *place)
-{
-    struct standing *standing = builder->standing;
-    if (!list_make_room(&standing->places, standing->place_count, sizeof *place))
-        return 0;
-    standing->places[standing->place_count++] = *place;
-    return 1;
-}
-
 static int is_new(const struct warp_view *view, uint32_t row)
 {
     for (uint32_t i = 0; i < row; i++)
@@ -48,10 +38,10 @@ static void count_lanes(const struct warp_view *view, uint32_t first, struct sta
     }
 }
 
+/* Adds a place for each PC of a warp's threads. Returns 0 if out of host memory. */
 static int add_warp(void *user, const struct warp_view *view)
 {
-    struct builder *builder = user;
-    int is_counted = 0;
+    struct standing *standing = ((struct builder *)user)->standing;
     for (uint32_t row = 0; row < view->lane_count; row++) {
         if (!is_new(view, row))
             continue;
@@ -65,12 +55,12 @@ static int add_warp(void *user, const struct warp_view *view)
         memcpy(place.thread, view->lanes[row].thread, sizeof place.thread);
         count_lanes(view, row, &place);
         place.is_whole = place.threads == view->lane_count;
-        builder->standing->threads += place.threads;
-        is_counted = 1;
-        if (!add_place(builder, &place))
+        standing->threads += place.threads;
+        if (!list_make_room(&standing->places, standing->place_count, sizeof place))
             return 0;
+        standing->places[standing->place_count++] = place;
     }
-    builder->standing->warps += (size_t)is_counted;
+    standing->warps += view->lane_count > 0;
     return 1;
 }
 
@@ -153,16 +143,12 @@ static int add_grids(struct builder *builder)
     static const struct location nowhere;
     const struct coredump *dump = builder->dump;
     struct standing *standing = builder->standing;
-    size_t count = 0;
-    for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;)
-        count += coredump_rows(dump, section, COREDUMP_GRIDS);
-    count = count < GRID_LIMIT ? count : GRID_LIMIT;
-    standing->grids = json_take(&standing->memory, count + 1, sizeof *standing->grids);
+    standing->grids = json_take(&standing->memory, GRID_LIMIT + 1, sizeof *standing->grids);
     if (!standing->grids)
         return 0;
     for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;) {
         struct coredump_ref ref = {section, 0};
-        for (; standing->grid_count < count && ref.row < coredump_rows(dump, section, COREDUMP_GRIDS); ref.row++) {
+        for (; standing->grid_count < GRID_LIMIT && ref.row < coredump_rows(dump, section, COREDUMP_GRIDS); ref.row++) {
             struct coredump_grid row;
             if (coredump_row(dump, COREDUMP_GRIDS, ref, &row) &&
                 !add_grid(builder, &row, coredump_parent(dump, section, COREDUMP_DEVICES),
@@ -183,16 +169,30 @@ static struct standing_grid *grid_of(const struct standing *standing, uint64_t i
     return &standing->grids[i];
 }
 
+/* Whether the address of the access is computed anew between a PC and the access, which is behind it. */
+static int is_computed_anew(const struct location *at, uint64_t from)
+{
+    const struct sass_access *access = &at->access;
+    for (uint64_t pc = from; pc < at->pc; pc += SASS_INSTRUCTION_BYTES) {
+        struct span bytes = span_part(at->code, pc - at->code_start, SASS_INSTRUCTION_BYTES);
+        struct sass_instruction instruction = bytes.bytes ? sass_load(bytes.bytes) : (struct sass_instruction){0, 0};
+        if (!bytes.bytes || sass_writes_register(instruction, access->base, access->is_base_wide ? 2 : 1) ||
+            (access->uniform >= 0 && sass_writes_uniform(instruction)))
+            return 1;
+    }
+    return 0;
+}
+
 /* Returns the address that the place's first thread loads from at `at`, 0 if it is not known, or not any more: a load may leave
  * its value where the address was. */
 static uint64_t address_of(const struct coredump *dump, const struct standing_place *place, const struct location *at)
 {
-    uint32_t registers[256], uniforms[64];
+    uint32_t registers[256], uniforms[256];
     const struct coredump_ref warp = coredump_parent(dump, place->lane.section, COREDUMP_WARPS);
     size_t count = coredump_words(dump, place->lane, COREDUMP_REGISTERS, registers, 256);
-    size_t uniform_count = coredump_words(dump, warp, COREDUMP_UNIFORM_REGISTERS, uniforms, 64);
+    size_t uniform_count = coredump_words(dump, warp, COREDUMP_UNIFORM_REGISTERS, uniforms, 256);
     uint64_t address = 0;
-    int is_kept = at->has_access && locate_kept(at, place->pc).certainty != CERTAIN_NOT;
+    int is_kept = at->has_access && locate_kept(at, place->pc).certainty != CERTAIN_NOT && !is_computed_anew(at, place->pc);
     return is_kept && sass_address(&at->access, registers, count, uniforms, uniform_count, &address) ? address : 0;
 }
 
