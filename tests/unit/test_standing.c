@@ -295,6 +295,23 @@ TEST(a_loop_that_gets_something_done_does_not_only_wait)
     }
 }
 
+/* Other special registers than clocks are no time. */
+TEST(only_a_clock_is_a_time)
+{
+    enum { AT = 0x50, SPECIAL = 9, CLOCK = 0x50, CLUSTER_BLOCK = 0x88, LESSER_LANES = 0x39, COUNTER = 0x64 };
+    struct span code = fixture_code("looks_at_clock");
+    uint8_t *special = fixture_bytes(code) + AT + SPECIAL;
+    assert_int_equal(*special, CLOCK);
+    assert_true(wait_find(code, AT, 90).is_timed);
+    *special = CLUSTER_BLOCK;
+    assert_true(wait_find(code, AT, 90).kind == WAIT_POLL && !wait_find(code, AT, 90).is_timed);
+    *special = LESSER_LANES;
+    assert_true(wait_find(code, AT, 90).kind == WAIT_POLL && !wait_find(code, AT, 90).is_timed);
+    *special = COUNTER; /* not known to stay the same */
+    assert_int_equal(wait_find(code, AT, 90).kind, WAIT_NOT);
+    fixture_free(code);
+}
+
 TEST(which_barriers_wait_and_for_whom)
 {
     static const struct {

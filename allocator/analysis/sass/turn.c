@@ -23,9 +23,11 @@ enum {
     CAS_GLOBAL = 0x1a9,
     PHASECHK = 0x5a7 /* 12 bits: SYNCS.PHASECHK, which writes a predicate only */
 };
-enum { INCREASE = 3, DECREASE = 4 };            /* atomics */
-enum { MOST_REGISTERS = 128 };                  /* that a row names; above are its codes for what depends on a type */
-enum { LANE = 0, THREAD = 0x21, BLOCK = 0x27 }; /* special registers that never change: up to the block's index */
+enum { INCREASE = 3, DECREASE = 4 }; /* atomics */
+enum { MOST_REGISTERS = 128 };       /* that a row names; above are its codes for what depends on a type */
+/* Special registers: of clocks, and those that never change: up to the block's index, and up to the mask of greater lanes. */
+enum { CLOCK = 0x50, GLOBAL_TIMER_END = 0x53 };
+enum { LANE = 0, THREAD = 0x21, BLOCK = 0x27, MASK = 0x38, MASK_END = 0x3c, BLOCK_OF_CLUSTER = 0x88 };
 
 static struct cell join(struct cell a, struct cell b)
 {
@@ -224,17 +226,28 @@ static int copies(struct sass_instruction instruction)
            (operation == SASS_MULTIPLY_ADD && sass_bits(instruction, SASS_A_AT, 8) == SASS_RZ);
 }
 
+/* What a special register depends on. */
+static uint8_t special_of(struct sass_instruction instruction)
+{
+    unsigned special = (unsigned)sass_bits(instruction, SASS_SPECIAL_AT, 8);
+    if (special >= CLOCK && special <= GLOBAL_TIMER_END)
+        return TIMED;
+    return special == LANE || (special >= THREAD && special <= BLOCK) || (special >= MASK && special <= MASK_END) ||
+                   special == BLOCK_OF_CLUSTER || special == SASS_RZ
+               ? 0
+               : CHANGING;
+}
+
 static struct cell value_of(struct turn *turn, struct sass_instruction instruction, uint32_t i)
 {
-    unsigned special = (unsigned)sass_bits(instruction, SASS_SPECIAL_AT, 8), opcode = sass_opcode(instruction);
+    unsigned opcode = sass_opcode(instruction);
     struct cell value = operands(turn, instruction);
     if (value.of & OLD && !copies(instruction))
         value.of |= CHANGING;
     if (polls(instruction) || is_atomic(instruction))
         value = (struct cell){value.of | LOADED, (uint8_t)(i - turn->loop->first)};
-    if (sass_row_of(instruction)->operation == SASS_SPECIAL && special != SASS_RZ && special != LANE &&
-        (special < THREAD || special > BLOCK))
-        value.of |= TIMED;
+    if (sass_row_of(instruction)->operation == SASS_SPECIAL)
+        value.of |= special_of(instruction);
     if (opcode == B2R || opcode == BAR)
         value.of |= CHANGING;
     return value;
