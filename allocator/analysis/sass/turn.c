@@ -58,26 +58,23 @@ static int is_atomic(struct sass_instruction instruction)
 /* Which of its fields are registers. What others hold means something else. */
 static unsigned fields_of(struct sass_instruction instruction)
 {
+    unsigned opcode = sass_opcode(instruction);
     switch (sass_row_of(instruction)->operation) {
     case SASS_SPECIAL:
         return 0;
     case SASS_MOVE:
-    case SASS_ABSOLUTE:
     case SASS_COUNT:
         return B;
-    case SASS_SELECT:
     case SASS_COMPARE:
     case SASS_ADD:
     case SASS_LESSER:
         return A | B;
     case SASS_LOAD:
-        return is_atomic(instruction) ? A | B : sass_opcode(instruction) == CAS_GLOBAL ? A | B | C : A;
+        return is_atomic(instruction) ? A | B : opcode == CAS_GLOBAL ? A | B | C : A;
     case SASS_LOAD_CONSTANT:
-        return sass_opcode(instruction) == LDC ? A : 0;
+        return opcode == LDC ? A : 0;
     default:
-        return sass_opcode(instruction) == VOTE || sass_opcode(instruction) == VOTEU ? 0
-               : sass_opcode(instruction) == SYNCS                                   ? A | B
-                                                                                     : A | B | C;
+        return opcode == VOTE || opcode == VOTEU ? 0 : opcode == SYNCS ? A | B : A | B | C;
     }
 }
 
@@ -283,10 +280,9 @@ void turn_write(struct turn *turn, struct sass_instruction instruction, struct c
 /* The loop may be left here. */
 static void leave(struct turn *turn, struct cell why)
 {
-    struct cell control = join(turn->control, turn->sticky);
-    int is_loaded = why.of & LOADED;
-    turn->is_work |= (why.of & CHANGING) || (!is_loaded && control.of & CHANGING);
-    why = is_loaded ? why : join(why, control);
+    if (!(why.of & LOADED))
+        why = join(why, join(turn->control, turn->sticky));
+    turn->is_work |= (why.of & CHANGING) != 0;
     turn->is_timed |= (why.of & TIMED) != 0;
     if (why.of & LOADED)
         turn->load = turn->loop->first + why.load;
