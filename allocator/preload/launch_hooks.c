@@ -105,13 +105,6 @@ void work_queued(CUstream stream)
         aside_call(follow, stream);
 }
 
-void host_function_queued(CUstream stream)
-{
-    if (order_is_wanted())
-        order_host_learns(stream);
-    work_queued(stream);
-}
-
 static CUresult done(const struct launch_event *event, CUresult result)
 {
     struct end end = {event, result};

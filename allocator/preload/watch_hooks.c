@@ -83,6 +83,8 @@
 #define WHERE_WANTED(call) (order_is_wanted() ? (void)(call) : (void)0)
 #define ORDERS(symbol, base, thread, what, parameters, arguments)                                                              \
     AFTER(symbol, base, thread, WHERE_WANTED(what), parameters, arguments)
+#define QUEUES(symbol, base, thread, what, parameters, arguments)                                                              \
+    AFTER(symbol, base, thread, (WHERE_WANTED(what), work_queued(meant(stream))), parameters, arguments)
 #define BEFORE(symbol, base, thread, what, parameters, arguments)                                                              \
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
