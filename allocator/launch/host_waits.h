@@ -8,7 +8,7 @@
 
 #include "stacks/stack.h"
 
-#define HOST_WAITS 32 /* threads; further ones are not noted */
+#define HOST_WAITS 256 /* threads; further ones are not noted */
 
 struct host_wait {
     const char *call; /* a literal */

@@ -138,7 +138,7 @@ TEST_WITH(the_program_may_end_meanwhile, set_up, tear_down)
     run(&by_dlsym,
         "hang 5000 & P=$!; sleep 1; export LD_PRELOAD=; cd /proc/$P/task; "
         "exec 9>$(dirname $(grep -lx cufence-pipe */comm))/fd/1; flock 9; " CUFENCE_CLI
-        " stuck $P 9>&- & Q=$!; sleep .5; kill -9 $P; exec 9>&-; wait $Q; echo \"asked: $?\"",
+        " stuck $P 9>&- & Q=$!; sleep 1; kill -9 $P; exec 9>&-; wait $Q; echo \"asked: $?\"",
         PRELOAD, NULL, NULL);
     expect_in(last.out, "asked: 1\n");
     expect_err(": no answer; what the program prints may tell more");

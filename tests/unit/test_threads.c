@@ -48,6 +48,9 @@ static void wait_among_the_refused(void)
     CHECK(host_waits_read(waits) == 0);
     host_wait_ends(number); /* it is not noted any more */
     CHECK(host_wait_begins("cuCtxSynchronize", __builtin_frame_address(0)) == number);
+    for (int i = 1; i < 100; i++) /* as many threads as a large host has */
+        host_wait_begins("cuCtxSynchronize", __builtin_frame_address(0));
+    CHECK(host_waits_read(waits) == 100);
 }
 
 TEST(a_wait_ends_whatever_is_refused)
