@@ -87,7 +87,8 @@ static int ask(const char *process, int kills)
     globfree(&tasks);
     return status >= 0
                ? status
-               : complain("%s: no cufence is in that process, or it is not yours, or it has not begun with CUDA", process);
+               : complain("%s: no cufence is in that process, or it is not yours, has not begun with CUDA, or has explain=off",
+                          process);
 }
 
 static const struct argument arguments[] = {

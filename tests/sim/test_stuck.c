@@ -43,6 +43,8 @@ TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
     if (count_in(last.err, STUCK) != 1)
         complain("reports that are not", "1");
     run_guarded(&by_dlsym, "hang 1500", "stuck=1,on_fault=abort", 128 + SIGABRT, "");
+    run_guarded(&by_dlsym, "hang 1500", "stuck=1,explain=off", 0, "waited: CUDA_SUCCESS\n");
+    expect_err("stuck= is off: there are no dumps");
     setenv("TMPDIR", "/nonexistent", 1);
     run_guarded(&by_dlsym, "hang 1500", "stuck=1", 0, "waited: CUDA_SUCCESS\n");
     expect_err("asking for a dump", "cannot make a folder in /nonexistent");
