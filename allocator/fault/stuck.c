@@ -220,7 +220,7 @@ static void report_stuck(const struct fault *fault, const struct standing *stand
     fact.standing = standing;
     fact.waiting = waiting;
     stuck_evidence(&fact, fault->evidence);
-    read_value(&fact, fault->device); /* first: the context ends soon, */
+    read_value(&fact, fault->device);                              /* first: the context ends soon, */
     contexts_set_faulted(fault->device, CUDA_ERROR_LAUNCH_FAILED); /* and who is told gets no memory */
     struct surroundings *around = surroundings_of(&fact.evidence, fault->device);
     if (around) {
