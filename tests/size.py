@@ -28,11 +28,11 @@ LIMITS = {
     f"functions over {FUNCTION_LINES} lines": 0,
 }
 ROOMS = {
-    "allocator": {"analysis": 11827, "api": 1516, "base": 4079, "cli": 7408, "contexts": 1234, "driver": 504, "fault": 5014, "finding": 5376,
-                  "guard": 281, "heap": 10846, "inspect": 5057, "json": 706, "kernels": 938, "launch": 1444, "order": 1552, "preload": 5012,
+    "allocator": {"analysis": 11773, "api": 1516, "base": 4079, "cli": 7413, "contexts": 1234, "driver": 504, "fault": 5022, "finding": 5394,
+                  "guard": 281, "heap": 10846, "inspect": 5057, "json": 706, "kernels": 938, "launch": 1416, "order": 1552, "preload": 5016,
                   "rerun": 2777, "sim": 7568, "stacks": 3450, "torch": 4424, "vmm": 789},
-    "tests": {"*": 505, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8420, "mutants": 600, "python": 7678, "sim": 15985, "support": 1000,
-              "torture": 5165, "unit": 15124, "way": 160, "zoo": 1085},
+    "tests": {"*": 505, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8420, "mutants": 600, "python": 7678, "sim": 16031, "support": 1000,
+              "torture": 5165, "unit": 15262, "way": 160, "zoo": 1085},
 }  # fmt: skip
 PLANNED = {"allocator": 72000, "tests": 55000}  # the design's, not met
 

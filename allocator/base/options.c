@@ -64,7 +64,7 @@ static const struct option_row table[] = {
     OPTION("explain", CHOICE, "auto | off | dump | rerun", "auto", IN(explain),
            .help = "how a fault is explained; dump: by a GPU core dump; rerun: also by launching the kernel again, in another process; auto: rerun on a real GPU, where the dump leaves something open; off: no core dumps are armed"),
     OPTION("stuck", NUMBER, "0..86400", "0", IN(stuck), RANGE(0, 86400),
-           .help = "seconds in which nothing is launched and no launch ends, after which the device's work, if there is any, is ended and reported; 0: never (see docs/explain.md)"),
+           .help = "seconds in which nothing is launched and nothing ends, after which the device's work, if there is any, is ended and reported; 0: never (see docs/explain.md)"),
     OPTION("peers", CHOICE, "auto | on | off", "auto", IN(peers),
            .help = "map buffers for peer devices; auto: follow the program's peer access (preload library only); on: all; off: only where a copy needs it"),
     OPTION("ipc", CHOICE, "refuse | driver", "refuse", IN(ipc),

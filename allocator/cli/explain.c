@@ -26,7 +26,7 @@ enum { PLACES = 12 }; /* printed without --all-threads */
 
 struct wishes {
     int is_json, is_whole;
-    struct standing_wishes standing;
+    size_t places;
 };
 
 /* ---- what is said ---- */
@@ -60,7 +60,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
                      const struct standing *standing, const struct snapshot *known, const struct wishes *wishes)
 {
     const struct finding_source origin = facts_source(known, (int)evidence->device);
-    struct standing_wishes whole = wishes->standing;
+    const struct evidence_stop *stop = NULL;
     struct diagnosis diagnosis;
     struct origin cause;
     struct finding finding;
@@ -71,7 +71,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     text_put_line(stdout, "%s", path);
     if (evidence->stop_count) {
         diagnose(dump, evidence, known, &diagnosis, &cause);
-        whole.stop = fault_stop(&diagnosis);
+        stop = fault_stop(&diagnosis);
         finding_of_fault(&finding, &diagnosis, rerun_of(known), &origin);
         file_source("explain", &finding);
         report = finding_text(&finding);
@@ -84,7 +84,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
                       standing->is_stuck ? "; all threads wait" : "");
         putchar('\n');
     }
-    char *text = standing_text(standing, &whole);
+    char *text = standing_text(standing, stop, wishes->places);
     fputs(text ? text : NO_MEMORY, stdout);
     fputs(summary ? summary : NO_MEMORY, stdout);
     free(text);
@@ -116,14 +116,13 @@ static json_t *finding_of(const struct evidence *evidence, const struct diagnosi
 static void say_json(const char *path, const struct coredump *dump, const struct evidence *evidence,
                      const struct standing *standing, const struct snapshot *known, const struct wishes *wishes)
 {
-    struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
     struct origin cause;
     diagnose(dump, evidence, known, &diagnosis, &cause);
-    whole.stop = evidence->stop_count ? fault_stop(&diagnosis) : NULL;
+    const struct evidence_stop *stop = evidence->stop_count ? fault_stop(&diagnosis) : NULL;
     json_t *finding = finding_of(evidence, &diagnosis, standing, known);
     json_object_set_new(finding, "dump", text_to_json(path));
-    json_object_set_new(finding, "standing", standing_json(standing, &whole));
+    json_object_set_new(finding, "standing", standing_json(standing, stop, wishes->places));
     if (!text_put_json(stdout, finding, JSON_COMPACT) && !ferror(stdout))
         complain("%s: the host has no memory for the report", path);
 }
@@ -277,7 +276,7 @@ static int run(int argc, char **argv)
     int is_ok = 1, status;
     if (!arguments_read(&explain_command, argc, argv, &wishes, &status))
         return status;
-    wishes.standing.places = wishes.is_whole ? SIZE_MAX : PLACES;
+    wishes.places = wishes.is_whole ? SIZE_MAX : PLACES;
     for (int i = optind; i < argc; i++)
         is_ok &= explain(argv[i], &wishes);
     return is_ok ? 0 : 1;

@@ -7,6 +7,7 @@
 #include <glob.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #define complain(...) arguments_complain("stuck", 1, __VA_ARGS__)
+#define LATE_SECONDS 60 /* without a part of the answer */
 
 /* comm: below /proc, the name of the thread in whose table the pipe is. Any file may be there: nothing else is written to. */
 static int open_pipe(const char *comm, int number, int flags)
@@ -28,31 +30,33 @@ static int open_pipe(const char *comm, int number, int flags)
     return -1;
 }
 
-enum told { TOLD_NOT, TOLD, TOLD_WHY_NOT, TOLD_LATE };
-
-/* Prints what comes, until its end. That is late also if the thread has ended. */
-static enum told print_answer(int pipe, const char *comm)
+/* Prints what comes, until its end. Returns the status, also if it is late, or the thread has ended. */
+static int print_answer(const char *process, const char *comm, int pipe)
 {
     char text[4096];
-    int has_failed = 0;
+    FILE *to = stdout;
     struct pollfd ready = {.fd = pipe, .events = POLLIN};
-    for (int waited = 0; waited < 60 && access(comm, F_OK) == 0; waited++) {
+    for (int waited = 0; waited < LATE_SECONDS && access(comm, F_OK) == 0;) {
         ssize_t got = poll(&ready, 1, 1000) > 0 ? read(pipe, text, sizeof text) : 0;
-        int is_why = got > 0 && text[0] == HIDDEN_FAILED;
-        has_failed |= is_why;
-        fwrite(text + is_why, 1, got > 0 ? strnlen(text + is_why, (size_t)(got - is_why)) : 0, has_failed ? stderr : stdout);
-        if (got > 0 && memchr(text, '\0', (size_t)got))
-            return has_failed ? TOLD_WHY_NOT : TOLD;
+        if (got <= 0) {
+            waited++;
+            continue;
+        }
+        int is_why = text[0] == HIDDEN_FAILED;
+        to = is_why ? stderr : to;
+        fwrite(text + is_why, 1, strnlen(text + is_why, (size_t)(got - is_why)), to);
+        if (memchr(text, '\0', (size_t)got))
+            return to == stderr;
     }
-    return TOLD_LATE;
+    return complain("%s: no answer; what the program prints may tell more", process);
 }
 
-/* TOLD_NOT: the thread is not cufence's. */
-static enum told ask_thread(const char *comm, int kills)
+/* Returns -1 if the thread is not cufence's. */
+static int ask_thread(const char *process, const char *comm, int kills)
 {
     char text[4096];
     FILE *file = fopen(comm, "re");
-    enum told told = TOLD_NOT;
+    int status = -1;
     int is_cufence = file && fgets(text, sizeof text, file) && !strcmp(text, HIDDEN_THREAD "\n");
     int requests = is_cufence ? open_pipe(comm, HIDDEN_REQUESTS, O_WRONLY) : -1;
     int answers = requests >= 0 ? open_pipe(comm, HIDDEN_ANSWERS, O_RDWR) : -1; /* never hung up */
@@ -60,30 +64,31 @@ static enum told ask_thread(const char *comm, int kills)
         fclose(file);
     if (answers >= 0 && flock(requests, LOCK_EX) == 0) { /* one at a time */
         while (read(answers, text, sizeof text) > 0)
-            ; /* was for one who has gone */
-        told = write(requests, kills ? "k" : "t", 1) == 1 ? print_answer(answers, comm) : TOLD_LATE;
+            ;                                                 /* was for one who has gone */
+        ssize_t sent = write(requests, kills ? "k" : "t", 1); /* if it has ended, no answer comes */
+        (void)sent;
+        status = print_answer(process, comm, answers);
     }
     close(requests);
     close(answers);
-    return told;
+    return status;
 }
 
 static int ask(const char *process, int kills)
 {
     char name[64];
     glob_t tasks;
-    enum told told = TOLD_NOT;
+    int status = -1;
     snprintf(name, sizeof name, "/proc/%.20s/task/*/comm", process);
     if (process[strspn(process, "0123456789")] || glob(name, 0, NULL, &tasks) != 0)
         return complain("%s: no such process", process);
-    for (size_t i = 0; i < tasks.gl_pathc && !told; i++)
-        told = ask_thread(tasks.gl_pathv[i], kills);
+    for (size_t i = 0; i < tasks.gl_pathc && status < 0; i++)
+        status = ask_thread(process, tasks.gl_pathv[i], kills);
     globfree(&tasks);
-    if (told == TOLD || told == TOLD_WHY_NOT)
-        return told == TOLD_WHY_NOT;
-    return complain("%s: %s", process,
-                    told ? "no answer; what the program prints may tell more"
-                         : "no cufence is in that process, or it is not yours, or it has not begun with CUDA");
+    return status >= 0
+               ? status
+               : complain("%s: no cufence is in that process, or it is not yours, has not begun with CUDA, or has explain=off",
+                          process);
 }
 
 static const struct argument arguments[] = {
@@ -95,6 +100,7 @@ static const struct argument arguments[] = {
 static int run(int argc, char **argv)
 {
     int kills = 0, status, worst = 0;
+    signal(SIGPIPE, SIG_IGN); /* the process may end before it has read the request */
     if (!arguments_read(&stuck_command, argc, argv, &kills, &status))
         return status;
     for (int i = optind; i < argc; i++)

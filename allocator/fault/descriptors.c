@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 /* A second launch with one buffer and one block of pinned memory needs about ten at a time (simulated device), and one more for
  * each further buffer or block. */
 #define MOST 24
+#define ANSWER_MS 1000   /* for who asks to make room in the pipe */
 #define SHARE 8          /* of the limit: no more than one of that many */
 #define LEAST_NUMBER 200 /* programs expect the low ones for their own files */
 
@@ -207,13 +209,17 @@ char hidden_request(void)
     return request;
 }
 
+/* What nobody takes stays, until the next one asks. */
 void hidden_answer(const char *text)
 {
+    const char *end = text + strlen(text) + 1;
     char path[64];
-    int fd = open_hidden(HIDDEN_ANSWERS, path, sizeof path);
-    ssize_t sent = write(fd, text, strlen(text) + 1); /* what nobody takes stays, until the next one asks */
-    (void)sent;
-    close(fd);
+    struct pollfd pipe = {.fd = open_hidden(HIDDEN_ANSWERS, path, sizeof path), .events = POLLOUT};
+    while (text < end && pipe.fd >= 0 && poll(&pipe, 1, ANSWER_MS) > 0) {
+        ssize_t sent = write(pipe.fd, text, (size_t)(end - text));
+        text = sent > 0 ? text + sent : end;
+    }
+    close(pipe.fd);
 }
 
 void hidden_stop(void)

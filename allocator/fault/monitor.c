@@ -307,13 +307,15 @@ cufence_status monitor_start(const struct options *options)
     cufence_status status = tell_open(options);
     if (status != CUFENCE_OK)
         return status;
-    if (options->explain == EXPLAIN_OFF)
-        return CUFENCE_OK;
-    status = dumps_arm(&monitor.pipe);
+    int is_wanted = options->explain != EXPLAIN_OFF;
+    status = is_wanted ? dumps_arm(&monitor.pipe) : CUFENCE_OK;
     if (status == CUFENCE_ERROR_OUT_OF_MEMORY)
         return CUFENCE_ERROR_SYSTEM; /* the detail says why */
-    if (status != CUFENCE_OK) {
+    if (status != CUFENCE_OK)
         output_say("cufence: faults will be caught but not explained: %s\n", error_detail());
+    if (status != CUFENCE_OK || !is_wanted) {
+        if (options->stuck)
+            output_note("stuck= is off: there are no dumps");
         return CUFENCE_OK;
     }
     stuck_open(options);

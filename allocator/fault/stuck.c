@@ -16,6 +16,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -24,21 +25,21 @@
 #define READ_MS 200
 
 static struct {
-    uint64_t patience_ns;               /* stuck=; 0: on request only */
-    uint64_t launches, since_ns;        /* since then there are as many, none has ended, and the device is not idle */
-    uint64_t late_ns;                   /* when the dump that was asked for is late; 0: none is awaited */
-    int is_asked, has_asker;            /* for a dump, which may come late; `cufence stuck` waits for an answer */
-    int has_ended;                      /* atomic */
-    struct host_wait waits[HOST_WAITS]; /* when it was asked */
-    size_t wait_count;
+    uint64_t patience_ns;        /* stuck=; 0: on request only */
+    uint64_t turned_ns;          /* when it was last looked */
+    uint64_t launches, since_ns; /* since then there are as many, none has ended, and the device is not idle */
+    uint64_t late_ns;            /* when the dump that was asked for is late; 0: none is awaited */
+    int is_asked, has_asker;     /* for a dump, which may come late; `cufence stuck` waits for an answer */
+    int has_ended;               /* atomic */
 } stuck;
+static struct waiting_facts waiting; /* when it was asked last */
 
 void stuck_open(const struct options *options)
 {
     stuck.patience_ns = options->stuck * NS_PER_S;
     if (options->stuck)
         progress_open();
-    stuck.since_ns = monotonic_ns();
+    stuck.since_ns = stuck.turned_ns = monotonic_ns();
 }
 
 int stuck_sleep_ms(void)
@@ -81,18 +82,18 @@ static int is_busy(void)
     return context != NULL;
 }
 
-/* Fills in the threads that waited when it was last asked. */
-static void take_waiting(struct waiting_facts *out)
+static void find_waiting(void)
 {
+    static struct host_wait waits[HOST_WAITS];
     size_t i = 0;
-    for (out->total = stuck.wait_count; i < out->total && i < WAITING_SHOWN; i++) {
-        const struct host_wait *wait = &stuck.waits[i];
-        out->list[i].call = wait->call;
-        out->list[i].tid = wait->tid;
-        out->list[i].since_ns = wait->since_ns;
-        out->list[i].frame_count = stack_frames(&wait->stack, out->list[i].frames, STACK_READ);
+    for (waiting.total = host_waits_read(waits); i < waiting.total && i < WAITING_SHOWN; i++) {
+        struct waiting_fact *fact = &waiting.list[i];
+        fact->call = waits[i].call;
+        fact->tid = waits[i].tid;
+        fact->since_ns = waits[i].since_ns;
+        fact->frame_count = stack_frames(&waits[i].stack, fact->frames, STACK_READ);
     }
-    out->count = i;
+    waiting.count = i;
 }
 
 /* What is known without a dump: the newest launches, and which threads wait. */
@@ -101,13 +102,12 @@ static void tell_launches(void)
     enum { SHOWN = 8 };
     static struct launch_entry entries[SHOWN];
     static struct stack stacks[SHOWN];
-    static struct waiting_facts waiting;
     struct stack_frame frames[STACK_READ];
     struct report report;
     char kernel[256];
     const struct launch_query all = {.device = -1, .has_graphs = 1};
     size_t count = launch_read(&all, entries, stacks, SHOWN);
-    stuck.wait_count = host_waits_read(stuck.waits);
+    find_waiting();
     if (!report_open(&report, (int)getpid()))
         return;
     report_line(&report, NULL, NULL, CERTAIN_NOT, "cufence: %s",
@@ -124,7 +124,6 @@ static void tell_launches(void)
         report_when_line(&report, "launched", monotonic_ns(), entries[i].time_ns, entries[i].tid, entries[i].stream);
         report_frame_lines(&report, "", "at", NULL, CERTAIN_NOT, frames, stack_frames(&stacks[i], frames, STACK_READ));
     }
-    take_waiting(&waiting);
     report_waiting_lines(&report, &waiting, monotonic_ns());
     char *text = report_close(&report);
     answer(text ? text : "");
@@ -140,7 +139,7 @@ void stuck_give_up(const char *why)
 
 static void ask(void)
 {
-    stuck.wait_count = host_waits_read(stuck.waits); /* first: the dump ends them */
+    find_waiting(); /* first: the dump ends them */
     int is_asked = dumps_ask();
     stuck.is_asked |= is_asked;
     stuck.late_ns = is_asked ? monotonic_ns() + LATE_MS * NS_PER_MS : 0;
@@ -168,7 +167,7 @@ static void lose_patience(uint64_t now)
         stuck.patience_ns = 0;
     } else {
         output_note(
-            "for %s nothing was launched and no launch has ended, and work is under way: asking for a dump, which ends that",
+            "for %s nothing was launched and nothing has ended, and work is under way: asking for a dump, which ends that",
             age_of(now - stuck.since_ns).text);
         ask();
         stuck.patience_ns = 2 * (monotonic_ns() - stuck.since_ns);
@@ -185,7 +184,10 @@ void stuck_turn(void)
         take_request(request);
     if ((stuck.patience_ns && progress_was_made()) || launches != stuck.launches)
         stuck.since_ns = now;
+    else if (now - stuck.turned_ns > 2 * TURN_MS * NS_PER_MS) /* the process was stopped, or a dump was read */
+        stuck.since_ns += now - stuck.turned_ns;
     stuck.launches = launches;
+    stuck.turned_ns = now;
     if (stuck.patience_ns && !stuck.late_ns && now - stuck.since_ns > stuck.patience_ns)
         lose_patience(now);
 }
@@ -213,25 +215,22 @@ static void read_value(struct stuck_fact *fact, int device)
 
 static void report_stuck(const struct fault *fault, const struct standing *standing)
 {
-    struct stuck_fact *fact = calloc(1, sizeof *fact);
-    struct surroundings *around = NULL;
-    if (fact) {
-        fact->standing = standing;
-        stuck_evidence(fact, fault->evidence);
-        read_value(fact, fault->device); /* first: the context ends soon */
-        contexts_set_faulted(fault->device, CUDA_ERROR_LAUNCH_FAILED);
-        around = surroundings_of(&fact->evidence, fault->device);
-        take_waiting(&fact->waiting);
-    }
+    static struct stuck_fact fact;
+    memset(&fact, 0, sizeof fact);
+    fact.standing = standing;
+    fact.waiting = waiting;
+    stuck_evidence(&fact, fault->evidence);
+    read_value(&fact, fault->device);                              /* first: the context ends soon, */
+    contexts_set_faulted(fault->device, CUDA_ERROR_LAUNCH_FAILED); /* and who is told gets no memory */
+    struct surroundings *around = surroundings_of(&fact.evidence, fault->device);
     if (around) {
-        fact->memory = &around->memory;
-        fact->silent_ns = stuck.has_asker ? 0 : monotonic_ns() - stuck.since_ns;
-        char *text = tell_stuck(fact, fault->device);
+        fact.memory = &around->memory;
+        fact.silent_ns = stuck.has_asker ? 0 : monotonic_ns() - stuck.since_ns;
+        char *text = tell_stuck(&fact, fault->device);
         answer(text ? text : "");
         free(text);
     }
     free(around);
-    free(fact);
 }
 
 int stuck_take(const struct fault *fault)
@@ -246,7 +245,8 @@ int stuck_take(const struct fault *fault)
     if (standing_read(&fault->opened, &standing, &problem) == CUFENCE_OK && standing->place_count)
         report_stuck(fault, standing);
     else
-        excuse("no thread is in the dump");
+        excuse("no thread is in the driver's dump, which has ended the work on the GPU");
+    contexts_set_faulted(fault->device, CUDA_ERROR_LAUNCH_FAILED);
     answer("");
     standing_free(standing);
     return 1;

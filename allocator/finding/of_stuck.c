@@ -74,22 +74,42 @@ static void take_address(struct finding *finding, const struct stuck_fact *stuck
         part_add(fact->where, "%sit holds %" PRIu64, fact->where[0] ? "; " : "", stuck->value);
 }
 
+/* What is known of the time is exact only among the launches of a thread. One that was captured runs when its graph does. */
+static int is_newer(const struct launch_entry *entry, const struct launch_entry *than)
+{
+    return !entry->node && (entry->tid == than->tid ? entry->sequence > than->sequence : entry->time_ns > than->time_ns);
+}
+
+/* Launches that are newer than the kernel's: on its stream, and on others, which may have ended. */
+struct newer {
+    size_t behind;
+    size_t given_behind, given_apart; /* those that are given the memory */
+    int is_all;                       /* the kernel's is on record, and so are all newer ones */
+};
+
+static struct newer find_newer(const struct finding *finding, const struct stuck_fact *stuck, uint64_t first, uint64_t last)
+{
+    const struct launch_entry *own = finding->launch.launch ? finding->launch.launch->entry : NULL;
+    struct newer newer = {0};
+    for (size_t i = 0; own && i < stuck->memory->recent_count; i++) {
+        const struct launch_entry *entry = &stuck->memory->recent[i];
+        int is_behind = entry->stream == own->stream;
+        newer.is_all |= finding->launch.fits == 1 && entry->tid == own->tid && entry->sequence == own->sequence;
+        if (!is_newer(entry, own))
+            continue;
+        newer.behind += is_behind ? 1 : 0;
+        if (last && has_word(entry->bytes, entry->kept_bytes, first, last))
+            ++*(is_behind ? &newer.given_behind : &newer.given_apart);
+    }
+    return newer;
+}
+
 /* Says who may write memory from `first` to `last` (0: none is known), and how many launches wait for the kernel to end. */
 static void add_writers(struct finding *finding, const struct stuck_fact *stuck, uint64_t first, uint64_t last)
 {
-    const struct launch_entry *own = finding->launch.launch ? finding->launch.launch->entry : NULL;
-    size_t behind = 0, given[2] = {0, 0}; /* on other streams, behind it */
-    uint64_t oldest = UINT64_MAX;         /* on record */
+    const struct newer newer = find_newer(finding, stuck, first, last);
     char name[256];
     struct note_fact *note = &finding->notes.list[finding->notes.count++];
-    for (size_t i = 0; own && i < stuck->memory->recent_count; i++) {
-        const struct launch_entry *entry = &stuck->memory->recent[i];
-        int is_behind = entry->stream == own->stream && entry->sequence > own->sequence;
-        behind += is_behind ? 1 : 0;
-        oldest = entry->sequence < oldest ? entry->sequence : oldest;
-        if (last && (is_behind || entry->time_ns > own->time_ns) && has_word(entry->bytes, entry->kept_bytes, first, last))
-            given[is_behind]++;
-    }
     note->certainty = last ? CERTAIN_CANDIDATE : CERTAIN_DERIVED;
     if (last)
         part_add(note->text, "may write it: other threads of the kernel");
@@ -101,13 +121,15 @@ static void add_writers(struct finding *finding, const struct stuck_fact *stuck,
     }
     if (stuck->host_bytes && !finding->buffer.buffer)
         part_add(note->text, ", the host");
-    if (given[0] + given[1])
-        part_add(note->text, ", newer launches that are given it: %zu behind the kernel, %zu on other streams", given[1],
-                 given[0]);
-    if (behind)
+    if (newer.given_behind + newer.given_apart)
+        part_add(note->text, ", newer launches that are given it: ");
+    if (newer.given_behind)
+        part_add(note->text, "%zu behind the kernel%s", newer.given_behind, newer.given_apart ? ", " : "");
+    if (newer.given_apart)
+        part_add(note->text, "%zu on other streams, which may have ended", newer.given_apart);
+    if (newer.behind)
         part_add(note->text, "%s%s%zu launch%s behind the kernel on its stream", last ? "; " : "",
-                 oldest > own->sequence + 1 || finding->launch.fits > 1 ? "at least " : "", behind,
-                 behind == 1 ? " waits" : "es wait");
+                 newer.is_all ? "" : "at least ", newer.behind, newer.behind == 1 ? " waits" : "es wait");
     finding->notes.count -= !note->text[0];
 }
 
@@ -136,7 +158,7 @@ void finding_of_stuck(struct finding *finding, struct stuck_fact *stuck, const s
         finding->origin.device_name = stuck->evidence.device_name;
     part_add(finding->device.driver, "%" PRIu32 ".%" PRIu32, stuck->evidence.driver_major, stuck->evidence.driver_minor);
     if (stuck->silent_ns)
-        part_add(stuck->reason, "for %s nothing was launched and no launch has ended; ", age_of(stuck->silent_ns).text);
+        part_add(stuck->reason, "for %s nothing was launched and nothing has ended; ", age_of(stuck->silent_ns).text);
     if (stuck->standing->is_stuck)
         part_add(stuck->reason, "all %zu threads wait", stuck->standing->threads);
     else

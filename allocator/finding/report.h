@@ -23,13 +23,9 @@ char *finding_annotation(const struct finding *finding, const char *folder);
 
 /* ---- where each thread of a core dump was ---- */
 
-struct standing_wishes {
-    const struct evidence_stop *stop; /* the stop whose lanes are listed with their addresses, NULL for none */
-    size_t places;                    /* number of places to list; the text says how many it omits */
-};
-
-/* Returns malloc'ed text, or NULL if out of host memory. The caller frees it. */
-char *standing_text(const struct standing *standing, const struct standing_wishes *wishes);
+/* stop: whose lanes are listed with their addresses; NULL for none. places: how many to list; the text says how many it omits.
+ * Returns malloc'ed text, or NULL if out of host memory. The caller frees it. */
+char *standing_text(const struct standing *standing, const struct evidence_stop *stop, size_t places);
 
 /* Appends what the threads do: "in a loop until the 4 bytes at 0x7f0000 change". */
 void standing_add_wait(const struct standing_place *place, char *text, size_t size);
@@ -39,4 +35,4 @@ extern const struct json_table standing_facts;
 
 /* Returns an object with "threads", "warps", "places", "launches" and, if there are any, "lanes"; NULL if out of
  * host memory. */
-json_t *standing_json(const struct standing *standing, const struct standing_wishes *wishes);
+json_t *standing_json(const struct standing *standing, const struct evidence_stop *stop, size_t places);

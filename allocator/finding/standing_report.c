@@ -150,14 +150,14 @@ void standing_lines(struct report *report, const struct standing *standing, size
         launch_lines(report, &standing->grids[i], i ? "" : "launches", standing->is_stuck);
 }
 
-char *standing_text(const struct standing *standing, const struct standing_wishes *wishes)
+char *standing_text(const struct standing *standing, const struct evidence_stop *stop, size_t places)
 {
     struct report report;
     if (!report_open(&report, 0))
         return NULL;
-    if (wishes->stop)
-        lane_lines(&report, wishes->stop);
-    standing_lines(&report, standing, wishes->places);
+    if (stop)
+        lane_lines(&report, stop);
+    standing_lines(&report, standing, places);
     return report_close(&report);
 }
 
@@ -214,10 +214,10 @@ const struct json_table standing_facts = TABLE_OF(struct standing, of_standing);
 TABLE(shown_table, struct shown, SHOWN(PART, standing, NULL, .table = &standing_facts),
       SHOWN(PART, stop, NULL, .flags = BEHIND, .table = &lanes));
 
-json_t *standing_json(const struct standing *standing, const struct standing_wishes *wishes)
+json_t *standing_json(const struct standing *standing, const struct evidence_stop *stop, size_t places)
 {
-    struct shown shown = {*standing, wishes->stop};
-    if (shown.standing.place_count > wishes->places)
-        shown.standing.place_count = wishes->places;
+    struct shown shown = {*standing, stop};
+    if (shown.standing.place_count > places)
+        shown.standing.place_count = places;
     return json_table_write(&shown_table, &shown);
 }

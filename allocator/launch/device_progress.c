@@ -1,12 +1,11 @@
 #include "device_progress.h"
 
-#include "base/lock.h"
 #include "driver/driver.h"
 
 #include <sched.h>
 
 #define MARKS 1024u
-#define SPARSE 16u /* launches for each event, where half of the marks are taken */
+#define SPARSE 16u /* pieces of work for each event, where half of the marks are taken */
 
 enum state { FREE, HELD, UNDER_WAY };
 
@@ -15,8 +14,7 @@ static struct mark {
     CUevent event;
     const struct context *context; /* atomic */
 } marks[MARKS];
-static unsigned launches, under_way;       /* atomic */
-static struct lock lock = LOCK(RANK_LEAF); /* for who asks, and for the end of a context */
+static unsigned queued, under_way; /* atomic */
 int progress_wanted;
 
 void progress_open(void)
@@ -52,12 +50,12 @@ static int record(struct mark *mark, const struct context *context, CUstream str
     return is_recorded;
 }
 
-void progress_launched(struct context *context, CUstream stream)
+void progress_queued(struct context *context, CUstream stream)
 {
-    unsigned number = __atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
+    unsigned number = __atomic_fetch_add(&queued, 1, __ATOMIC_RELAXED);
     struct mark *mark = &marks[number % MARKS];
     int is_sparse = __atomic_load_n(&under_way, __ATOMIC_RELAXED) >= MARKS / 2;
-    if (is_sparse && number % SPARSE)
+    if (!context || (is_sparse && number % SPARSE))
         return;
     const struct stream *named = stream_in(context, stream);
     SCOPE scope = scope_enter_stream(named);
@@ -78,7 +76,6 @@ int progress_was_made(void)
 {
     int was_made = 0;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    HOLD(&lock);
     driver->cuThreadExchangeStreamCaptureMode(&mode); /* another thread's capture forbids to ask, and would be ended by it */
     for (struct mark *mark = marks; mark < marks + MARKS; mark++) {
         if (!take(mark, UNDER_WAY))
@@ -96,9 +93,8 @@ int progress_was_made(void)
 
 void progress_forget(const struct context *context)
 {
-    HOLD(&lock);
     for (struct mark *mark = marks; progress_is_wanted() && mark < marks + MARKS; mark++) {
-        enum state state = HELD; /* a launch in another context may just take it over */
+        enum state state = HELD; /* who asks has it, or a launch in another context takes it over */
         while (__atomic_load_n(&mark->context, __ATOMIC_ACQUIRE) == context && state == HELD)
             state = take(mark, UNDER_WAY) ? UNDER_WAY : take(mark, FREE) ? FREE : (sched_yield(), HELD);
         if (state == HELD)

@@ -1,9 +1,9 @@
 /*
- * Whether the device gets on with what was launched, for stuck=. It (1) records an event behind each launch, and (2) finds out
- * which of them have come since it was last asked. Never used without stuck=, and never in a capture. Each launch costs a few
- * driver calls more. Of more than 512 launches under way, every sixteenth has an event.
+ * Whether streams get on with what was queued, for stuck=: launches, copies and functions of the host. It (1) records an event
+ * behind each, and (2) finds out which of them have come since it was last asked. Never used without stuck=, and never in a
+ * capture. Each costs a few driver calls more. Of more than 512 that are under way, every sixteenth has an event.
  *
- * Thread safety: all functions, any thread; progress_launched() takes no lock.
+ * Thread safety: all functions, any thread; progress_queued() takes no lock.
  */
 #pragma once
 
@@ -17,10 +17,10 @@ static inline int progress_is_wanted(void)
 
 void progress_open(void);
 
-/* Call behind a launch, with its context current. */
-void progress_launched(struct context *context, CUstream stream);
+/* Call behind a launch, or other work on a stream, with its context current. NULL: nothing happens. */
+void progress_queued(struct context *context, CUstream stream);
 
-/* Whether a launch has ended since the last call. Asks the driver about each event. */
+/* Whether some of that has ended since the last call. Asks the driver about each event. */
 int progress_was_made(void);
 
 /* The context is about to end. */

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/lock.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -9,49 +10,27 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum state { FREE, HELD, WAITS, ENDED }; /* HELD: by who writes or reads it; ENDED: meanwhile, who reads it frees it */
-
-static struct slot {
-    enum state state; /* atomic */
-    struct host_wait wait;
-} slots[HOST_WAITS];
-
-static int take(struct slot *slot, enum state expected)
-{
-    return __atomic_load_n(&slot->state, __ATOMIC_RELAXED) == expected &&
-           __atomic_compare_exchange_n(&slot->state, &expected, HELD, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
-}
-
-static void leave(struct slot *slot, enum state as)
-{
-    __atomic_store_n(&slot->state, as, __ATOMIC_RELEASE);
-}
+static struct lock lock = LOCK(RANK_LEAF);
+static struct host_wait waits[HOST_WAITS]; /* free where `call` is NULL */
 
 unsigned host_wait_begins(const char *call, const void *frame)
 {
-    const uint32_t tid = thread_id();
-    for (unsigned i = 0; i < HOST_WAITS; i++) {
-        unsigned number = (tid + i) % HOST_WAITS; /* threads that wait at once take lines of their own */
-        struct slot *slot = &slots[number];
-        if (!take(slot, FREE))
-            continue;
-        slot->wait.call = call;
-        __atomic_store_n(&slot->wait.tid, tid, __ATOMIC_RELAXED);
-        slot->wait.since_ns = monotonic_ns();
-        stack_capture_from(&slot->wait.stack, frame);
-        leave(slot, WAITS);
-        return number;
-    }
-    return HOST_WAITS;
+    struct host_wait wait = {.call = call, .tid = thread_id(), .since_ns = monotonic_ns()};
+    unsigned number = 0;
+    stack_capture_from(&wait.stack, frame);
+    HOLD(&lock);
+    while (number < HOST_WAITS && waits[number].call)
+        number++;
+    if (number < HOST_WAITS)
+        waits[number] = wait;
+    return number;
 }
 
-/* Waits for nobody. */
 void host_wait_ends(unsigned number)
 {
-    struct slot *slot = &slots[number];
-    if (__atomic_load_n(&slot->wait.tid, __ATOMIC_RELAXED) == thread_id() &&
-        __atomic_exchange_n(&slot->state, ENDED, __ATOMIC_ACQ_REL) != HELD)
-        leave(slot, FREE);
+    HOLD(&lock);
+    if (waits[number].tid == thread_id())
+        waits[number].call = NULL;
 }
 
 static int compare(const void *left, const void *right)
@@ -63,16 +42,13 @@ static int compare(const void *left, const void *right)
 size_t host_waits_read(struct host_wait out[HOST_WAITS])
 {
     size_t count = 0;
-    for (size_t i = 0; i < HOST_WAITS; i++) {
-        if (!take(&slots[i], WAITS))
-            continue;
+    HOLD(&lock);
+    for (struct host_wait *wait = waits; wait < waits + HOST_WAITS; wait++) {
         /* A thread that was cancelled in the call takes no note back. */
-        int is_gone = syscall(SYS_tgkill, getpid(), slots[i].wait.tid, 0) < 0 && errno == ESRCH;
-        enum state held = HELD;
-        if (!is_gone)
-            out[count++] = slots[i].wait;
-        if (!__atomic_compare_exchange_n(&slots[i].state, &held, is_gone ? FREE : WAITS, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-            leave(&slots[i], FREE);
+        if (wait->call && syscall(SYS_tgkill, getpid(), wait->tid, 0) < 0 && errno == ESRCH)
+            wait->call = NULL;
+        if (wait->call)
+            out[count++] = *wait;
     }
     qsort(out, count, sizeof *out, compare);
     return count;

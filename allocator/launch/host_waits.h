@@ -2,13 +2,13 @@
  * Which threads wait in a call of CUDA, and where they called it: for a kernel that hangs (fault/stuck.c). A hook notes its
  * thread before the driver waits, and takes the note back behind that.
  *
- * Thread safety: all functions, any thread. They allocate nothing; begins and ends take no lock.
+ * Thread safety: all functions, any thread. They allocate nothing, and take a leaf lock for the time of a copy.
  */
 #pragma once
 
 #include "stacks/stack.h"
 
-#define HOST_WAITS 32 /* threads; further ones are not noted */
+#define HOST_WAITS 256 /* threads; further ones are not noted */
 
 struct host_wait {
     const char *call; /* a literal */

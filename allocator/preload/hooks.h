@@ -14,6 +14,7 @@
  *                 BEFORE      evaluates `what` before the call; (void)0: it needs RELIEVED (preload_internal.h) alone
  *                 AFTER       evaluates it after a call that succeeds; meant(stream) is the stream that the caller means
  *                 ORDERS      the same, for order/ alone
+ *                 QUEUES      the same, of a function of the host on `stream`
  *                 INSTEAD     calls the function `what` instead, with the driver's function in front of the arguments
  *                 BEGINS      begins a capture of `stream`
  *                 ADDS_NODE   adds a node of any kind to `graph`; `what` are its parameters
@@ -366,12 +367,12 @@
          (CUgreenCtx green, CUevent event), (green, event))                                                                    \
     HOOK(cuGreenCtxWaitEvent, "cuGreenCtxWaitEvent", 12040, 0, ORDERS, order_event_has_passed(event),                          \
          (CUgreenCtx green, CUevent event), (green, event))                                                                    \
-    HOOK_TWINS(HOOK, cuLaunchHostFunc, "cuLaunchHostFunc", 10000, _ptsz, 10000, ORDERS, order_host_learns(meant(stream)),      \
+    HOOK_TWINS(HOOK, cuLaunchHostFunc, "cuLaunchHostFunc", 10000, _ptsz, 10000, QUEUES, order_host_learns(meant(stream)),      \
          (CUstream stream, CUhostFn called, void *user), (stream, called, user))                                               \
-    HOOK_TWINS(HOOK, cuLaunchHostFunc_v2, "cuLaunchHostFunc", 13010, _ptsz, 13010, ORDERS,                                     \
+    HOOK_TWINS(HOOK, cuLaunchHostFunc_v2, "cuLaunchHostFunc", 13010, _ptsz, 13010, QUEUES,                                     \
          order_host_learns(meant(stream)), (CUstream stream, CUhostFn called, void *user, unsigned mode),                      \
          (stream, called, user, mode))                                                                                         \
-    HOOK_TWINS(HOOK, cuStreamAddCallback, "cuStreamAddCallback", 5000, _ptsz, 7000, ORDERS, order_host_learns(meant(stream)),  \
+    HOOK_TWINS(HOOK, cuStreamAddCallback, "cuStreamAddCallback", 5000, _ptsz, 7000, QUEUES, order_host_learns(meant(stream)),  \
          (CUstream stream, CUstreamCallback called, void *user, unsigned flags), (stream, called, user, flags))                \
     HOOK_VALUE(HOOK, cuStreamWaitValue32, 8000, CU_STREAM_MEM_OP_WAIT_VALUE_32, cuuint32_t)                                    \
     HOOK_VALUE(HOOK, cuStreamWriteValue32, 8000, CU_STREAM_MEM_OP_WRITE_VALUE_32, cuuint32_t)                                  \

@@ -89,9 +89,20 @@ static void show_end(void *argument)
     if (end->result == CUDA_SUCCESS && order_is_wanted())
         order_launched(end->event);
     if (end->result == CUDA_SUCCESS && progress_is_wanted())
-        progress_launched(end->event->context, end->event->stream);
+        progress_queued(end->event->context, end->event->stream);
     if (INSPECTOR_WANTS(launch_ended))
         inspector_now()->launch_ended(end->result);
+}
+
+static void follow(void *stream)
+{
+    progress_queued(context_current(), stream);
+}
+
+void work_queued(CUstream stream)
+{
+    if (progress_is_wanted() && is_active())
+        aside_call(follow, stream);
 }
 
 static CUresult done(const struct launch_event *event, CUresult result)

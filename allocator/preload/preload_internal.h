@@ -177,6 +177,9 @@ CUresult settled(CUresult result, int is_context_idle);
  * of whose work is waited for, or NULL. */
 CUresult synchronised(const char *call, struct context *context, CUresult (*function)(void));
 
+/* launch_hooks.c: for device_progress.h, work on the stream that is no launch. */
+void work_queued(CUstream stream);
+
 /* host_waits.h, while cufence is active. */
 static inline unsigned wait_begins(const char *call, const void *frame)
 {

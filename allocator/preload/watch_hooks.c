@@ -1,5 +1,6 @@
 /* The hooks that hooks.h describes: one macro for each kind. */
 #include "api/closing.h"
+#include "launch/device_progress.h"
 #include "launch/launch.h"
 #include "launch/inspect_table.h"
 #include "launch/tensor_maps.h"
@@ -46,6 +47,8 @@
         const unsigned wait = (waits) ? wait_begins(base, call->frame) : HOST_WAITS;                                           \
         CUresult answer = RELIEVED(result);                                                                                    \
         wait_ends(wait);                                                                                                       \
+        if (progress_is_wanted() && answer == CUDA_SUCCESS)                                                                    \
+            work_queued(on);                                                                                                   \
         if ((may_be_awaited) && __builtin_expect(kind.is_synchronous, 0))                                                      \
             answer = awaited_now(answer, on);                                                                                  \
         if (call->copy && answer == CUDA_SUCCESS)                                                                              \
@@ -80,6 +83,8 @@
 #define WHERE_WANTED(call) (order_is_wanted() ? (void)(call) : (void)0)
 #define ORDERS(symbol, base, thread, what, parameters, arguments)                                                              \
     AFTER(symbol, base, thread, WHERE_WANTED(what), parameters, arguments)
+#define QUEUES(symbol, base, thread, what, parameters, arguments)                                                              \
+    AFTER(symbol, base, thread, (WHERE_WANTED(what), work_queued(meant(stream))), parameters, arguments)
 #define BEFORE(symbol, base, thread, what, parameters, arguments)                                                              \
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \

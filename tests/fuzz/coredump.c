@@ -139,7 +139,6 @@ static void fence_kernel(const struct coredump *dump, const struct evidence_stop
 /* Reads where the threads were, as `cufence explain` does. */
 static uint64_t stand(const uint8_t *data, size_t size)
 {
-    const struct standing_wishes wishes = {.places = 8};
     struct coredump dump;
     struct standing *standing = NULL;
     struct evidence *evidence = NULL;
@@ -151,8 +150,8 @@ static uint64_t stand(const uint8_t *data, size_t size)
             sum += read_stop(&evidence->stops[i]);
         if (evidence->stop_count)
             fence_kernel(&dump, evidence->stops);
-        free(standing_text(standing, &wishes));
-        json_decref(standing_json(standing, &wishes));
+        free(standing_text(standing, NULL, 8));
+        json_decref(standing_json(standing, NULL, 8));
     }
     standing_free(standing);
     evidence_free(evidence);

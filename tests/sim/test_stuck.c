@@ -36,13 +36,15 @@ static int tear_down(void **state)
 TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
 {
     run_guarded(&by_dlsym, "hang stream 2500", "stuck=1", 1, "waited: CUDA_ERROR_LAUNCH_FAILED\n");
-    expect_err("cufence: for 1.", " s nothing was launched and no launch has ended", "asking for a dump", STUCK, BARRIER,
+    expect_err("cufence: for 1.", " s nothing was launched and nothing has ended", "asking for a dump", STUCK, BARRIER,
                "/src/deadlock.cu:9 in deadlock, block (0,0,0) thread (32,0,0) and 31 more", "reason     for 1.",
                "may write it: other threads of the kernel ", WAITERS,
                "SUMMARY: cufence: stuck at /src/deadlock.cu:9 in deadlock: 32 threads");
     if (count_in(last.err, STUCK) != 1)
         complain("reports that are not", "1");
     run_guarded(&by_dlsym, "hang 1500", "stuck=1,on_fault=abort", 128 + SIGABRT, "");
+    run_guarded(&by_dlsym, "hang 1500", "stuck=1,explain=off", 0, "waited: CUDA_SUCCESS\n");
+    expect_err("stuck= is off: there are no dumps");
     setenv("TMPDIR", "/nonexistent", 1);
     run_guarded(&by_dlsym, "hang 1500", "stuck=1", 0, "waited: CUDA_SUCCESS\n");
     expect_err("asking for a dump", "cannot make a folder in /nonexistent");
@@ -51,11 +53,20 @@ TEST_WITH(nothing_is_launched_for_a_second, set_up, tear_down)
 
 TEST_WITH(a_shorter_wait_is_left_alone, set_up, tear_down)
 {
-    static const char *const stories[] = {"hang 500", "hang idle 1500", "hang capture 1500", "hang queue 700"};
+    static const char *const stories[] = {"hang 500", "hang idle 1500", "hang capture 1500", "hang queue 700", "hang host 700"};
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
         run_guarded(&by_dlsym, stories[i], "stuck=1", 0, "waited: CUDA_SUCCESS\n");
         expect_silence();
     }
+}
+
+/* Time in which the process was stopped is not the device's. */
+TEST_WITH(a_stop_does_not_count, set_up, tear_down)
+{
+    run(&by_dlsym, "hang 3500 & P=$!; export LD_PRELOAD=; sleep .5; kill -STOP $P; sleep 2.5; kill -CONT $P; wait $P", PRELOAD,
+        "stuck=3", NULL);
+    expect_status(0);
+    expect_silence();
 }
 
 /* One thread still works. */
@@ -65,6 +76,22 @@ TEST_WITH(what_is_slow_is_told_apart, set_up, tear_down)
     run_guarded(&by_dlsym, "hang 2500", "stuck=1", 1, "waited: CUDA_ERROR_LAUNCH_FAILED\n");
     expect_err("511 of 512", "cufence: stuck: 7 threads in a loop until the 4 bytes at 0x7f8136c00004 change",
                "1             /src/stuck.cu:13 ");
+}
+
+/* The dump has ended the contexts whatever is in it; here, no warp is. */
+TEST_WITH(a_dump_without_threads_is_no_success, set_up, tear_down)
+{
+    static unsigned char bytes[16 << 20];
+    FILE *file = fopen(dump, "r+");
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    for (size_t i = 0; i + 4 <= size; i++)
+        if (!memcmp(bytes + i, "\x0e\0\0\x80", 4))
+            bytes[i] = 0xfe; /* no type of a section */
+    rewind(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    fclose(file);
+    run_guarded(&by_dlsym, "hang 2500", "stuck=1", 1, "waited: CUDA_ERROR_LAUNCH_FAILED\n");
+    expect_err("asking for a dump", "no thread is in the driver's dump");
 }
 
 /* Without --kill it goes on. */
@@ -105,4 +132,16 @@ TEST_WITH(the_command_asks, set_up, tear_down)
     expect_err("no cufence is in that process", "*: no such process");
     if (strstr(last.out, "tell") || count_in(last.err, "no cufence is") != 2)
         complain("a file of a process that is not cufence's was", "not left alone");
+}
+
+/* It may end while another asks: who asks then writes into a pipe that nobody reads. */
+TEST_WITH(the_program_may_end_meanwhile, set_up, tear_down)
+{
+    run(&by_dlsym,
+        "hang 5000 & P=$!; sleep 1; export LD_PRELOAD=; cd /proc/$P/task; "
+        "exec 9>$(dirname $(grep -lx cufence-pipe */comm))/fd/1; flock 9; " CUFENCE_CLI
+        " stuck $P 9>&- & Q=$!; sleep 1; kill -9 $P; exec 9>&-; wait $Q; echo \"asked: $?\"",
+        PRELOAD, NULL, NULL);
+    expect_in(last.out, "asked: 1\n");
+    expect_err(": no answer; what the program prints may tell more");
 }

@@ -8,6 +8,7 @@
 #include "support/golden.h"
 
 #include "analysis/dump/standing.h"
+#include "finding/finding.h"
 #include "finding/report.h"
 
 #include "synthetic_dump.h"
@@ -36,10 +37,9 @@ static void stand(struct span file)
 /* As text and as JSON. */
 static void check_standing(const char *name)
 {
-    const struct standing_wishes wishes = {.places = 8};
     stand(dump_file(0xBE));
-    json_t *json = standing_json(standing, &wishes);
-    char *text = standing_text(standing, &wishes), *facts = json_dumps(json, JSON_COMPACT), *both = NULL;
+    json_t *json = standing_json(standing, NULL, 8);
+    char *text = standing_text(standing, NULL, 8), *facts = json_dumps(json, JSON_COMPACT), *both = NULL;
     assert_true(asprintf(&both, "%s%s\n", text, facts) > 0);
     golden_check(GOLDEN "dumps.expect", name, both);
     free(text);
@@ -168,6 +168,44 @@ TEST(who_waits_for_nobody_does_not_wait)
     leave_dump();
 }
 
+/* Another instruction of the kernel at which threads wait for all of the block. */
+static uint64_t other_barrier(const struct standing_place *place)
+{
+    const struct location *at = place->grid->at;
+    for (uint64_t offset = 0; offset < at->kernel_code.size; offset += 16) {
+        const struct wait wait = wait_find(at->kernel_code, offset, 90);
+        if (wait.kind == WAIT_BARRIER && wait.at == offset && at->kernel_start + offset != place->wait.pc)
+            return at->kernel_start + offset;
+    }
+    fail_msg("there is none");
+    return 0;
+}
+
+/* A barrier that stands in both branches is one. */
+TEST(a_barrier_of_two_places_opens)
+{
+    stand_as("branch");
+    for (const uint64_t to = other_barrier(find_wait(WAIT_BARRIER)); find_wait(WAIT_POLL);)
+        move(find_wait(WAIT_POLL)->pc, to, 0);
+    assert_int_equal(standing->waiting, 0);
+    leave_dump();
+}
+
+/* The pointer is loaded anew in front of the load that is polled, and may be something else before that. */
+TEST(an_address_that_is_computed_anew_is_not_known)
+{
+    stand_as("grid");
+    const struct location *load = find_wait(WAIT_POLL)->wait.at;
+    const uint64_t to = load->pc - 16, from = find_wait(WAIT_POLL)->pc;
+    uint8_t *branch = (uint8_t *)(uintptr_t)load->kernel_code.bytes + 0xf0;
+    assert_int_equal(branch[2], 0xf0); /* 64 bytes back, by 4 */
+    branch[2] = 0xec;
+    move(from, to, 0);
+    assert_int_equal(find_wait(WAIT_POLL)->pc, to);
+    assert_int_equal(find_wait(WAIT_POLL)->wait.address, 0);
+    leave_dump();
+}
+
 /* The four smallest of 71 places. */
 TEST(those_that_poll_are_located_first)
 {
@@ -183,6 +221,55 @@ TEST(those_that_poll_are_located_first)
     assert_int_equal(polls->wait.at->line, 48);
     leave_dump();
 }
+
+/* ---- what else was launched ---- */
+
+/* What is said of a launch of left_waits with others on record, by their thread, number in it, time, stream and capture. */
+static void check_behind(const struct launch_entry *others, size_t count, const char *says)
+{
+    static const struct launch_function of_kernel = {.name = "_Z10left_waitsPViS0_Pi"};
+    struct launch_entry recent[8];
+    struct fault_launch own = {.entry = &recent[0]};
+    struct fault_memory memory = {.launches = &own, .launch_count = 1, .recent = recent, .recent_count = count + 1};
+    struct stuck_fact stuck = {.standing = standing, .memory = &memory};
+    struct evidence *evidence;
+    struct finding finding;
+    memcpy(recent + 1, others, count * sizeof *others);
+    recent[0] = (struct launch_entry){
+        .tid = 1, .sequence = 7, .time_ns = 7000, .stream = 1, .function = &of_kernel, .grid = {1, 1, 1}, .block = {64, 1, 1}};
+    for (size_t i = 1; i <= count; i++) { /* they are given the flag, too */
+        const uint64_t flag = standing->places[0].wait.address;
+        memcpy(recent[i].bytes, &flag, recent[i].kept_bytes = sizeof flag);
+    }
+    assert_int_equal(evidence_read(&dump, &evidence, &problem), CUFENCE_OK);
+    stuck_evidence(&stuck, evidence);
+    finding_of_stuck(&finding, &stuck, &(struct finding_source){.pid = 1});
+    assert_ptr_equal(finding.launch.launch, &own);
+    assert_string_equal(finding.notes.list[0].text, says);
+    finding_free(&finding);
+    evidence_free(evidence);
+}
+
+#define MAY_WRITE "may write it: other threads of the kernel, right_waits, which is under way"
+
+TEST(only_newer_launches_are_behind)
+{
+    enum { OWN = 1, OTHER = 2 };
+    const struct launch_entry behind = {.tid = OWN, .sequence = 8, .time_ns = 7000, .stream = 1},
+                              older_of_other = {.tid = OTHER, .sequence = 90, .time_ns = 5000, .stream = 1},
+                              newer_of_other = {.tid = OTHER, .sequence = 2, .time_ns = 9000, .stream = 1},
+                              captured = {.tid = OWN, .sequence = 9, .time_ns = 9000, .stream = 1, .node = 1},
+                              apart = {.tid = OWN, .sequence = 10, .time_ns = 9000, .stream = 2};
+    stand_as("streams");
+    check_behind(&older_of_other, 1, MAY_WRITE);
+    check_behind(&captured, 1, MAY_WRITE);
+    check_behind((struct launch_entry[]){newer_of_other, behind, captured, older_of_other, apart}, 5,
+                 MAY_WRITE ", newer launches that are given it: 2 behind the kernel, 1 on other streams, which may have ended; "
+                           "2 launches wait behind the kernel on its stream");
+    leave_dump();
+}
+
+/* ---- loops and barriers ---- */
 
 TEST(a_loop_that_gets_something_done_does_not_only_wait)
 {
@@ -200,13 +287,29 @@ TEST(a_loop_that_gets_something_done_does_not_only_wait)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct span code = fixture_code(cases[i].kernel);
-        uint64_t at = cases[i].pc;
-        int is_timed = 0;
-        enum wait_kind kind = wait_find(code, &at, 90, &is_timed);
-        if (kind != (cases[i].load ? WAIT_POLL : WAIT_NOT) || at != cases[i].load || is_timed != cases[i].is_timed)
-            fail_msg("%s: %d at 0x%lx", cases[i].kernel, kind, (unsigned long)at);
+        const struct wait wait = wait_find(code, cases[i].pc, 90);
+        if (wait.kind != (cases[i].load ? WAIT_POLL : WAIT_NOT) || wait.at != cases[i].load ||
+            wait.is_timed != cases[i].is_timed)
+            fail_msg("%s: %d at 0x%lx", cases[i].kernel, wait.kind, (unsigned long)wait.at);
         fixture_free(code);
     }
+}
+
+/* Other special registers than clocks are no time. */
+TEST(only_a_clock_is_a_time)
+{
+    enum { AT = 0x50, SPECIAL = 9, CLOCK = 0x50, CLUSTER_BLOCK = 0x88, LESSER_LANES = 0x39, COUNTER = 0x64 };
+    struct span code = fixture_code("looks_at_clock");
+    uint8_t *special = fixture_bytes(code) + AT + SPECIAL;
+    assert_int_equal(*special, CLOCK);
+    assert_true(wait_find(code, AT, 90).is_timed);
+    *special = CLUSTER_BLOCK;
+    assert_true(wait_find(code, AT, 90).kind == WAIT_POLL && !wait_find(code, AT, 90).is_timed);
+    *special = LESSER_LANES;
+    assert_true(wait_find(code, AT, 90).kind == WAIT_POLL && !wait_find(code, AT, 90).is_timed);
+    *special = COUNTER; /* not known to stay the same */
+    assert_int_equal(wait_find(code, AT, 90).kind, WAIT_NOT);
+    fixture_free(code);
 }
 
 TEST(which_barriers_wait_and_for_whom)
@@ -215,7 +318,7 @@ TEST(which_barriers_wait_and_for_whom)
         const char *text;
         uint64_t low, high;
         enum wait_kind kind;
-        int is_whole;
+        unsigned barrier;
     } cases[] = {
         {"BAR.SYNC.DEFER_BLOCKING 0x0", 0x0000000000007b1d, 0x000fec0000010000, WAIT_BARRIER, 1},
         {"BAR.SYNC.DEFER_BLOCKING 0x1, 0x40", 0x0041000000007b1d, 0x000fe20000010000, WAIT_BARRIER, 0},
@@ -224,10 +327,8 @@ TEST(which_barriers_wait_and_for_whom)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct sass_instruction barrier = {cases[i].low, cases[i].high};
-        uint64_t at = 0;
-        int is_timed;
-        struct span code = {(const uint8_t *)&barrier, sizeof barrier};
-        if (wait_find(code, &at, 90, &is_timed) != cases[i].kind || wait_is_whole(barrier) != cases[i].is_whole)
+        const struct wait wait = wait_find((struct span){(const uint8_t *)&barrier, sizeof barrier}, 0, 90);
+        if (wait.kind != cases[i].kind || wait.barrier != cases[i].barrier)
             fail_msg("%s", cases[i].text);
     }
 }

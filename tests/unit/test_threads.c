@@ -4,6 +4,7 @@
 #include "base/thread.h"
 #include "base/aside.h"
 #include "base/lock.h"
+#include "fault/descriptors.h"
 #include "launch/host_waits.h"
 
 static int knows_its_number(void)
@@ -47,11 +48,48 @@ static void wait_among_the_refused(void)
     CHECK(host_waits_read(waits) == 0);
     host_wait_ends(number); /* it is not noted any more */
     CHECK(host_wait_begins("cuCtxSynchronize", __builtin_frame_address(0)) == number);
+    for (int i = 1; i < 100; i++) /* as many threads as a large host has */
+        host_wait_begins("cuCtxSynchronize", __builtin_frame_address(0));
+    CHECK(host_waits_read(waits) == 100);
 }
 
 TEST(a_wait_ends_whatever_is_refused)
 {
     expect_ending(wait_among_the_refused, 0, NULL, NULL);
+}
+
+/* Reads an answer to its end, slowly at first. Returns its size. */
+static void *read_answer(void *path)
+{
+    char bytes[4096];
+    size_t size = 0;
+    int pipe = open(path, O_RDONLY);
+    usleep(100000);
+    for (ssize_t got; (got = read(pipe, bytes, sizeof bytes)) > 0;) {
+        size += (size_t)got;
+        if (!bytes[got - 1])
+            break;
+    }
+    close(pipe);
+    return (void *)size;
+}
+
+/* More than fits into the pipe at once. Where nobody takes it, it is given up. */
+TEST(an_answer_may_be_long)
+{
+    static char text[300000];
+    char path[64], answers[64];
+    void *size;
+    pthread_t thread;
+    memset(text, 'a', sizeof text - 1);
+    assert_true(hidden_open(path, sizeof path));
+    snprintf(answers, sizeof answers, "%.*s/%d", (int)(strrchr(path, '/') - path), path, HIDDEN_ANSWERS);
+    assert_int_equal(pthread_create(&thread, NULL, read_answer, answers), 0);
+    hidden_answer(text);
+    assert_int_equal(pthread_join(thread, &size), 0);
+    assert_int_equal((size_t)size, sizeof text);
+    hidden_answer(text);
+    hidden_close(path);
 }
 
 static void *blocked(void *out)

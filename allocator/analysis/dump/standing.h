@@ -13,10 +13,12 @@
 /* What the threads of a place wait for. */
 struct standing_wait {
     enum wait_kind kind;
+    uint64_t pc;               /* of: */
     const struct location *at; /* the barrier, or the load that is repeated; NULL of WAIT_NOT */
     uint64_t address;          /* POLL: of the first thread's load from global memory; 0: unknown */
-    size_t absent; /* BARRIER: threads of the same blocks that are somewhere else; 0: unknown, as it is for some only */
-    int is_timed;  /* POLL: a clock may end it too */
+    size_t absent;    /* BARRIER: threads of the same blocks that are somewhere else; 0: unknown, as it is for some only */
+    int is_timed;     /* POLL: a clock may end it too */
+    unsigned barrier; /* BARRIER: as in struct wait */
 };
 
 /* Threads of one launch at one instruction, or that wait at one. */
@@ -47,7 +49,8 @@ struct standing_grid {
 };
 
 struct standing {
-    struct standing_place *places; /* those with an exception first, then by number of threads */
+    /* Those with an exception first, then those that poll, as small groups often do; each by number of threads. */
+    struct standing_place *places;
     size_t place_count;
     struct standing_grid *grids; /* in the dump's order */
     size_t grid_count;

@@ -13,44 +13,31 @@
 #define LOOPS 3        /* around a PC; the longer ones go on where the shorter ones do */
 
 enum { BAR = 0x11d, BSYNC = 0x141, BRA = 0x147, WARPSYNC = 0x148 };
-enum { BARRIER_COUNT_AT = 42, BARRIER_KIND_AT = 77 };
+enum { BARRIER_COUNT_AT = 42, BARRIER_NUMBER_AT = 54, BARRIER_KIND_AT = 77 };
 
 /* ---- turn after turn ---- */
 
-/* Sets *state to what is known of the registers at each start of a turn. Returns the number of registers for which that is
- * more than that they may change.
- * What a turn leaves is the next one's. First for what the loop computes anew; then, with `is_copied`, for what it only moves
- * around: those are as many values as there were. */
-static unsigned settle(struct turn *turn, const struct loop *loop, struct state *state, int is_copied, unsigned *passes)
+/* What a turn leaves in a register is the next one's. */
+enum learned {
+    COMPUTED, /* what each turn computes anew */
+    COUNTED,  /* what is made from what the turn before has left */
+    MOVED     /* what is only moved around: as many values as there were */
+};
+
+/* Takes over what the turn that began with *state, and left *next, tells of that kind. Returns the number of registers. */
+static unsigned learn(struct state *state, const struct state *next, enum learned what)
 {
-    struct state trial = *state;
-    unsigned changed, settled = 0;
-    for (unsigned i = 0; i < CELLS && is_copied; i++)
-        trial.cells[i].of = trial.cells[i].of & CHANGING ? OLD : trial.cells[i].of;
-    do {
-        changed = 0;
-        if (!*passes)
-            return 0;
-        --*passes;
-        memset(turn, 0, sizeof *turn);
-        turn_go_round(turn, loop, &trial, 0);
-        for (unsigned i = 0; i < CELLS; i++) {
-            struct cell *cell = &trial.cells[i], next = turn->back.cells[i];
-            int is_better = !is_copied && cell->of & CHANGING && !(next.of & CHANGING);
-            if (is_better || (is_copied && cell->of & OLD && next.of & CHANGING)) {
-                *cell = is_copied ? (struct cell){CHANGING, 0} : next;
-                changed++;
-            }
-        }
-        settled += is_copied ? 0 : changed;
-    } while (changed);
-    for (unsigned i = 0; i < CELLS && is_copied; i++)
-        if (trial.cells[i].of & OLD) {
-            trial.cells[i] = (struct cell){turn->back.cells[i].of & (uint8_t)~OLD, turn->back.cells[i].load};
-            settled++;
-        }
-    *state = trial;
-    return settled;
+    unsigned count = 0;
+    for (unsigned i = 0; i < CELLS; i++) {
+        struct cell *cell = &state->cells[i], left = next->cells[i];
+        int is_new = what == COMPUTED  ? cell->of & (OLD | CHANGING) && !(left.of & (OLD | CHANGING))
+                     : what == COUNTED ? cell->of & OLD && left.of & CHANGING
+                                       : cell->of & OLD;
+        if (is_new)
+            *cell = what == COUNTED ? (struct cell){CHANGING, 0} : (struct cell){left.of & (uint8_t)~OLD, left.load};
+        count += is_new != 0;
+    }
+    return count;
 }
 
 /* Returns the load without whose value, or another one's, the loop would not end; 0 if there is none. */
@@ -58,20 +45,21 @@ static uint32_t polled(const struct loop *loop, uint32_t at, int *is_timed)
 {
     struct state state;
     struct turn turn;
-    unsigned passes = PASS_LIMIT;
+    unsigned passes = PASS_LIMIT, learned = 1;
     int changes = 0;
     memset(&turn, 0, sizeof turn);
     for (uint32_t i = loop->first; i <= loop->last; i++) {
         turn.loop = loop;
-        turn_write(&turn, instruction_at(loop->code, i), (struct cell){CHANGING, 0});
+        turn_write(&turn, instruction_at(loop->code, i), (struct cell){OLD, 0});
     }
     state = turn.state;
-    for (unsigned settled = 1; settled && passes;) {
-        settled = settle(&turn, loop, &state, 0, &passes);
-        settled += settle(&turn, loop, &state, 1, &passes);
+    while (learned && passes--) {
+        memset(&turn, 0, sizeof turn);
+        turn_go_round(&turn, loop, &state, at);
+        learned = learn(&state, &turn.back, COMPUTED) ?: learn(&state, &turn.back, COUNTED) ?: learn(&state, &turn.back, MOVED);
     }
-    memset(&turn, 0, sizeof turn);
-    turn_go_round(&turn, loop, &state, at);
+    if (learned)
+        return 0;
     for (unsigned i = 0; i < CELLS; i++) {
         int of = turn.is_carried[i] ? turn.back.cells[i].of : 0;
         changes |= of & CHANGING;
@@ -79,7 +67,7 @@ static uint32_t polled(const struct loop *loop, uint32_t at, int *is_timed)
     }
     if (turn.is_work || !turn.comes_back || !turn.reaches_at || (turn.is_timed && changes))
         return 0;
-    *is_timed = turn.load && turn.is_timed;
+    *is_timed = turn.is_timed;
     return turn.load;
 }
 
@@ -102,9 +90,11 @@ static struct loop find_loop(struct span code, uint32_t at, unsigned sm, uint32_
     return loop;
 }
 
-int wait_is_whole(struct sass_instruction barrier)
+/* As in struct wait. */
+static unsigned barrier_of(struct sass_instruction instruction)
 {
-    return sass_bits(barrier, SASS_OPCODE_AT, 12) == 0xb1d && sass_bits(barrier, BARRIER_COUNT_AT, 12) == 0;
+    int is_whole = sass_bits(instruction, SASS_OPCODE_AT, 12) == 0xb1d && sass_bits(instruction, BARRIER_COUNT_AT, 12) == 0;
+    return is_whole ? 1 + (unsigned)sass_bits(instruction, BARRIER_NUMBER_AT, 4) : 0;
 }
 
 /* BAR.ARV does not wait. */
@@ -114,29 +104,29 @@ static int is_barrier(struct sass_instruction instruction)
 }
 
 /* Where a barrier is just in front of a loop, the thread may have come another way: the loop decides. */
-enum wait_kind wait_find(struct span code, uint64_t *at, unsigned sm, int *is_timed)
+struct wait wait_find(struct span code, uint64_t at, unsigned sm)
 {
-    const uint64_t pc = *at / SASS_INSTRUCTION_BYTES;
-    *is_timed = 0;
-    if (*at % SASS_INSTRUCTION_BYTES || pc >= code.size / SASS_INSTRUCTION_BYTES)
-        return WAIT_NOT;
-    struct loop loop = find_loop(code, (uint32_t)pc, sm, 0);
-    unsigned opcode = sass_opcode(instruction_at(code, (uint32_t)pc));
+    const struct wait not = {WAIT_NOT, 0, 0, 0};
+    const uint32_t pc = (uint32_t)(at / SASS_INSTRUCTION_BYTES);
+    if (at % SASS_INSTRUCTION_BYTES || at / SASS_INSTRUCTION_BYTES >= code.size / SASS_INSTRUCTION_BYTES)
+        return not ;
+    struct loop loop = find_loop(code, pc, sm, 0);
+    unsigned opcode = sass_opcode(instruction_at(code, pc));
     if (opcode == BSYNC || opcode == WARPSYNC)
-        return WAIT_WARP;
-    for (uint32_t i = (uint32_t)pc; i + BARRIER_BEHIND >= pc && i + 1 > loop.first; i--) {
-        *at = (uint64_t)i * SASS_INSTRUCTION_BYTES;
-        if (is_barrier(instruction_at(code, i)))
-            return WAIT_BARRIER;
-        if (i < pc && sass_branches(instruction_at(code, i)))
+        return (struct wait){WAIT_WARP, at, 0, 0};
+    for (uint32_t i = pc; i + BARRIER_BEHIND >= pc && i + 1 > loop.first; i--) {
+        struct sass_instruction instruction = instruction_at(code, i);
+        if (is_barrier(instruction))
+            return (struct wait){WAIT_BARRIER, (uint64_t)i * SASS_INSTRUCTION_BYTES, 0, barrier_of(instruction)};
+        if (i < pc && sass_branches(instruction))
             break;
     }
     for (int tries = 0; tries < LOOPS && loop.last; tries++) {
-        *at = (uint64_t)polled(&loop, (uint32_t)pc, is_timed) * SASS_INSTRUCTION_BYTES;
-        if (*at)
-            return WAIT_POLL;
-        loop = find_loop(code, (uint32_t)pc, sm, loop.last - loop.first);
+        int is_timed;
+        uint32_t load = polled(&loop, pc, &is_timed);
+        if (load)
+            return (struct wait){WAIT_POLL, (uint64_t)load * SASS_INSTRUCTION_BYTES, is_timed, 0};
+        loop = find_loop(code, pc, sm, loop.last - loop.first);
     }
-    *at = 0;
-    return WAIT_NOT;
+    return not ;
 }

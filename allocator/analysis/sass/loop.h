@@ -14,9 +14,14 @@ enum wait_kind {
     WAIT_POLL     /* in a loop: for another value in memory */
 };
 
-/* *at: the PC's offset in the code; then that of the barrier, or of the load, whose address is the same in each turn.
- * *is_timed: POLL: a clock may end the loop too. */
-enum wait_kind wait_find(struct span code, uint64_t *at, unsigned sm, int *is_timed);
+#define WAIT_BARRIERS 16u /* of a block */
 
-/* Whether a barrier is for all threads of a block. */
-int wait_is_whole(struct sass_instruction barrier);
+struct wait {
+    enum wait_kind kind;
+    uint64_t at;      /* the offset in the code of the barrier, or of the load, whose address is the same in each turn */
+    int is_timed;     /* POLL: a clock may end the loop too */
+    unsigned barrier; /* BARRIER: if it is for all threads of a block, 1 plus its number; else 0 */
+};
+
+/* at: the PC's offset in the code. */
+struct wait wait_find(struct span code, uint64_t at, unsigned sm);

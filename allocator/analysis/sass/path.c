@@ -118,26 +118,6 @@ static int explains(struct wanted *wanted, const struct machine *machine, struct
     return is_wanted;
 }
 
-/* Whether it reads the predicate whose number is at that bit. Others than these compute nothing from one. */
-static int reads_predicate(struct sass_instruction instruction, unsigned at)
-{
-    int is_extended = (int)sass_bits(instruction, SASS_EXTENDED_AT, 1);
-    switch (sass_row_of(instruction)->operation) {
-    case SASS_PREDICATE_LOGIC:
-        return 1;
-    case SASS_COMPARE:
-        return at == SASS_PREDICATE_AT || (at == SASS_PREDICATE_3_AT && sass_bits(instruction, SASS_CHAINED_AT, 1));
-    case SASS_ADD3:
-        return at != SASS_PREDICATE_3_AT && is_extended;
-    case SASS_SELECT:
-    case SASS_LESSER:
-    case SASS_LOGIC:
-        return at == SASS_PREDICATE_AT;
-    default: /* with a carry */
-        return at == SASS_PREDICATE_AT && is_extended;
-    }
-}
-
 /* What it may read. More than it does read costs only time. */
 static void want_operands(struct wanted *wanted, const struct machine *machine, struct sass_instruction instruction)
 {
@@ -150,7 +130,7 @@ static void want_operands(struct wanted *wanted, const struct machine *machine, 
         for (int file = VECTOR; file <= UNIFORM; file++) {
             if (has_number)
                 want(wanted, machine, file, (unsigned)sass_bits(instruction, registers[i], 8));
-            if (reads_predicate(instruction, predicates[i]))
+            if (sass_reads_predicate(instruction, predicates[i]))
                 wanted->predicates[file][sass_bits(instruction, predicates[i], 3)] = 1;
         }
     }

@@ -261,6 +261,35 @@ int sass_may_write_predicate(struct sass_instruction instruction, unsigned numbe
            ((instruction.high >> 17 & 7) == number || ((instruction.high >> 20 & 7) == number && !has_one));
 }
 
+int sass_reads_predicate(struct sass_instruction instruction, unsigned at)
+{
+    int is_extended = (int)sass_bits(instruction, SASS_EXTENDED_AT, 1), is_last = at == SASS_PREDICATE_AT;
+    if (sass_opcode(instruction) >= 0x100)
+        return 0;
+    switch (sass_row_of(instruction)->operation) {
+    case SASS_MOVE:
+    case SASS_SPECIAL:
+    case SASS_SHIFT:
+    case SASS_PERMUTE:
+    case SASS_ADD:
+    case SASS_CONSTANT:
+        return 0;
+    case SASS_PREDICATE_LOGIC:
+        return 1;
+    case SASS_COMPARE:
+        return is_last || (at == SASS_PREDICATE_3_AT && sass_bits(instruction, SASS_CHAINED_AT, 1));
+    case SASS_ADD3:
+        return at != SASS_PREDICATE_3_AT && is_extended;
+    case SASS_NO_OPERATION:
+    case SASS_SELECT:
+    case SASS_LESSER:
+    case SASS_LOGIC:
+        return is_last;
+    default: /* with a carry */
+        return is_last && is_extended;
+    }
+}
+
 int sass_branches(struct sass_instruction instruction)
 {
     const struct sass_row *row = sass_row_of(instruction);

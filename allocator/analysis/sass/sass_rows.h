@@ -57,6 +57,9 @@ const struct sass_row *sass_row_of(struct sass_instruction instruction);
 /* The number of registers that it writes: vector ones, or uniform ones. */
 unsigned sass_width(struct sass_instruction instruction);
 
+/* Whether it computes something from the predicate whose number is at that bit, 3 bits. Returns 1 if unsure. */
+int sass_reads_predicate(struct sass_instruction instruction, unsigned at);
+
 /* Whether it is SEL.64 or USEL.64. */
 int sass_is_select_wide(struct sass_instruction instruction);
 

@@ -5,18 +5,29 @@
 
 enum {
     P2R = 0x003,
+    VOTE = 0x006,
+    VOTEU = 0x086,
     B2R = 0x11c,
     BAR = 0x11d,
     BRA = 0x147,
     EXIT = 0x14d,
-    ATOM = 0x18a,
+    LD = 0x180,
+    LDC = 0x182,
     SHFL = 0x189,
+    ATOM = 0x18a,
+    CAS = 0x18b,
     ATOMS = 0x18c,
+    CAS_SHARED = 0x18d,
+    SYNCS = 0x1a7,
     ATOMG = 0x1a8,
+    CAS_GLOBAL = 0x1a9,
     PHASECHK = 0x5a7 /* 12 bits: SYNCS.PHASECHK, which writes a predicate only */
 };
-enum { INCREASE = 3, DECREASE = 4 };            /* atomics */
-enum { LANE = 0, THREAD = 0x21, BLOCK = 0x27 }; /* special registers that never change: up to the block's index */
+enum { INCREASE = 3, DECREASE = 4 }; /* atomics */
+enum { MOST_REGISTERS = 128 };       /* that a row names; above are its codes for what depends on a type */
+/* Special registers: of clocks, and those that never change: up to the block's index, and up to the mask of greater lanes. */
+enum { CLOCK = 0x50, GLOBAL_TIMER_END = 0x53 };
+enum { LANE = 0, THREAD = 0x21, BLOCK = 0x27, MASK = 0x38, MASK_END = 0x3c, BLOCK_OF_CLUSTER = 0x88 };
 
 static struct cell join(struct cell a, struct cell b)
 {
@@ -38,82 +49,45 @@ static int polls(struct sass_instruction instruction)
     return sass_row_of(instruction)->flags & SASS_POLLS;
 }
 
+static int is_atomic(struct sass_instruction instruction)
+{
+    unsigned opcode = sass_opcode(instruction);
+    return opcode == ATOM || opcode == ATOMS || opcode == ATOMG;
+}
+
 /* Which of its fields are registers. What others hold means something else. */
 static unsigned fields_of(struct sass_instruction instruction)
 {
-    switch (sass_opcode(instruction)) {
-    case 0x005: /* CS2R */
-    case 0x006: /* VOTE */
-    case 0x086: /* VOTEU */
-    case 0x0b9: /* ULDC */
-    case 0x119: /* S2R */
-    case 0x1c3: /* S2UR */
+    unsigned opcode = sass_opcode(instruction);
+    switch (sass_row_of(instruction)->operation) {
+    case SASS_SPECIAL:
         return 0;
-    case 0x180: /* LD */
-    case 0x181: /* LDG */
-    case 0x182: /* LDC */
-    case 0x184: /* LDS */
-        return A;
-    case 0x002: /* MOV */
-    case 0x013: /* IABS */
-    case 0x100: /* FLO */
-    case 0x101: /* BREV */
-    case 0x109: /* POPC */
+    case SASS_MOVE:
+    case SASS_COUNT:
         return B;
-    case 0x007: /* SEL */
-    case 0x00c: /* ISETP */
-    case 0x036: /* VIADD */
-    case 0x048: /* VIMNMX */
-    case 0x18a: /* ATOM */
-    case 0x1a7: /* SYNCS */
-    case 0x18c: /* ATOMS */
-    case 0x1a8: /* ATOMG */
+    case SASS_COMPARE:
+    case SASS_ADD:
+    case SASS_LESSER:
         return A | B;
+    case SASS_LOAD:
+        return is_atomic(instruction) ? A | B : opcode == CAS_GLOBAL ? A | B | C : A;
+    case SASS_LOAD_CONSTANT:
+        return opcode == LDC ? A : 0;
     default:
-        return A | B | C;
+        return opcode == VOTE || opcode == VOTEU ? 0 : opcode == SYNCS ? A | B : A | B | C;
     }
 }
 
-/* How many registers an operand may be: the one at that bit. */
+/* How many registers an operand may be: the one at that bit. Of what has an operation, as many as the result; an address is a
+ * pair at most. */
 static unsigned operand_width(struct sass_instruction instruction, unsigned at)
 {
-    switch (sass_opcode(instruction)) {
-    case 0x002: /* MOV */
-    case 0x00c: /* ISETP */
+    unsigned operation = sass_row_of(instruction)->operation, width = sass_width(instruction);
+    if (operation == SASS_COMPARE)
         return sass_bits(instruction, SASS_WIDE_AT, 1) ? 2 : 1;
-    case 0x007: /* SEL */
-        return sass_is_select_wide(instruction) ? 2 : 1;
-    case 0x010: /* IADD3 */
-    case 0x011: /* LEA */
-    case 0x012: /* LOP3 */
-    case 0x013: /* IABS */
-    case 0x016: /* PRMT */
-    case 0x019: /* SHF */
-    case 0x01a: /* SGXT */
-    case 0x024: /* IMAD */
-    case 0x027: /* IMAD.HI */
-    case 0x036: /* VIADD */
-    case 0x048: /* VIMNMX */
-    case 0x100: /* FLO */
-    case 0x101: /* BREV */
-    case 0x109: /* POPC */
-    case 0x184: /* LDS */
-    case 0x189: /* SHFL */
-    case 0x1a7: /* SYNCS */
-        return 1;
-    case 0x18a: /* atomics; an address is a pair at most */
-    case 0x18b:
-    case 0x18c:
-    case 0x18d:
-    case 0x1a8:
-    case 0x1a9:
-        return at == SASS_A_AT ? 2 : sass_width(instruction);
-    case 0x180: /* LD */
-    case 0x181: /* LDG */
+    if (sass_opcode(instruction) >= LD && at == SASS_A_AT)
         return 2;
-    default:
-        return 4;
-    }
+    return operation == SASS_NO_OPERATION && width < 2 && sass_opcode(instruction) != SHFL ? 2 : width;
 }
 
 static struct cell look(struct turn *turn, unsigned number)
@@ -124,35 +98,29 @@ static struct cell look(struct turn *turn, unsigned number)
     return cell;
 }
 
-static struct cell vector(struct turn *turn, struct sass_instruction instruction, unsigned at)
+/* From a cell on: up to `end`, which is one that holds zero. */
+static struct cell look_at(struct turn *turn, unsigned first, unsigned count, unsigned end)
 {
     struct cell all = {0, 0};
-    unsigned number = (unsigned)sass_bits(instruction, at, 8);
-    for (unsigned count = operand_width(instruction, at); count && number < SASS_RZ; count--)
-        all = join(all, look(turn, number++));
+    for (unsigned i = first; i < first + count && i < end; i++)
+        all = join(all, look(turn, i));
     return all;
+}
+
+static struct cell vector(struct turn *turn, struct sass_instruction instruction, unsigned at)
+{
+    return look_at(turn, (unsigned)sass_bits(instruction, at, 8), operand_width(instruction, at), SASS_RZ);
 }
 
 static struct cell uniform(struct turn *turn, struct sass_instruction instruction, unsigned at)
 {
-    unsigned zero = turn->loop->zero, number = (unsigned)sass_bits(instruction, at, 8) & zero;
-    struct cell all = {0, 0};
-    for (unsigned i = number; i < number + 2 && i < zero; i++)
-        all = join(all, look(turn, UNIFORM + i));
-    return all;
+    unsigned zero = turn->loop->zero;
+    return look_at(turn, UNIFORM + ((unsigned)sass_bits(instruction, at, 8) & zero), 2, UNIFORM + zero);
 }
 
 static struct cell predicate(struct turn *turn, struct sass_instruction instruction, unsigned at, unsigned file)
 {
     return look(turn, file + (unsigned)sass_bits(instruction, at, 3));
-}
-
-static struct cell all_of(struct turn *turn, unsigned file)
-{
-    struct cell all = {0, 0};
-    for (unsigned i = 0; i < 7; i++)
-        all = join(all, look(turn, file + i));
-    return all;
 }
 
 /* What guards it, and a branch's other conditions. */
@@ -165,29 +133,22 @@ static struct cell condition(struct turn *turn, struct sass_instruction instruct
     all = join(all, predicate(turn, instruction, SASS_PREDICATE_AT, PREDICATE));
     if (sass_bits(instruction, SASS_OPCODE_AT, 12) == 0x947)
         return all;
-    all = join(all, all_of(turn, UNIFORM_PREDICATE)); /* .U, .DIV */
+    all = join(all, look_at(turn, UNIFORM_PREDICATE, 7, CELLS)); /* .U, .DIV */
     return join(all, join(uniform(turn, instruction, SASS_A_AT), uniform(turn, instruction, SASS_B_AT)));
 }
 
 /* The predicates from which it computes. */
 static struct cell predicates(struct turn *turn, struct sass_instruction instruction)
 {
-    unsigned operation = sass_row_of(instruction)->operation;
+    static const unsigned places[] = {SASS_PREDICATE_AT, SASS_PREDICATE_2_AT, SASS_PREDICATE_3_AT};
     unsigned file = sass_has_uniform_guard(instruction) ? UNIFORM_PREDICATE : PREDICATE;
-    int is_extended = (int)sass_bits(instruction, SASS_EXTENDED_AT, 1), is_logic = operation == SASS_PREDICATE_LOGIC;
     struct cell all = {0, 0};
-    if (operation == SASS_MOVE || operation == SASS_SPECIAL || operation == SASS_SHIFT || operation == SASS_PERMUTE ||
-        operation == SASS_ADD || operation == SASS_CONSTANT || sass_opcode(instruction) >= 0x100 ||
-        (!is_extended && (operation == SASS_MULTIPLY_ADD || operation == SASS_ADD3 || operation == SASS_LEA)))
-        return all;
     if (sass_opcode(instruction) == P2R)
-        return all_of(turn, PREDICATE);
-    all = predicate(turn, instruction, SASS_PREDICATE_AT, file);
-    if (operation == SASS_ADD3 || is_logic)
-        all = join(all, predicate(turn, instruction, SASS_PREDICATE_2_AT, file));
-    if (is_logic || (operation == SASS_COMPARE && sass_bits(instruction, SASS_CHAINED_AT, 1)))
-        all = join(all, predicate(turn, instruction, SASS_PREDICATE_3_AT, file));
-    if (is_logic && sass_bits(instruction, SASS_UNIFORM_PREDICATE_AT, 1))
+        return look_at(turn, PREDICATE, 7, CELLS);
+    for (unsigned i = 0; i < 3; i++)
+        if (sass_reads_predicate(instruction, places[i]))
+            all = join(all, predicate(turn, instruction, places[i], file));
+    if (sass_row_of(instruction)->operation == SASS_PREDICATE_LOGIC && sass_bits(instruction, SASS_UNIFORM_PREDICATE_AT, 1))
         all = join(all, predicate(turn, instruction, SASS_PREDICATE_3_AT, UNIFORM_PREDICATE));
     return all;
 }
@@ -196,7 +157,7 @@ static struct cell predicates(struct turn *turn, struct sass_instruction instruc
 static struct cell operands(struct turn *turn, struct sass_instruction instruction)
 {
     unsigned form = (unsigned)sass_bits(instruction, SASS_FORM_AT, 3), fields = fields_of(instruction);
-    int is_memory = sass_opcode(instruction) >= 0x180 && fields, is_uniform = sass_has_uniform_guard(instruction);
+    int is_memory = sass_opcode(instruction) >= LD && fields, is_uniform = sass_has_uniform_guard(instruction);
     int has_b = fields & B && (form == 1 || is_memory);
     struct cell all = predicates(turn, instruction);
     if (is_uniform ? fields & A : 0)
@@ -214,12 +175,6 @@ static struct cell operands(struct turn *turn, struct sass_instruction instructi
 
 /* ---- one turn ---- */
 
-static int is_atomic(struct sass_instruction instruction)
-{
-    unsigned opcode = sass_opcode(instruction);
-    return opcode == ATOM || opcode == ATOMS || opcode == ATOMG;
-}
-
 /* Whether an atomic leaves the same in memory each time: at the same address, what it stores, or joins with what is there, is
  * always the same. */
 static int is_idle(struct turn *turn, struct sass_instruction instruction)
@@ -231,28 +186,26 @@ static int is_idle(struct turn *turn, struct sass_instruction instruction)
                     : operation == 1 || operation == 2 || operation == 5 || operation == 6 || operation == 8);
 }
 
+/* Only they write so many registers. */
+static int is_of_matrices(struct sass_instruction instruction)
+{
+    const struct sass_row *row = sass_row_of(instruction);
+    return row->operation == SASS_NO_OPERATION && row->width > 2 && row->width <= MOST_REGISTERS;
+}
+
 /* It may get something done that goes on from turn to turn. */
 static int works(struct turn *turn, struct sass_instruction instruction)
 {
     switch (sass_opcode(instruction)) {
-    case 0x18b: /* CAS */
-    case 0x18d:
-    case 0x1a9:
+    case CAS:
+    case CAS_SHARED:
+    case CAS_GLOBAL:
         return operands(turn, instruction).of != 0;
-    case 0x1a7: /* SYNCS.ARRIVE and others */
+    case SYNCS: /* ARRIVE and others */
         return sass_bits(instruction, SASS_OPCODE_AT, 12) != PHASECHK;
-    case 0x037: /* products of matrices */
-    case 0x03b:
-    case 0x03c:
-    case 0x03f:
-    case 0x07a:
-    case 0x1ee:
-    case 0x1f0:
-    case 0x1f1:
-    case 0x1f3:
-        return 1;
     default:
-        return !sass_is_known(instruction) || (sass_row_of(instruction)->flags & SASS_WRITES && !is_idle(turn, instruction));
+        return !sass_is_known(instruction) || is_of_matrices(instruction) ||
+               (sass_row_of(instruction)->flags & SASS_WRITES && !is_idle(turn, instruction));
     }
 }
 
@@ -270,17 +223,28 @@ static int copies(struct sass_instruction instruction)
            (operation == SASS_MULTIPLY_ADD && sass_bits(instruction, SASS_A_AT, 8) == SASS_RZ);
 }
 
+/* What a special register depends on. */
+static uint8_t special_of(struct sass_instruction instruction)
+{
+    unsigned special = (unsigned)sass_bits(instruction, SASS_SPECIAL_AT, 8);
+    if (special >= CLOCK && special <= GLOBAL_TIMER_END)
+        return TIMED;
+    return special == LANE || (special >= THREAD && special <= BLOCK) || (special >= MASK && special <= MASK_END) ||
+                   special == BLOCK_OF_CLUSTER || special == SASS_RZ
+               ? 0
+               : CHANGING;
+}
+
 static struct cell value_of(struct turn *turn, struct sass_instruction instruction, uint32_t i)
 {
-    unsigned special = (unsigned)sass_bits(instruction, SASS_SPECIAL_AT, 8), opcode = sass_opcode(instruction);
+    unsigned opcode = sass_opcode(instruction);
     struct cell value = operands(turn, instruction);
     if (value.of & OLD && !copies(instruction))
         value.of |= CHANGING;
     if (polls(instruction) || is_atomic(instruction))
         value = (struct cell){value.of | LOADED, (uint8_t)(i - turn->loop->first)};
-    if (sass_row_of(instruction)->operation == SASS_SPECIAL && special != SASS_RZ && special != LANE &&
-        (special < THREAD || special > BLOCK))
-        value.of |= TIMED;
+    if (sass_row_of(instruction)->operation == SASS_SPECIAL)
+        value.of |= special_of(instruction);
     if (opcode == B2R || opcode == BAR)
         value.of |= CHANGING;
     return value;
@@ -316,10 +280,9 @@ void turn_write(struct turn *turn, struct sass_instruction instruction, struct c
 /* The loop may be left here. */
 static void leave(struct turn *turn, struct cell why)
 {
-    struct cell control = join(turn->control, turn->sticky);
-    int is_loaded = why.of & LOADED;
-    turn->is_work |= (why.of & CHANGING) || (!is_loaded && control.of & CHANGING);
-    why = is_loaded ? why : join(why, control);
+    if (!(why.of & LOADED))
+        why = join(why, join(turn->control, turn->sticky));
+    turn->is_work |= (why.of & CHANGING) != 0;
     turn->is_timed |= (why.of & TIMED) != 0;
     if (why.of & LOADED)
         turn->load = turn->loop->first + why.load;

@@ -271,8 +271,13 @@ static void let_threads_wait(CUstream stream)
     }
 }
 
+static void take_a_while(void *ms)
+{
+    usleep(1000 * (useconds_t)(uintptr_t)ms);
+}
+
 /* A kernel waits for the host, which takes so many milliseconds; idle: no kernel does; capture: and a stream captures; stream:
- * threads wait for it; queue: three more are queued, and each takes so long. */
+ * threads wait for it; queue: three more are queued, and each takes so long; host: so do four functions of the host. */
 STORY(hang)
 {
     static uint32_t flags[4]; /* the kernels may look at them after the end */
@@ -289,7 +294,9 @@ STORY(hang)
         spin(&flags[i], stream);
     if (*where == 's')
         let_threads_wait(stream);
-    for (int i = 0; i < kernels || !i; i++) {
+    for (int i = 0; i < 4 && *where == 'h'; i++)
+        MUST(cu.cuLaunchHostFunc(stream, take_a_while, (void *)(uintptr_t)atoi(arguments[count - 1])));
+    for (int i = 0; (i < kernels || !i) && *where != 'h'; i++) {
         usleep(1000 * (useconds_t)atoi(arguments[count - 1]));
         let_go(&flags[i]);
     }
