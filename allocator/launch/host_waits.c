@@ -39,16 +39,33 @@ static int compare(const void *left, const void *right)
     return LIST_ORDER(a->since_ns, b->since_ns);
 }
 
+/* A thread that was cancelled in the call takes no note back. */
+static int is_gone(const struct host_wait *wait)
+{
+    return syscall(SYS_tgkill, getpid(), wait->tid, 0) < 0 && errno == ESRCH;
+}
+
+static void forget(uint32_t tid)
+{
+    HOLD(&lock);
+    for (struct host_wait *wait = waits; wait < waits + HOST_WAITS; wait++)
+        wait->call = wait->tid == tid ? NULL : wait->call;
+}
+
 size_t host_waits_read(struct host_wait out[HOST_WAITS])
 {
-    size_t count = 0;
-    HOLD(&lock);
-    for (struct host_wait *wait = waits; wait < waits + HOST_WAITS; wait++) {
-        /* A thread that was cancelled in the call takes no note back. */
-        if (wait->call && syscall(SYS_tgkill, getpid(), wait->tid, 0) < 0 && errno == ESRCH)
-            wait->call = NULL;
+    size_t noted = 0, count = 0;
+    lock_take(&lock);
+    for (const struct host_wait *wait = waits; wait < waits + HOST_WAITS; wait++) {
         if (wait->call)
-            out[count++] = *wait;
+            out[noted++] = *wait;
+    }
+    lock_release(&lock);
+    for (size_t i = 0; i < noted; i++) {
+        if (is_gone(&out[i])) /* not under the lock: a filter of system calls may end who asks */
+            forget(out[i].tid);
+        else
+            out[count++] = out[i];
     }
     qsort(out, count, sizeof *out, compare);
     return count;
