@@ -86,6 +86,13 @@ TEST_WITH(a_freed_buffer_of_a_copy_or_set_in_a_graph_is_found, NULL, finish)
     expect_refused("kept set_enabled", "writes 4096 bytes", "given by   cuGraphExecMemsetNodeSetParams");
 }
 
+TEST_WITH(a_change_that_is_refused_changes_nothing, NULL, finish)
+{
+    run_guarded(&by_dlsym, "kept copy_refused", NULL, FAULTED,
+                "change: CUDA_ERROR_INVALID_VALUE\nlaunch: CUDA_SUCCESS\nthe end: CUDA_SUCCESS\n");
+    expect_err("reads 4096 bytes from byte 8 of buffer #1", "cufence: 1 finding; ");
+}
+
 /* With explain=rerun, also on the simulated device, the code of kernels is kept. */
 #ifdef CUFENCE_HAS_INSPECT
 TEST_WITH(a_freed_buffer_of_a_texture_is_found, NULL, finish)

@@ -200,6 +200,17 @@ CASE(kept, copy_not_moved)
     launch_around_free(executable, buffer);
 }
 
+/* cufence refuses it: the node writes where it did before, but would read past an end. */
+CASE(kept, copy_refused)
+{
+    CUgraphNode node;
+    CUdeviceptr buffer = allocate(BYTES, first), to = allocate(BYTES, first);
+    CUgraphExec executable = made_of_copy(&node, kept, to);
+    const CUDA_MEMCPY3D copy = copy_of(kept + 8, buffer);
+    say("change", cu.cuGraphExecMemcpyNodeSetParams(executable, node, &copy, here));
+    launch_around_free(executable, buffer);
+}
+
 CASE(kept, copy_updated)
 {
     CUgraphExecUpdateResultInfo info;
