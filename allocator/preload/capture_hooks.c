@@ -215,6 +215,8 @@ void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresu
         heap_graph_frees(freed, graph);
     if (node && node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && result == CUDA_SUCCESS)
         node_allocates(node->alloc.bytesize);
+    if (node && node->type == CU_GRAPH_NODE_TYPE_GRAPH && result == CUDA_SUCCESS)
+        heap_graph_joins(node->graph.graph); /* only one that is moved there may allocate */
 }
 
 CUgraphNode *graph_nodes(CUgraph graph, size_t *count)

@@ -121,6 +121,18 @@ SILENT_LAUNCH(copy_moved, "launch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(copy_not_moved, "change: CUDA_ERROR_INVALID_VALUE\nlaunch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(child_moved, "launch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(copy_updated, "launch: CUDA_SUCCESS\n")
+SILENT_LAUNCH(handle_of_another, "update: CUDA_SUCCESS\n")
+SILENT_LAUNCH(captured_twice, "it has 5 and 6\n")
+
+/* With uaf=strict it is kept, for what is allocated next. */
+TEST_WITH(memory_of_a_graph_is_given_back_whatever_else_is_launched, NULL, finish)
+{
+    for (int is_off = 0; is_off < 2; is_off++) {
+        run_guarded(&by_dlsym, "kept launched_beside", is_off ? "uaf=off" : NULL, 0,
+                    "given back: yes\nthe end: CUDA_SUCCESS\n");
+        expect_silence();
+    }
+}
 
 /* With streams=on a free is compared with the work that was given the buffer. */
 #ifndef __SANITIZE_THREAD__ /* as below */

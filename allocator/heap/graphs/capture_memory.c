@@ -31,9 +31,8 @@ static void CUDA_CB graph_gone(void *user)
     wake_worker();
 }
 
-/* Sets the graph handle of a pool. Graphs have no ids, so the handle may have belonged to a destroyed graph of any context:
- * clears it there. */
-static void name_graph(struct pool *named, CUgraph graph)
+/* Graphs have no ids, so the handle may have belonged to a destroyed graph of any context: clears it there. */
+void heap_graph_made(CUgraph graph)
 {
     struct pool *pool;
     for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
@@ -44,15 +43,20 @@ static void name_graph(struct pool *named, CUgraph graph)
                 pool->graph = NULL;
         }
     }
+}
+
+static void name_graph(struct pool *named, CUgraph graph)
+{
+    heap_graph_made(graph);
     HOLD(&named->books->lock);
     named->graph = graph;
 }
 
-/* ---- executables of graphs that are followed, or that the driver allocates for ---- */
+/* ---- executables ---- */
 
 struct executable {
     CUgraphExec handle;
-    struct pool *pool; /* not reused for another capture while the executable exists; NULL: it is not followed */
+    struct pool *pool; /* not reused for another capture while the executable exists; NULL: its graph has no memory of ours */
     size_t wanted;     /* see heap_graph_wants() */
     UT_hash_handle hh;
 };
@@ -60,6 +64,7 @@ struct executable {
 static struct executable *executables;
 static struct lock executables_lock = LOCK(RANK_EXECUTABLES);
 static uint64_t other_launches; /* atomic: launches of unknown executables, while any block is returned */
+static int are_mixed;           /* atomic: some graph has the memory of several captures, so all executables are unknown */
 
 static struct pool *pool_of_graph(CUgraph graph)
 {
@@ -80,7 +85,8 @@ int heap_graph_allocates(CUgraph graph)
 void heap_graph_instantiated(CUgraphExec handle, CUgraph graph, size_t wanted)
 {
     struct pool *pool = graph ? pool_of_graph(graph) : NULL;
-    struct executable *executable = pool || wanted ? malloc(sizeof *executable) : NULL;
+    struct executable *executable = malloc(sizeof *executable);
+    heap_executable_gone(handle); /* it may have been another's, whose end was not seen */
     if (!executable)
         return;
     executable->handle = handle;
@@ -112,7 +118,16 @@ void heap_graph_launch(CUgraphExec handle)
         return;
     HOLD(&executables_lock);
     HASH_FIND_PTR(executables, &handle, executable);
-    __atomic_add_fetch(executable && executable->pool ? &executable->pool->launches : &other_launches, 1, __ATOMIC_RELAXED);
+    if (!executable || __atomic_load_n(&are_mixed, __ATOMIC_RELAXED))
+        __atomic_add_fetch(&other_launches, 1, __ATOMIC_RELAXED);
+    else if (executable->pool)
+        __atomic_add_fetch(&executable->pool->launches, 1, __ATOMIC_RELAXED);
+}
+
+void heap_graph_joins(CUgraph graph)
+{
+    if (heap_graph_allocates(graph))
+        __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED);
 }
 
 size_t heap_graph_wants(CUgraphExec handle)
@@ -149,8 +164,11 @@ void heap_follow_capture(struct stream *stream)
     CUgraph graph = NULL;
     struct books *books = books_make(stream->context);
     struct pool *pool = books ? pool_of_capture(books, stream->handle, &graph) : NULL;
+    size_t nodes = 0;
     if (!pool)
         return;
+    if (driver->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes) /* it may be of an earlier capture */
+        heap_graph_joins(graph);
     name_graph(pool, graph);
     if (hold_by_graph(pool, graph))
         __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE); /* the capture's own */

@@ -2,6 +2,8 @@
 #include "buffers.h"
 #include "textures.h"
 
+#include <unistd.h>
+
 static CUcontext here;
 static CUstream first;
 
@@ -235,6 +237,86 @@ CASE(kept, copy_of_its_own)
         MUST(cu.cuGraphLaunch(executable, first));
         MUST(cu.cuMemFreeAsync(own, first));
     }
+}
+
+/* ---- right: graphs that allocate, and others ---- */
+
+/* Sets memory of its own, in a graph of the program or (NULL) a new one. */
+static CUgraph captured_set(CUgraph into, CUdeviceptr *own, unsigned value)
+{
+    CUgraph graph;
+    if (into)
+        MUST(cu.cuStreamBeginCaptureToGraph(first, into, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+    else
+        MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cu.cuMemAllocAsync(own, BYTES, first));
+    MUST(cu.cuMemsetD32Async(*own, value, WORDS, first));
+    MUST(cu.cuStreamEndCapture(first, &graph));
+    return graph;
+}
+
+/* A graph that allocates nothing has the handle of one that did. */
+CASE(kept, handle_of_another)
+{
+    CUdeviceptr own;
+    CUgraph graph = captured_set(NULL, &own, 5), again;
+    CUgraphExecUpdateResultInfo info;
+    CUgraphNode node;
+    const CUDA_MEMCPY3D copy = copy_of(kept, allocate(BYTES, first));
+    executable_of(graph);
+    MUST(cu.cuGraphDestroy(graph));
+    MUST(cu.cuGraphCreate(&again, 0));
+    MUST(cu.cuGraphAddMemcpyNode(&node, again, NULL, 0, &copy, here));
+    say(again == graph ? "update" : "another handle", cu.cuGraphExecUpdate(executable_of(again), again, &info));
+}
+
+/* Launched while memory of other graphs is freed, which is given back nevertheless. */
+CASE(kept, launched_beside)
+{
+    CUgraphNode node;
+    CUdeviceptr own;
+    CUgraphExec beside = made_of_copy(&node, kept, allocate(BYTES, first));
+    for (int i = 0; i < TIMES; i++) {
+        CUgraph graph = captured_set(NULL, &own, 5);
+        CUgraphExec executable = executable_of(graph);
+        MUST(cu.cuGraphLaunch(executable, first));
+        MUST(cu.cuMemFreeAsync(own, first));
+        MUST(cu.cuGraphLaunch(beside, first));
+        MUST(cu.cuStreamSynchronize(first));
+        MUST(cu.cuGraphExecDestroy(executable));
+        MUST(cu.cuGraphDestroy(graph));
+    }
+    for (int tries = 0; tries < 1000 && stats_of_cufence().mapped_bytes >= TIMES << 20; tries++)
+        usleep(10000);
+    printf("given back: %s\n", stats_of_cufence().mapped_bytes < TIMES << 20 ? "yes" : "no");
+}
+
+/* Two captures into one graph: a launch allocates the memory of both again, and that outlives the graph. */
+CASE(kept, captured_twice)
+{
+    CUdeviceptr own[2];
+    CUgraph graph;
+    uint32_t words[2] = {0, 0};
+    MUST(cu.cuGraphCreate(&graph, 0));
+    for (unsigned i = 0; i < 2; i++)
+        captured_set(graph, &own[i], 5 + i);
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    for (int i = 0; i < 2; i++)
+        MUST(cu.cuMemFreeAsync(own[i], first));
+    MUST(cu.cuGraphLaunch(executable, first));
+    MUST(cu.cuStreamSynchronize(first));
+    MUST(cu.cuGraphExecDestroy(executable));
+    MUST(cu.cuGraphDestroy(graph));
+    for (int i = 0; i < 20; i++) { /* the background looks */
+        MUST(cu.cuCtxSynchronize());
+        usleep(10000);
+    }
+    for (int i = 0; i < 2; i++) {
+        MUST(cu.cuMemcpyDtoH(&words[i], own[i], sizeof words[i]));
+        MUST(cu.cuMemFreeAsync(own[i], first));
+    }
+    printf("it has %u and %u\n", words[0], words[1]);
 }
 
 CASE(kept, texture_in_order)
