@@ -122,14 +122,14 @@ SILENT_LAUNCH(copy_not_moved, "change: CUDA_ERROR_INVALID_VALUE\nlaunch: CUDA_SU
 SILENT_LAUNCH(child_moved, "launch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(copy_updated, "launch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(handle_of_another, "update: CUDA_SUCCESS\n")
-SILENT_LAUNCH(captured_twice, "it has 5 and 6\n")
+SILENT_LAUNCH(captured_twice, "it has 5\nit has 6\n")
+SILENT_LAUNCH(allocated_again, "it has 5\nit has 5\nit has 5\nit has 5\n")
 
 /* With uaf=strict it is kept, for what is allocated next. */
-TEST_WITH(memory_of_a_graph_is_given_back_whatever_else_is_launched, NULL, finish)
+TEST_WITH(memory_of_a_graph_is_given_back_however_it_is_freed, NULL, finish)
 {
     for (int is_off = 0; is_off < 2; is_off++) {
-        run_guarded(&by_dlsym, "kept launched_beside", is_off ? "uaf=off" : NULL, 0,
-                    "given back: yes\nthe end: CUDA_SUCCESS\n");
+        run_guarded(&by_dlsym, "kept freed_for_good", is_off ? "uaf=off" : NULL, 0, "given back: yes\nthe end: CUDA_SUCCESS\n");
         expect_silence();
     }
 }

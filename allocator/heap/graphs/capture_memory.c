@@ -63,8 +63,10 @@ struct executable {
 
 static struct executable *executables;
 static struct lock executables_lock = LOCK(RANK_EXECUTABLES);
-static uint64_t other_launches; /* atomic: launches of unknown executables, while any block is returned */
-static int are_mixed;           /* atomic: some graph has the memory of several captures, so all executables are unknown */
+static int are_mixed; /* atomic: some graph has the memory of several captures, so all executables are unknown */
+
+/* Launches of graphs are numbered, while any block is returned: pool->launched is the latest of a graph. */
+static uint64_t launches, other_launched; /* atomic; and the latest of an unknown executable */
 
 static struct pool *pool_of_graph(CUgraph graph)
 {
@@ -111,22 +113,24 @@ void heap_executable_gone(CUgraphExec handle)
     free(executable);
 }
 
-void heap_graph_launch(CUgraphExec handle)
+void heap_graph_launched(CUgraphExec handle)
 {
     struct executable *executable;
     if (__builtin_expect(!__atomic_load_n(&returned, __ATOMIC_RELAXED), 1))
         return;
     HOLD(&executables_lock);
     HASH_FIND_PTR(executables, &handle, executable);
+    uint64_t number = __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
     if (!executable || __atomic_load_n(&are_mixed, __ATOMIC_RELAXED))
-        __atomic_add_fetch(&other_launches, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&other_launched, number, __ATOMIC_RELAXED);
     else if (executable->pool)
-        __atomic_add_fetch(&executable->pool->launches, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&executable->pool->launched, number, __ATOMIC_RELAXED);
 }
 
 void heap_graph_joins(CUgraph graph)
 {
-    if (heap_graph_allocates(graph))
+    const struct pool *pool = graph ? pool_of_graph(graph) : NULL;
+    if (pool && (__atomic_load_n(&pool->blocks, __ATOMIC_RELAXED) || pool->held_count))
         __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED);
 }
 
@@ -136,13 +140,6 @@ size_t heap_graph_wants(CUgraphExec handle)
     HOLD(&executables_lock);
     HASH_FIND_PTR(executables, &handle, executable);
     return executable ? executable->wanted : 0;
-}
-
-/* Counts possible launches of the graph, launches of unknown executables included. Only differences between two calls mean
- * anything. */
-static uint64_t launches_of(const struct pool *pool)
-{
-    return __atomic_load_n(&pool->launches, __ATOMIC_RELAXED) + __atomic_load_n(&other_launches, __ATOMIC_RELAXED);
 }
 
 /* The graph holds the pool until it is gone. Returns 0 if that cannot be followed: it holds it for good. */
@@ -159,6 +156,13 @@ static int hold_by_graph(struct pool *pool, CUgraph graph)
     return 0;
 }
 
+static void follow(struct pool *pool, CUgraph graph)
+{
+    name_graph(pool, graph);
+    if (hold_by_graph(pool, graph))
+        __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE); /* the capture's own */
+}
+
 void heap_follow_capture(struct stream *stream)
 {
     CUgraph graph = NULL;
@@ -169,9 +173,7 @@ void heap_follow_capture(struct stream *stream)
         return;
     if (driver->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes) /* it may be of an earlier capture */
         heap_graph_joins(graph);
-    name_graph(pool, graph);
-    if (hold_by_graph(pool, graph))
-        __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE); /* the capture's own */
+    follow(pool, graph);
 }
 
 void capture_lose(struct stream *stream)
@@ -219,18 +221,6 @@ uint64_t heap_at_node(CUdeviceptr node)
     return standing.address;
 }
 
-void heap_graph_frees(uint64_t address, CUgraph graph)
-{
-    struct block *block = index_find(address);
-    struct pool *pool = block ? block_pool_now(block) : NULL;
-    if (!pool)
-        return;
-    hold_by_graph(pool, graph);
-    HOLD(&pool->books->lock);
-    if (block->returned & RETURNED_LISTED)
-        block->returned |= RETURNED_CAPTURED;
-}
-
 void heap_reordered(struct stream *stream)
 {
     struct books *books = books_of(stream->context);
@@ -257,6 +247,26 @@ static void hold(struct pool *holder, struct pool *held)
     holder->held = grown;
 }
 
+/* Each launch of the graph that frees the block is a free of it. Caller holds books->lock. */
+static void note_frees(struct block *block)
+{
+    lock_expect(RANK_BOOKS);
+    const uint64_t freed = block->freed_by ? __atomic_load_n(&block->freed_by->launched, __ATOMIC_RELAXED) : 0;
+    if (freed > block->returned_after)
+        block->returned_after = freed;
+}
+
+/* The launches of the graph of `holder` will free the block. Caller holds books->lock. */
+static void free_by(struct block *block, struct pool *holder)
+{
+    lock_expect(RANK_BOOKS);
+    note_frees(block);
+    if (block->freed_by && block->freed_by != holder) /* that of two graphs; so what has freed it last is not known */
+        __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED);
+    block->freed_by = holder;
+    hold(holder, block->pool);
+}
+
 /* Caller holds books->lock. */
 static void list_returned(struct block *block, unsigned how)
 {
@@ -266,26 +276,55 @@ static void list_returned(struct block *block, unsigned how)
         __atomic_add_fetch(&returned, 1, __ATOMIC_RELAXED);
     }
     block->returned = RETURNED | RETURNED_LISTED | how;
-    block->returned_launches = launches_of(block->pool);
 }
 
 void capture_hold(struct block *block)
 {
     block_expect(block, BLOCK_HELD);
     HOLD(&block->books->lock);
-    if (block->pool->is_capture)
-        list_returned(block, RETURNED_IDLE);
+    if (!block->pool->is_capture)
+        return;
+    list_returned(block, RETURNED_IDLE);
+    block->returned_after = __atomic_load_n(&launches, __ATOMIC_RELAXED);
 }
 
 void capture_return(struct block *block, struct pool *capture, int is_idle)
 {
     block_expect(block, BLOCK_HELD);
     lock_take(&block->books->lock);
-    list_returned(block, (is_idle ? RETURNED_IDLE : 0u) | (capture ? RETURNED_CAPTURED : 0u));
+    list_returned(block, is_idle ? RETURNED_IDLE : 0u);
     if (capture)
-        hold(capture, block->pool);
+        free_by(block, capture);
+    else
+        block->returned_after = __atomic_load_n(&launches, __ATOMIC_RELAXED);
     lock_release(&block->books->lock);
     index_add(block);
+}
+
+/* The pool of a graph that the program makes itself. NULL: out of host memory. */
+static struct pool *pool_by_hand(struct books *books, CUgraph graph)
+{
+    static uint64_t made; /* atomic; captures never have numbers as high as these */
+    struct pool *pool = pool_of_graph(graph);
+    if (pool && pool->books == books && pool_is_held(pool))
+        return pool;
+    heap_graph_joins(graph);
+    if ((pool = pool_with_id(books, UINT64_MAX - __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED))) != NULL)
+        follow(pool, graph);
+    return pool;
+}
+
+void heap_graph_frees(uint64_t address, CUgraph graph)
+{
+    struct block *block = index_find(address);
+    struct pool *pool = block ? block_pool_now(block) : NULL, *holder = pool ? pool_by_hand(pool->books, graph) : NULL;
+    if (!pool)
+        return;
+    HOLD(&pool->books->lock);
+    if (!holder)
+        __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED); /* for good */
+    else if (block->returned & RETURNED_LISTED)
+        free_by(block, holder);
 }
 
 /* Caller holds books->lock. */
@@ -293,6 +332,7 @@ static void unlist(struct block *block)
 {
     lock_expect(RANK_BOOKS);
     DL_DELETE(block->pool->returned, block);
+    block->freed_by = NULL;
     __atomic_and_fetch(&block->returned, ~(uint32_t)RETURNED_LISTED, __ATOMIC_RELAXED); /* another thread may read it */
     __atomic_sub_fetch(&returned, 1, __ATOMIC_RELAXED);
 }
@@ -350,6 +390,21 @@ static void let_go(struct block *block, struct block **gone)
         DL_APPEND(*gone, block);
 }
 
+/* Caller holds books->lock. */
+static void leave(const struct pool *holder, struct pool *held)
+{
+    lock_expect(RANK_BOOKS);
+    struct block *block;
+    DL_FOREACH(held->returned, block)
+    {
+        if (block->freed_by != holder)
+            continue;
+        note_frees(block);
+        block->freed_by = NULL;
+    }
+    __atomic_sub_fetch(&held->references, 1, __ATOMIC_RELEASE);
+}
+
 /* Returns whether this released other graphs. Caller holds books->lock. */
 static int release(struct pool *pool, struct block **gone)
 {
@@ -359,7 +414,9 @@ static int release(struct pool *pool, struct block **gone)
     {
         /* If the graph was launched since, the buffer is allocated again, and stays so although the graph is destroyed. The
          * program may be freeing it right now. */
-        int is_live = !(block->returned & RETURNED_CAPTURED) && block->returned_launches != launches_of(pool);
+        note_frees(block);
+        int is_live = block->returned_after < __atomic_load_n(&pool->launched, __ATOMIC_RELAXED) ||
+                      block->returned_after < __atomic_load_n(&other_launched, __ATOMIC_RELAXED);
         if (!is_live && index_claim(block_address_now(block)) != block)
             continue; /* it is being freed by another thread, which will also unlist it */
         unlist(block);
@@ -368,7 +425,7 @@ static int release(struct pool *pool, struct block **gone)
     }
     size_t count = pool->held_count;
     for (size_t i = 0; i < count; i++)
-        __atomic_sub_fetch(&pool->held[i]->references, 1, __ATOMIC_RELEASE);
+        leave(pool, pool->held[i]);
     pool->held_count = 0;
     return count != 0;
 }

@@ -96,6 +96,7 @@ static struct pool *obtain_capture(struct books *books, uint64_t capture)
         spare->is_capture = 1;
         __atomic_store_n(&spare->id[1], capture, __ATOMIC_RELAXED);
         spare->graph = NULL;
+        __atomic_store_n(&spare->launched, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->is_lost, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->is_unordered, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->references, 1, __ATOMIC_RELEASE);
@@ -103,7 +104,7 @@ static struct pool *obtain_capture(struct books *books, uint64_t capture)
     return spare;
 }
 
-static __attribute__((noinline)) struct pool *pool_with_id(struct books *books, cuuint64_t capture)
+__attribute__((noinline)) struct pool *pool_with_id(struct books *books, cuuint64_t capture)
 {
     static _Thread_local struct pool *latest;
     /* A pool is not reused while its capture goes on. */

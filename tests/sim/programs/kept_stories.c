@@ -270,25 +270,93 @@ CASE(kept, handle_of_another)
     say(again == graph ? "update" : "another handle", cu.cuGraphExecUpdate(executable_of(again), again, &info));
 }
 
-/* Launched while memory of other graphs is freed, which is given back nevertheless. */
-CASE(kept, launched_beside)
+/* A graph that frees the memory of another: captured, or made by hand. */
+static CUgraph freeing(CUdeviceptr own, int is_by_hand)
 {
+    CUgraph graph;
     CUgraphNode node;
-    CUdeviceptr own;
-    CUgraphExec beside = made_of_copy(&node, kept, allocate(BYTES, first));
-    for (int i = 0; i < TIMES; i++) {
-        CUgraph graph = captured_set(NULL, &own, 5);
-        CUgraphExec executable = executable_of(graph);
-        MUST(cu.cuGraphLaunch(executable, first));
+    if (is_by_hand) {
+        MUST(cu.cuGraphCreate(&graph, 0));
+        MUST(cu.cuGraphAddMemFreeNode(&node, graph, NULL, 0, own));
+    } else {
+        MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_RELAXED));
         MUST(cu.cuMemFreeAsync(own, first));
-        MUST(cu.cuGraphLaunch(beside, first));
-        MUST(cu.cuStreamSynchronize(first));
-        MUST(cu.cuGraphExecDestroy(executable));
-        MUST(cu.cuGraphDestroy(graph));
+        MUST(cu.cuStreamEndCapture(first, &graph));
     }
+    return graph;
+}
+
+static void end(CUgraphExec executable, CUgraph graph)
+{
+    MUST(cu.cuStreamSynchronize(first));
+    MUST(cu.cuGraphExecDestroy(executable));
+    MUST(cu.cuGraphDestroy(graph));
+}
+
+/* Its launch allocates the memory, frees_by() frees it, and both are gone. */
+static void allocate_and_free(void (*frees_by)(CUgraphExec executable, CUdeviceptr own))
+{
+    CUdeviceptr own;
+    CUgraph graph = captured_set(NULL, &own, 5);
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    frees_by(executable, own);
+    end(executable, graph);
+}
+
+/* Another graph is launched then, and a launch of its own fails. */
+static void by_call(CUgraphExec executable, CUdeviceptr own)
+{
+    static CUgraphExec beside;
+    CUgraphNode node;
+    void (*fail)(const char *, unsigned, CUresult);
+    *(void **)&fail = driver_of_sim("cusim_fail_call");
+    if (!beside)
+        beside = made_of_copy(&node, kept, allocate(BYTES, first));
+    MUST(cu.cuMemFreeAsync(own, first));
+    MUST(cu.cuGraphLaunch(beside, first));
+    fail("cuGraphLaunch", 1, CUDA_ERROR_INVALID_VALUE);
+    cu.cuGraphLaunch(executable, first);
+}
+
+static void by_graph(CUdeviceptr own, int is_by_hand)
+{
+    CUgraph graph = freeing(own, is_by_hand);
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    end(executable, graph);
+}
+
+static void by_capture(CUgraphExec executable, CUdeviceptr own)
+{
+    by_graph(own, 0);
+}
+
+static void by_hand(CUgraphExec executable, CUdeviceptr own)
+{
+    by_graph(own, 1);
+}
+
+CASE(kept, freed_for_good)
+{
+    for (int i = 0; i < TIMES; i++)
+        allocate_and_free(i % 3 == 0 ? by_call : i % 3 == 1 ? by_capture : by_hand);
     for (int tries = 0; tries < 1000 && stats_of_cufence().mapped_bytes >= TIMES << 20; tries++)
         usleep(10000);
     printf("given back: %s\n", stats_of_cufence().mapped_bytes < TIMES << 20 ? "yes" : "no");
+}
+
+/* Once its graphs are gone. */
+static void read_and_free(CUdeviceptr own)
+{
+    uint32_t word = 0;
+    for (int i = 0; i < 20; i++) { /* the background looks */
+        MUST(cu.cuCtxSynchronize());
+        usleep(10000);
+    }
+    MUST(cu.cuMemcpyDtoH(&word, own, sizeof word));
+    MUST(cu.cuMemFreeAsync(own, first));
+    printf("it has %u\n", word);
 }
 
 /* Two captures into one graph: a launch allocates the memory of both again, and that outlives the graph. */
@@ -296,7 +364,6 @@ CASE(kept, captured_twice)
 {
     CUdeviceptr own[2];
     CUgraph graph;
-    uint32_t words[2] = {0, 0};
     MUST(cu.cuGraphCreate(&graph, 0));
     for (unsigned i = 0; i < 2; i++)
         captured_set(graph, &own[i], 5 + i);
@@ -305,18 +372,33 @@ CASE(kept, captured_twice)
     for (int i = 0; i < 2; i++)
         MUST(cu.cuMemFreeAsync(own[i], first));
     MUST(cu.cuGraphLaunch(executable, first));
-    MUST(cu.cuStreamSynchronize(first));
-    MUST(cu.cuGraphExecDestroy(executable));
-    MUST(cu.cuGraphDestroy(graph));
-    for (int i = 0; i < 20; i++) { /* the background looks */
-        MUST(cu.cuCtxSynchronize());
-        usleep(10000);
+    end(executable, graph);
+    for (int i = 0; i < 2; i++)
+        read_and_free(own[i]);
+}
+
+/* What a launch has allocated again outlives the graph that has freed it before, or never did. */
+static void outlive(int is_by_hand, int times)
+{
+    CUdeviceptr own;
+    CUgraph graph = captured_set(NULL, &own, 5);
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    CUgraph other = freeing(own, is_by_hand);
+    CUgraphExec frees = executable_of(other);
+    for (int i = 0; i < times; i++) {
+        MUST(cu.cuGraphLaunch(frees, first));
+        MUST(cu.cuGraphLaunch(executable, first));
     }
-    for (int i = 0; i < 2; i++) {
-        MUST(cu.cuMemcpyDtoH(&words[i], own[i], sizeof words[i]));
-        MUST(cu.cuMemFreeAsync(own[i], first));
-    }
-    printf("it has %u and %u\n", words[0], words[1]);
+    end(executable, graph);
+    end(frees, other);
+    read_and_free(own);
+}
+
+CASE(kept, allocated_again)
+{
+    for (int i = 0; i < 4; i++)
+        outlive(i & 1, i >> 1);
 }
 
 CASE(kept, texture_in_order)
