@@ -123,6 +123,7 @@ SILENT_LAUNCH(child_moved, "launch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(copy_updated, "launch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(handle_of_another, "update: CUDA_SUCCESS\n")
 SILENT_LAUNCH(captured_twice, "it has 5\nit has 6\n")
+SILENT_LAUNCH(never_freed, "it has 5\nit has 5\n")
 SILENT_LAUNCH(allocated_again, "it has 5\nit has 5\nit has 5\nit has 5\n")
 
 /* With uaf=strict it is kept, for what is allocated next. */

@@ -321,10 +321,12 @@ void heap_graph_frees(uint64_t address, CUgraph graph)
     if (!pool)
         return;
     HOLD(&pool->books->lock);
-    if (!holder)
-        __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED); /* for good */
-    else if (block->returned & RETURNED_LISTED)
+    if (holder) {
+        list_returned(block, block->returned & RETURNED_IDLE);
         free_by(block, holder);
+    } else {
+        __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED); /* for good */
+    }
 }
 
 /* Caller holds books->lock. */
