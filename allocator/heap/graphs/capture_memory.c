@@ -129,8 +129,11 @@ void heap_graph_launched(CUgraphExec handle)
 
 void heap_graph_joins(CUgraph graph)
 {
-    const struct pool *pool = graph ? pool_of_graph(graph) : NULL;
-    if (pool && (__atomic_load_n(&pool->blocks, __ATOMIC_RELAXED) || pool->held_count))
+    struct pool *pool = graph ? pool_of_graph(graph) : NULL;
+    if (!pool)
+        return;
+    HOLD(&pool->books->lock);
+    if (__atomic_load_n(&pool->blocks, __ATOMIC_RELAXED) || pool->held_count)
         __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED);
 }
 
