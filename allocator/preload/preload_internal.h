@@ -240,7 +240,7 @@ struct host_kind {
     int is_told;            /* and this is what the driver tells of it: the checks of bounds.h only note it */
     CUgraphExec executable; /* whose node it is, as far as the graph is instantiated; else NULL */
     CUgraphNode node;
-    int is_inner;       /* so deep in child graphs; `node` has the outermost one */
+    int is_inner;       /* so deep in child graphs */
     int is_synchronous; /* else: it may return before it is done, but a buffer asks that it does not; set by bounds_within() */
 };
 

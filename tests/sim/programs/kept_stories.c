@@ -2,8 +2,6 @@
 #include "buffers.h"
 #include "textures.h"
 
-#include <unistd.h>
-
 static CUcontext here;
 static CUstream first;
 
@@ -149,6 +147,20 @@ static CUgraphExec disabled_set(CUgraphNode *node, CUdeviceptr buffer)
 ENABLED(copy)
 ENABLED(set)
 
+/* In a child graph. */
+static CUgraphExec disabled_inner(CUgraphNode *node, CUdeviceptr buffer)
+{
+    CUgraph inner;
+    CUgraphNode child;
+    size_t count = 1;
+    CUgraphExec executable = executable_of(parent_of(captured_copy(buffer, kept), &child));
+    MUST(cu.cuGraphChildGraphNodeGetGraph(child, &inner));
+    MUST(cu.cuGraphGetNodes(inner, node, &count));
+    MUST(cu.cuGraphNodeSetEnabled(executable, *node, 0));
+    return executable;
+}
+ENABLED(inner)
+
 CASE(kept, texture)
 {
     CUdeviceptr buffer = allocate(BYTES, first), out = allocate(BYTES, first);
@@ -236,200 +248,6 @@ CASE(kept, copy_of_its_own)
     for (int i = 0; i < 3; i++) {
         MUST(cu.cuGraphLaunch(executable, first));
         MUST(cu.cuMemFreeAsync(own, first));
-    }
-}
-
-/* ---- right: graphs that allocate, and others ---- */
-
-/* Sets memory of its own, in a graph of the program or (NULL) a new one. */
-static CUgraph captured_set(CUgraph into, CUdeviceptr *own, unsigned value)
-{
-    CUgraph graph;
-    if (into)
-        MUST(cu.cuStreamBeginCaptureToGraph(first, into, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
-    else
-        MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_RELAXED));
-    MUST(cu.cuMemAllocAsync(own, BYTES, first));
-    MUST(cu.cuMemsetD32Async(*own, value, WORDS, first));
-    MUST(cu.cuStreamEndCapture(first, &graph));
-    return graph;
-}
-
-/* A graph that allocates nothing has the handle of one that did. */
-CASE(kept, handle_of_another)
-{
-    CUdeviceptr own;
-    CUgraph graph = captured_set(NULL, &own, 5), again;
-    CUgraphExecUpdateResultInfo info;
-    CUgraphNode node;
-    const CUDA_MEMCPY3D copy = copy_of(kept, allocate(BYTES, first));
-    executable_of(graph);
-    MUST(cu.cuGraphDestroy(graph));
-    MUST(cu.cuGraphCreate(&again, 0));
-    MUST(cu.cuGraphAddMemcpyNode(&node, again, NULL, 0, &copy, here));
-    say(again == graph ? "update" : "another handle", cu.cuGraphExecUpdate(executable_of(again), again, &info));
-}
-
-/* A graph that frees the memory of another: captured, or made by hand. */
-static CUgraph freeing(CUdeviceptr own, int is_by_hand)
-{
-    CUgraph graph;
-    CUgraphNode node;
-    if (is_by_hand) {
-        MUST(cu.cuGraphCreate(&graph, 0));
-        MUST(cu.cuGraphAddMemFreeNode(&node, graph, NULL, 0, own));
-    } else {
-        MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_RELAXED));
-        MUST(cu.cuMemFreeAsync(own, first));
-        MUST(cu.cuStreamEndCapture(first, &graph));
-    }
-    return graph;
-}
-
-static void end(CUgraphExec executable, CUgraph graph)
-{
-    MUST(cu.cuStreamSynchronize(first));
-    MUST(cu.cuGraphExecDestroy(executable));
-    MUST(cu.cuGraphDestroy(graph));
-}
-
-/* Its launch allocates the memory, frees_by() frees it, and both are gone. */
-static void allocate_and_free(void (*frees_by)(CUgraphExec executable, CUdeviceptr own))
-{
-    CUdeviceptr own;
-    CUgraph graph = captured_set(NULL, &own, 5);
-    CUgraphExec executable = executable_of(graph);
-    MUST(cu.cuGraphLaunch(executable, first));
-    frees_by(executable, own);
-    end(executable, graph);
-}
-
-/* Another graph is launched then, and a launch of its own fails. */
-static void by_call(CUgraphExec executable, CUdeviceptr own)
-{
-    static CUgraphExec beside;
-    CUgraphNode node;
-    void (*fail)(const char *, unsigned, CUresult);
-    *(void **)&fail = driver_of_sim("cusim_fail_call");
-    if (!beside)
-        beside = made_of_copy(&node, kept, allocate(BYTES, first));
-    MUST(cu.cuMemFreeAsync(own, first));
-    MUST(cu.cuGraphLaunch(beside, first));
-    fail("cuGraphLaunch", 1, CUDA_ERROR_INVALID_VALUE);
-    cu.cuGraphLaunch(executable, first);
-}
-
-static void by_graph(CUdeviceptr own, int is_by_hand)
-{
-    CUgraph graph = freeing(own, is_by_hand);
-    CUgraphExec executable = executable_of(graph);
-    MUST(cu.cuGraphLaunch(executable, first));
-    end(executable, graph);
-}
-
-static void by_capture(CUgraphExec executable, CUdeviceptr own)
-{
-    by_graph(own, 0);
-}
-
-static void by_hand(CUgraphExec executable, CUdeviceptr own)
-{
-    by_graph(own, 1);
-}
-
-/* When the graph itself is gone already. */
-static void free_orphan(int is_by_hand)
-{
-    CUdeviceptr own;
-    CUgraph graph = captured_set(NULL, &own, 5);
-    CUgraphExec executable = executable_of(graph);
-    MUST(cu.cuGraphLaunch(executable, first));
-    end(executable, graph);
-    usleep(2000);
-    by_graph(own, is_by_hand);
-}
-
-CASE(kept, freed_for_good)
-{
-    for (int i = 0; i < TIMES; i++) {
-        allocate_and_free(i % 3 == 0 ? by_call : i % 3 == 1 ? by_capture : by_hand);
-        free_orphan(i & 1);
-    }
-    for (int tries = 0; tries < 1000 && stats_of_cufence().mapped_bytes >= TIMES << 19; tries++) {
-        MUST(cu.cuCtxSynchronize());
-        usleep(10000);
-    }
-    printf("given back: %s\n", stats_of_cufence().mapped_bytes < TIMES << 19 ? "yes" : "no");
-}
-
-/* Once its graphs are gone. */
-static void read_and_free(CUdeviceptr own)
-{
-    uint32_t word = 0;
-    for (int i = 0; i < 20; i++) { /* the background looks */
-        MUST(cu.cuCtxSynchronize());
-        usleep(10000);
-    }
-    MUST(cu.cuMemcpyDtoH(&word, own, sizeof word));
-    MUST(cu.cuMemFreeAsync(own, first));
-    printf("it has %u\n", word);
-}
-
-/* Two captures into one graph: a launch allocates the memory of both again, and that outlives the graph. */
-CASE(kept, captured_twice)
-{
-    CUdeviceptr own[2];
-    CUgraph graph;
-    MUST(cu.cuGraphCreate(&graph, 0));
-    for (unsigned i = 0; i < 2; i++)
-        captured_set(graph, &own[i], 5 + i);
-    CUgraphExec executable = executable_of(graph);
-    MUST(cu.cuGraphLaunch(executable, first));
-    for (int i = 0; i < 2; i++)
-        MUST(cu.cuMemFreeAsync(own[i], first));
-    MUST(cu.cuGraphLaunch(executable, first));
-    end(executable, graph);
-    for (int i = 0; i < 2; i++)
-        read_and_free(own[i]);
-}
-
-/* What a launch has allocated again outlives the graph that has freed it before, or never did. */
-static void outlive(int is_by_hand, int times)
-{
-    CUdeviceptr own;
-    CUgraph graph = captured_set(NULL, &own, 5);
-    CUgraphExec executable = executable_of(graph);
-    MUST(cu.cuGraphLaunch(executable, first));
-    CUgraph other = freeing(own, is_by_hand);
-    CUgraphExec frees = executable_of(other);
-    for (int i = 0; i < times; i++) {
-        MUST(cu.cuGraphLaunch(frees, first));
-        MUST(cu.cuGraphLaunch(executable, first));
-    }
-    end(executable, graph);
-    end(frees, other);
-    read_and_free(own);
-}
-
-CASE(kept, allocated_again)
-{
-    for (int i = 0; i < 4; i++)
-        outlive(i & 1, i >> 1);
-}
-
-/* It outlives its own graph, and another, which would free it, but is never launched. */
-CASE(kept, never_freed)
-{
-    for (int is_by_hand = 0; is_by_hand < 2; is_by_hand++) {
-        CUdeviceptr own;
-        CUgraph graph = captured_set(NULL, &own, 5);
-        CUgraphExec executable = executable_of(graph);
-        MUST(cu.cuGraphLaunch(executable, first));
-        end(executable, graph);
-        usleep(200000); /* the background looks */
-        CUgraph other = freeing(own, is_by_hand);
-        end(executable_of(other), other);
-        read_and_free(own);
     }
 }
 
