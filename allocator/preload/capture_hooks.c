@@ -123,6 +123,15 @@ void capture_reordered(CUstream handle, unsigned flags)
         heap_reordered(stream);
 }
 
+void graph_made(CUgraph graph)
+{
+    if (!is_active())
+        return;
+    heap_graph_made(graph);
+    if (inspector_now())
+        inspector_now()->graph_made(graph);
+}
+
 void graph_instantiated(CUgraphExec executable, CUgraph graph)
 {
     if (!is_active())

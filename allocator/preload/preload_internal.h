@@ -161,6 +161,7 @@ CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgr
 void freed_by_node(CUdeviceptr *pointer); /* translates what a node tells that it frees */
 void allocated_by_node(CUdeviceptr *pointer, size_t *size);
 void node_is_told(CUgraphNodeParams *node); /* the same for a node of any kind */
+void graph_made(CUgraph graph);
 void graph_instantiated(CUgraphExec executable, CUgraph graph);
 CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *),
                             CUgraphExec executable, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why);

@@ -129,6 +129,15 @@ SILENT_GRAPHS(captured_twice, "it has 5\nit has 6\n")
 SILENT_GRAPHS(never_freed, "it has 5\nit has 5\n")
 SILENT_GRAPHS(allocated_again, "it has 5\nit has 5\nit has 5\nit has 5\n")
 
+#ifdef CUFENCE_HAS_INSPECT
+TEST_WITH(only_the_graph_with_the_kernel_is_shown, NULL, finish)
+{
+    run_guarded(&by_dlsym, "graphs handle_of_a_kernel", "values=add_one", 0, "launch: CUDA_SUCCESS\nthe end: CUDA_SUCCESS\n");
+    if (count_in(last.err, "cufence: values of launch") != 1)
+        complain("there are not as many", "values of launch");
+}
+#endif
+
 /* With uaf=strict it is kept, for what is allocated next. */
 TEST_WITH(memory_of_a_graph_is_given_back_however_it_is_freed, NULL, finish)
 {

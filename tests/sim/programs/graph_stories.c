@@ -43,6 +43,19 @@ CASE(graphs, handle_of_another)
     say(again == graph ? "update" : "another handle", cu.cuGraphExecUpdate(executable_of(again), again, &info));
 }
 
+/* The same for one with a kernel. */
+CASE(graphs, handle_of_a_kernel)
+{
+    CUgraph graph, again;
+    MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(add_one(kept, WORDS, first));
+    MUST(cu.cuStreamEndCapture(first, &graph));
+    MUST(cu.cuGraphLaunch(executable_of(graph), first));
+    MUST(cu.cuGraphDestroy(graph));
+    again = made_by_hand();
+    say(again == graph ? "launch" : "another handle", cu.cuGraphLaunch(executable_of(again), first));
+}
+
 /* A graph that frees the memory of another: captured, or made by hand. */
 static CUgraph freeing(CUdeviceptr own, int is_by_hand)
 {
