@@ -52,6 +52,7 @@ struct pool {
     struct freelist *lists; /* under RANK_BOOKS, like everything to `held_count` */
     CUgraph graph;          /* of a capture; NULL once another graph may have the handle */
     uint64_t launched;      /* atomic: the number of its latest launch; see capture_memory.c */
+    struct pool *earlier;   /* atomic; of an earlier capture into the same graph, or NULL */
     struct block *returned;
     struct pool **held; /* captures whose memory this graph frees */
     size_t held_count;

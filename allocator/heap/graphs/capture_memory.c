@@ -63,7 +63,7 @@ struct executable {
 
 static struct executable *executables;
 static struct lock executables_lock = LOCK(RANK_EXECUTABLES);
-static int are_mixed; /* atomic: some graph has the memory of several captures, so all executables are unknown */
+static int are_mixed; /* atomic: which launches allocate or free some memory is not known, so all executables are unknown */
 
 /* Launches of graphs are numbered, while any block is returned: pool->launched is the latest of a graph. */
 static uint64_t launches, other_launched; /* atomic; and the latest of an unknown executable */
@@ -78,10 +78,17 @@ static struct pool *pool_of_graph(CUgraph graph)
     return pool;
 }
 
+static struct pool *earlier_of(const struct pool *pool)
+{
+    return __atomic_load_n(&pool->earlier, __ATOMIC_RELAXED);
+}
+
 int heap_graph_allocates(CUgraph graph)
 {
     const struct pool *pool = graph ? pool_of_graph(graph) : NULL;
-    return pool && __atomic_load_n(&pool->blocks, __ATOMIC_RELAXED) != 0;
+    while (pool && !__atomic_load_n(&pool->blocks, __ATOMIC_RELAXED))
+        pool = earlier_of(pool);
+    return pool != NULL;
 }
 
 void heap_graph_instantiated(CUgraphExec handle, CUgraph graph, size_t wanted)
@@ -123,8 +130,8 @@ void heap_graph_launched(CUgraphExec handle)
     uint64_t number = __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
     if (!executable || __atomic_load_n(&are_mixed, __ATOMIC_RELAXED))
         __atomic_store_n(&other_launched, number, __ATOMIC_RELAXED);
-    else if (executable->pool)
-        __atomic_store_n(&executable->pool->launched, number, __ATOMIC_RELAXED);
+    for (struct pool *pool = executable ? executable->pool : NULL; pool; pool = earlier_of(pool))
+        __atomic_store_n(&pool->launched, number, __ATOMIC_RELAXED);
 }
 
 void heap_graph_joins(CUgraph graph)
@@ -166,6 +173,18 @@ static void follow(struct pool *pool, CUgraph graph)
         __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE); /* the capture's own */
 }
 
+/* Another capture into the same graph has been before. */
+static void come_after(struct pool *pool, struct pool *earlier)
+{
+    if (!earlier || !pool_is_held(earlier))
+        return;
+    HOLD(&pool->books->lock);
+    if (earlier->books == pool->books)
+        __atomic_store_n(&pool->earlier, earlier, __ATOMIC_RELAXED);
+    else
+        __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED);
+}
+
 void heap_follow_capture(struct stream *stream)
 {
     CUgraph graph = NULL;
@@ -174,8 +193,8 @@ void heap_follow_capture(struct stream *stream)
     size_t nodes = 0;
     if (!pool)
         return;
-    if (driver->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes) /* it may be of an earlier capture */
-        heap_graph_joins(graph);
+    if (driver->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes)
+        come_after(pool, pool_of_graph(graph));
     follow(pool, graph);
 }
 

@@ -136,6 +136,10 @@ static void free_orphan(int is_by_hand)
 
 CASE(graphs, freed_for_good)
 {
+    CUdeviceptr own[2];
+    CUgraph graph = made_by_hand();
+    for (unsigned i = 0; i < 2; i++)
+        captured_set(graph, &own[i], i);
     for (int i = 0; i < TIMES; i++) {
         allocate_and_free(i % 3 == 0 ? by_call : i % 3 == 1 ? by_capture : by_hand);
         free_orphan(i & 1);
