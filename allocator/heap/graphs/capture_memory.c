@@ -257,6 +257,8 @@ void heap_reordered(struct stream *stream)
 static void hold(struct pool *holder, struct pool *held)
 {
     lock_expect(RANK_BOOKS);
+    if (holder == held)
+        return;
     for (size_t i = 0; i < holder->held_count; i++) {
         if (holder->held[i] == held)
             return;

@@ -134,6 +134,19 @@ static void free_orphan(int is_by_hand)
     by_graph(own, is_by_hand);
 }
 
+/* By a node in the graph itself, made by hand. */
+static void free_inside(void)
+{
+    CUdeviceptr own;
+    CUgraphNode node;
+    CUgraph graph = captured_set(NULL, &own, 5);
+    MUST(cu.cuGraphAddMemFreeNode(&node, graph, NULL, 0, own));
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    MUST(cu.cuGraphLaunch(executable, first));
+    end(executable, graph);
+}
+
 CASE(graphs, freed_for_good)
 {
     CUdeviceptr own[2];
@@ -143,6 +156,7 @@ CASE(graphs, freed_for_good)
     for (int i = 0; i < TIMES; i++) {
         allocate_and_free(i % 3 == 0 ? by_call : i % 3 == 1 ? by_capture : by_hand);
         free_orphan(i & 1);
+        free_inside();
     }
     for (int tries = 0; tries < 1000 && stats_of_cufence().mapped_bytes >= TIMES << 19; tries++) {
         MUST(cu.cuCtxSynchronize());
