@@ -124,12 +124,10 @@ static int has_swallowed(void)
     return 0;
 }
 
-#define SWALLOWED_MS 30000
-
 /* Waits for the dump of such a fault. Returns whether the thread that synchronises has ended. */
 static int wait_for_swallowed(pthread_t thread)
 {
-    const uint64_t until = monotonic_ms() + SWALLOWED_MS;
+    const uint64_t until = monotonic_ms() + tunables.swallowed;
     while (monotonic_ms() < until) {
         if (thread_join_within(thread, 100))
             return 1;

@@ -203,8 +203,8 @@ PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
     }
     if (stream_is_default(stream) && (!meant || meant->context != claim.context)) {
         struct stream *own = stream_in(claim.context, stream);
-        if (meant && own && heap_claim_record(&claim, own) != CUFENCE_OK)
-            meant = NULL;
+        if (meant && (!own || heap_claim_record(&claim, own) != CUFENCE_OK))
+            meant = NULL; /* the host has no memory to note both */
         else
             meant = meant ? meant : own;
     }

@@ -18,6 +18,8 @@
                                   the first ones show little of what is used at most */                                       \
     FIGURE(cache_max, UINT64_C(1) << 30) /* bytes of physical memory to keep without a mapping, per device */                 \
     FIGURE(slack_every, 128)             /* frees on a stream after which its freed buffers are checked in one launch, to 128 */ \
+    FIGURE(swallowed, 30000)             /* ms to wait for the dump of a fault that the driver has told nobody: of 20 processes \
+                                            that fault on one device at a time, the last has its own after 12 s (H100) */      \
     FIGURE(reports, 100)                 /* findings that a process reports, each once; the rest are counted */
 /* clang-format on */
 

@@ -9,6 +9,7 @@
 #include "base/aside.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/tunables.h"
 #include "kernels/kernels.h"
 #include "launch/launch.h"
 #include "delivery.h"
@@ -18,8 +19,6 @@
 #define STICKY_MS 5000   /* for the context's error to become sticky */
 #define BUSY_MS 300      /* while other streams may keep the device busy */
 #define UNSEEN_MS 1000   /* without the preload library: other threads may have launched something */
-/* A dump that is to come: of 20 processes that fault on one device at a time, the last has its own after 12 s (H100). */
-#define SWALLOWED_MS 30000
 
 struct patience {
     const struct context *context; /* gives up if it has more launches meanwhile; NULL: only after the time */
@@ -82,7 +81,7 @@ static void fence_idle(struct context *context)
     const uint64_t launches = launch_count(context);
     if (!contexts_are_watched())
         fence(context, UNSEEN_MS, 1);
-    else if (!fence(context, SWALLOWED_MS, 0) && launch_count(context) == launches)
+    else if (!fence(context, (unsigned)tunables.swallowed, 0) && launch_count(context) == launches)
         fault_swallow(context->device);
 }
 

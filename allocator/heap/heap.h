@@ -326,11 +326,15 @@ void heap_graph_frees(uint64_t address, CUgraph graph);
 /* Whether graphs may have that much more of the device. Their memory stays mapped, which the driver's own graphs share. */
 int heap_has_room_for_graph(const struct heap_request *wanted);
 /*
- * A graph launch re-allocates those of its buffers that the program has freed. Call heap_graph_launch() before each launch. The
- * next two identify the graph: call one after a successful instantiation, the other before an executable is destroyed.
- * heap_graph_wants(): `wanted`, what the driver allocates for the graph's nodes.
+ * A graph launch re-allocates those of its buffers that the program has freed. Call heap_graph_launched() after each launch
+ * that succeeds, heap_graph_instantiated() after each instantiation that does, and heap_executable_gone() before an executable
+ * is destroyed. heap_graph_made(): the program has made a graph, whose handle may have been that of a captured one.
+ * heap_graph_joins(): the graph becomes part of another. heap_graph_wants(): `wanted`, what the driver allocates for the
+ * graph's nodes.
  */
-void heap_graph_launch(CUgraphExec executable);
+void heap_graph_launched(CUgraphExec executable);
+void heap_graph_made(CUgraph graph);
+void heap_graph_joins(CUgraph graph);
 void heap_graph_instantiated(CUgraphExec executable, CUgraph graph, size_t wanted);
 void heap_executable_gone(CUgraphExec executable);
 size_t heap_graph_wants(CUgraphExec executable);

@@ -64,6 +64,7 @@ void inspect_register(void)
     static struct inspector table = {.context_begun = visits_context_begun,
                                      .context_gone = visits_context_gone,
                                      .unloads = unloads,
+                                     .graph_made = graph_kernels_forget,
                                      .graph_instantiated = graph_kernels_instantiated,
                                      .executable_gone = graph_kernels_gone,
                                      .kernel_declared = declared_add,

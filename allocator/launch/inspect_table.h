@@ -28,6 +28,7 @@ struct inspector {
     void (*loaded)(const void *handle, int is_library, const void *image);
     void (*loaded_file)(const void *handle, int is_library, const char *path);
     void (*unloads)(const void *handle); /* it is about to be unloaded */
+    void (*graph_made)(CUgraph graph);   /* by the program: its handle may have been that of a captured one */
     void (*graph_instantiated)(CUgraphExec executable, CUgraph graph);
     void (*executable_gone)(CUgraphExec executable); /* about to be */
     void (*host_writes)(uint64_t address);           /* is about to, with a copy or a set. NULL: not wanted */

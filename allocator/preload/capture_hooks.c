@@ -123,6 +123,15 @@ void capture_reordered(CUstream handle, unsigned flags)
         heap_reordered(stream);
 }
 
+void graph_made(CUgraph graph)
+{
+    if (!is_active())
+        return;
+    heap_graph_made(graph);
+    if (inspector_now())
+        inspector_now()->graph_made(graph);
+}
+
 void graph_instantiated(CUgraphExec executable, CUgraph graph)
 {
     if (!is_active())
@@ -215,6 +224,8 @@ void node_ends(CUgraphNodeParams *node, CUdeviceptr freed, CUgraph graph, CUresu
         heap_graph_frees(freed, graph);
     if (node && node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && result == CUDA_SUCCESS)
         node_allocates(node->alloc.bytesize);
+    if (node && node->type == CU_GRAPH_NODE_TYPE_GRAPH && result == CUDA_SUCCESS)
+        heap_graph_joins(node->graph.graph); /* only one that is moved there may allocate */
 }
 
 CUgraphNode *graph_nodes(CUgraph graph, size_t *count)

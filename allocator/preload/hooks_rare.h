@@ -64,6 +64,10 @@
     HOOK_RELIEF(HOOK, cuFuncLoad, 12040, (CUfunction f), (f))                                                                  \
     HOOK_TWINS(HOOK, cuGraphUpload, "cuGraphUpload", 11010, _ptsz, 11010, BEFORE, graph_makes_room(graph),                     \
          (CUgraphExec graph, CUstream stream), (graph, stream))                                                                \
+    /* graphs whose handles may have been those of captured ones */                                                            \
+    HOOK(cuGraphCreate, "cuGraphCreate", 10000, 0, AFTER, graph_made(*graph), (CUgraph *graph, unsigned flags), (graph, flags))\
+    HOOK(cuGraphClone, "cuGraphClone", 10000, 0, AFTER, graph_made(*graph), (CUgraph *graph, CUgraph original),                \
+         (graph, original))                                                                                                    \
     /* memory that the program maps itself. Addresses of ours are refused as those of cuMemAlloc are */                        \
     HOOK(cuMemMap, "cuMemMap", 10020, 0, NOT_OURS, address,                                                                    \
          (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags),     \

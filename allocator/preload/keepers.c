@@ -50,7 +50,7 @@ static struct keeper {
     uint64_t frees;      /* heap_given_frees() when all was still there */
     size_t count;
     struct access {
-        CUgraphNode node; /* of the graph itself: one that has a child graph, for all in that */
+        CUgraphNode node; /* of the graph, or of a child graph in it */
         int is_inner;     /* in a child graph */
         int is_off;       /* the node is disabled, and this is no access */
         struct given given;
@@ -242,8 +242,7 @@ static void follow_nodes(const struct host_call *call, CUgraph graph)
     CUgraphNode *nodes = graph_nodes(graph, &count);
     for (size_t i = 0; i < count; i++) {
         CUgraphNodeType type = node_type(nodes[i]);
-        if (!call->kind->is_inner)
-            call->kind->node = nodes[i];
+        call->kind->node = nodes[i];
         if (type == CU_GRAPH_NODE_TYPE_MEMCPY && driver->cuGraphMemcpyNodeGetParams(nodes[i], &copy) == CUDA_SUCCESS)
             bounds_within_3d(call, &copy);
         else if (type == CU_GRAPH_NODE_TYPE_MEMSET && driver->cuGraphMemsetNodeGetParams(nodes[i], &set) == CUDA_SUCCESS)

@@ -230,8 +230,10 @@ static struct launch_event graph_begun(CUgraphExec graph, CUstream stream, const
             heap_before_graph();                                                                                               \
             graph_makes_room(graph);                                                                                           \
         }                                                                                                                      \
-        heap_graph_launch(graph);                                                                                              \
-        return done(&event, RELIEVED(real.symbol(graph, stream)));                                                             \
+        CUresult result = RELIEVED(real.symbol(graph, stream));                                                                \
+        if (result == CUDA_SUCCESS)                                                                                            \
+            heap_graph_launched(graph);                                                                                        \
+        return done(&event, result);                                                                                           \
     }
 GRAPH(cuGraphLaunch, as_it_is)
 GRAPH(cuGraphLaunch_ptsz, own_default)

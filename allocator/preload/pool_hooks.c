@@ -20,7 +20,7 @@
 #define FIRST_POOL 3u /* 0: not ours; below: OWNER_NO_POOL, OWNER_GRAPH */
 
 /* The driver's pools reserve memory in such steps (H100, driver 580.159), so a small allocation usually leaves the figure as it
- * is, and programs count on that. */
+ * is, and programs count on that. A pool's limit is in such steps, too. */
 #define RESERVE_STEP ((uint64_t)32 << 20)
 
 struct pool_account {
@@ -318,7 +318,7 @@ void pool_created(CUmemoryPool handle, const CUmemPoolProps *properties)
 {
     if (is_active() && properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
         properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties->handleTypes == CU_MEM_HANDLE_TYPE_NONE)
-        add(handle, properties->location.id, 0, properties->maxSize);
+        add(handle, properties->location.id, 0, in_steps(properties->maxSize));
 }
 
 /* Once it is destroyed, a new pool may have its handle: so it is none from before that on, unless the call fails. */

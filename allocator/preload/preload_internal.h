@@ -161,6 +161,7 @@ CUresult free_node_added(CUresult (*function)(CUgraphNode *, CUgraph, const CUgr
 void freed_by_node(CUdeviceptr *pointer); /* translates what a node tells that it frees */
 void allocated_by_node(CUdeviceptr *pointer, size_t *size);
 void node_is_told(CUgraphNodeParams *node); /* the same for a node of any kind */
+void graph_made(CUgraph graph);
 void graph_instantiated(CUgraphExec executable, CUgraph graph);
 CUresult executable_updated(CUresult (*function)(CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *),
                             CUgraphExec executable, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why);
@@ -243,7 +244,7 @@ struct host_kind {
     int is_told;            /* and this is what the driver tells of it: the checks of bounds.h only note it */
     CUgraphExec executable; /* whose node it is, as far as the graph is instantiated; else NULL */
     CUgraphNode node;
-    int is_inner;       /* so deep in child graphs; `node` has the outermost one */
+    int is_inner;       /* so deep in child graphs */
     int is_synchronous; /* else: it may return before it is done, but a buffer asks that it does not; set by bounds_within() */
 };
 

@@ -110,9 +110,7 @@
     {                                                                                                                          \
         const struct host_call *const call = NODE_CALL(base);                                                                  \
         struct tried tried;                                                                                                    \
-        if (is_active() && !(check))                                                                                           \
-            return CUDA_ERROR_INVALID_VALUE;                                                                                   \
-        CUresult result = RELIEVED(real.symbol arguments);                                                                     \
+        CUresult result = is_active() && !(check) ? CUDA_ERROR_INVALID_VALUE : RELIEVED(real.symbol arguments);                \
         if (result != CUDA_SUCCESS && call->kind->executable) /* the node is what it was */                                    \
             keepers_forget(call->kind->executable, call->kind->node, 0);                                                       \
         return result;                                                                                                         \

@@ -442,14 +442,44 @@ SET_NODE(cuGraphExecChildGraphNodeSetParams, 11010, OPERATION_GRAPH, (CUgraph, c
 SET_NODE(cuGraphExecMemsetNodeSetParams, 10020, OPERATION_SET, (const CUDA_MEMSET_NODE_PARAMS *, params, CUcontext, context),
          create_set(&operation, params, context))
 
+static struct recording *switched(const struct recording *recording, CUgraphNode node, int is_enabled);
+
+/* The same for a node in one of its child graphs. */
+static struct recording *switched_inside(const struct recording *recording, CUgraphNode node, int is_enabled)
+{
+    for (size_t i = 0; i < recording->count; i++) {
+        struct operation *child = recording->operations[i];
+        struct recording *inner = child->kind == OPERATION_GRAPH ? switched(child->graph.recording, node, is_enabled) : NULL;
+        if (inner == NULL)
+            continue;
+        struct recording *copy = recording_copy(recording);
+        copy->operations[i] = operation_create(OPERATION_GRAPH);
+        copy->operations[i]->graph.recording = inner;
+        copy->operations[i]->node = child->node != NULL ? child->node : (CUgraphNode)child;
+        operation_release(child);
+        return copy;
+    }
+    return NULL;
+}
+
+/* Returns a copy with the node enabled, or disabled; NULL: it is not there. */
+static struct recording *switched(const struct recording *recording, CUgraphNode node, int is_enabled)
+{
+    size_t at = find_node(recording, node);
+    if (at == recording->count)
+        return switched_inside(recording, node, is_enabled);
+    struct recording *copy = at < 64 ? recording_copy(recording) : NULL;
+    if (copy != NULL)
+        copy->disabled = (recording->disabled & ~(UINT64_C(1) << at)) | (uint64_t)!is_enabled << at;
+    return copy;
+}
+
 DRIVER(cuGraphNodeSetEnabled, 11060, (CUgraphExec, executable, CUgraphNode, node, unsigned int, is_enabled))
 {
     CALL_REFUSE(!handle_is_valid(HANDLE_GRAPH_EXEC, executable), INVALID_VALUE);
-    struct recording *previous = executable->recording;
-    size_t at = find_node(previous, node);
-    CALL_REFUSE(at == previous->count || at >= 64, INVALID_VALUE);
-    executable->recording = recording_copy(previous);
-    executable->recording->disabled = (previous->disabled & ~(UINT64_C(1) << at)) | (uint64_t)!is_enabled << at;
+    struct recording *previous = executable->recording, *now = switched(previous, node, is_enabled != 0);
+    CALL_REFUSE(now == NULL, INVALID_VALUE);
+    executable->recording = now;
     recording_release(previous);
     return CUDA_SUCCESS;
 }

@@ -59,6 +59,13 @@ DRIVER(cuDeviceSetMemPool, 11020, (CUdevice, dev, CUmemoryPool, pool))
     return CUDA_SUCCESS;
 }
 
+/* Measured: in steps of 32 MiB. */
+static cuuint64_t in_steps(uint64_t bytes)
+{
+    const uint64_t step = (uint64_t)32 << 20;
+    return (bytes + step - 1) / step * step;
+}
+
 DRIVER(cuMemPoolCreate, 11020, (CUmemoryPool *, pool, const CUmemPoolProps *, poolProps))
 {
     CALL_REFUSE(pool == NULL || poolProps == NULL || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED, INVALID_VALUE);
@@ -66,7 +73,7 @@ DRIVER(cuMemPoolCreate, 11020, (CUmemoryPool *, pool, const CUmemPoolProps *, po
         return CUDA_ERROR_NOT_SUPPORTED;
     CALL_REFUSE(!config_has_device(poolProps->location.id), INVALID_DEVICE);
     *pool = create(poolProps->location.id);
-    (*pool)->max_bytes = poolProps->maxSize;
+    (*pool)->max_bytes = in_steps(poolProps->maxSize);
     return CUDA_SUCCESS;
 }
 
@@ -173,13 +180,6 @@ static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, 
 DRIVER(cuMemPoolSetAttribute, 11020, (CUmemoryPool, pool, CUmemPool_attribute, attr, void *, value))
 {
     return value == NULL || !is_pool(pool) ? CUDA_ERROR_INVALID_VALUE : set_attribute(pool, attr, value);
-}
-
-/* Measured: in steps of 32 MiB. */
-static cuuint64_t in_steps(uint64_t reserved)
-{
-    const uint64_t step = (uint64_t)32 << 20;
-    return (reserved + step - 1) / step * step;
 }
 
 static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)

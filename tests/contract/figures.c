@@ -137,6 +137,9 @@ PROMISE(pool_limit, 1, "cuda.h, CUmemPoolProps_v1.maxSize: maximum pool size; wh
     ASK(cuMemAllocFromPoolAsync(&more, (size_t)64 << 20, pool, stream));
     free_and_await(pointer, stream);
     ASK(cuMemAllocFromPoolAsync(&more, (size_t)60 << 20, pool, stream));
+    CUmemoryPool small = pool_new(0, 1);
+    ASK(cuMemAllocFromPoolAsync(&more, (size_t)2 << 20, small, stream));
+    ASK(cuMemAllocFromPoolAsync(&more, (size_t)32 << 20, small, stream));
 }
 
 /* ---- alignment ---- */

@@ -107,6 +107,30 @@ STORY(waits_for_its_work)
     pthread_join(thread, NULL);
 }
 
+/* It has as many streams as it can have, so that the default stream of its own context cannot be noted beside the caller's. */
+STORY(freed_elsewhere_with_too_many_streams)
+{
+    static uint32_t flag;
+    start("uaf=strict");
+    char *buffer = allocate(PAGE, NULL);
+    cufence_status status = CUFENCE_OK;
+    for (int i = 0; i <= 1024 && status == CUFENCE_OK; i++)
+        status = cufence_record_stream(buffer, new_stream());
+    CHECK(status == CUFENCE_ERROR_OUT_OF_MEMORY);
+    spin(NULL, &flag);
+    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 1, PAGE, NULL)); /* faults if the buffer is unmapped by then */
+    CUcontext own = new_context();
+    CHECK_OK(cufence_free(buffer, NULL));
+    wait_for_the_background();
+    CHECK(!is_retired(buffer));
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK_OK(cufence_context_gone(own));
+    CHECK_CU(cuCtxDestroy(own));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK_OK(cufence_trim(-1));
+    CHECK(is_retired(buffer));
+}
+
 /* ---- pools ---- */
 
 static int filters, forgotten; /* of the user whose number is passed */

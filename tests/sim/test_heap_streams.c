@@ -169,7 +169,7 @@ static struct made make_graph(void)
     CHECK_CU(cuGraphInstantiate(&made.executable, graph, 0));
     heap_graph_instantiated(made.executable, graph, 0);
     made.pool = books_of(stream->context)->pools;
-    CHECK(made.pool != NULL && made.pool->graph == graph && made.pool->launches == 0);
+    CHECK(made.pool != NULL && made.pool->graph == graph && made.pool->launched == 0);
     return made;
 }
 
@@ -182,19 +182,19 @@ STORY(a_context_takes_its_graphs_along)
     CHECK_CU(cuDevicePrimaryCtxRetain(&primary, 0));
     CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
     struct made gone = make_graph();
-    heap_graph_launch(gone.executable);
+    heap_graph_launched(gone.executable);
     CHECK_OK(cufence_free(gone.memory, gone.stream));
-    heap_graph_launch(gone.executable);
-    CHECK(gone.pool->launches == 2);
+    heap_graph_launched(gone.executable);
+    CHECK(gone.pool->launched == 2);
     context_ended(context_ends(own), 0);
     CHECK_CU(cuCtxDestroy(own));
-    heap_graph_launch(gone.executable);
-    CHECK(gone.pool->launches == 2);
+    heap_graph_launched(gone.executable);
+    CHECK(gone.pool->launched == 2);
 
     CHECK_CU(cuCtxSetCurrent(primary));
     struct made left = make_graph();
-    heap_graph_launch(left.executable);
+    heap_graph_launched(left.executable);
     CHECK_OK(cufence_free(left.memory, left.stream));
-    heap_graph_launch(left.executable);
-    CHECK(left.pool->launches == 2);
+    heap_graph_launched(left.executable);
+    CHECK(left.pool->launched == 4);
 }

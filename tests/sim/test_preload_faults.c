@@ -54,6 +54,17 @@ TEST_WITH(a_fault_that_the_driver_swallows_is_waited_for, NULL, finish)
     expect_waited_for("swallow=2500");
 }
 
+/* Its dump never comes: the program hears of a fault all the same, at its end at the latest. */
+TEST_WITH(a_fault_without_a_dump_is_told, NULL, finish)
+{
+    tune("swallowed=1000");
+    expect_run(&by_dlsym, "overrun context", PRELOAD, NULL, "swallow=60000", 1, "context: CUDA_ERROR_LAUNCH_FAILED\n");
+    expect_err("the driver does not say so: it calls all work done", "cufence: 1 finding; ");
+    expect_run(&by_dlsym, "overrun none", PRELOAD, NULL, "swallow=60000", FAULTED, "none: CUDA_SUCCESS\n");
+    expect_err("the driver does not say so: it calls all work done", "cufence: 1 finding; ");
+    unsetenv("CUFENCE_TUNABLES");
+}
+
 /* The synchronisation ends before the report, which waits for a second launch; the end of the process waits for the report. */
 TEST_WITH(a_report_is_finished_before_the_end, NULL, finish)
 {

@@ -83,7 +83,15 @@ TEST_WITH(a_freed_buffer_of_a_copy_or_set_in_a_graph_is_found, NULL, finish)
                    "given by   cuMemsetD2D8Async");
     expect_refused("kept copy_enabled", "reads 4096 bytes from byte 0 of buffer #2",
                    "given by   cuGraphExecMemcpyNodeSetParams");
+    expect_refused("kept inner_enabled", "reads 4096 bytes from byte 0 of buffer #2", "given by   cuMemcpyDtoDAsync");
     expect_refused("kept set_enabled", "writes 4096 bytes", "given by   cuGraphExecMemsetNodeSetParams");
+}
+
+TEST_WITH(a_change_that_is_refused_changes_nothing, NULL, finish)
+{
+    run_guarded(&by_dlsym, "kept copy_refused", NULL, FAULTED,
+                "change: CUDA_ERROR_INVALID_VALUE\nlaunch: CUDA_SUCCESS\nthe end: CUDA_SUCCESS\n");
+    expect_err("reads 4096 bytes from byte 8 of buffer #1", "cufence: 1 finding; ");
 }
 
 /* With explain=rerun, also on the simulated device, the code of kernels is kept. */
@@ -96,15 +104,17 @@ TEST_WITH(a_freed_buffer_of_a_texture_is_found, NULL, finish)
 }
 #endif
 
-#define SILENT_LAUNCH(name, ...)                                                                                               \
+#define SILENT_CASE(story, name, ...)                                                                                          \
     TEST_WITH(name##_is_silent, NULL, finish)                                                                                  \
     {                                                                                                                          \
         static const char *const settings[] = {NULL, "slack=off", "uaf=strict", "uaf=off", "explain=rerun"};                   \
         for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {                                                    \
-            run_guarded(&by_dlsym, "kept " #name, settings[i], 0, __VA_ARGS__ "the end: CUDA_SUCCESS\n");                      \
+            run_guarded(&by_dlsym, story " " #name, settings[i], 0, __VA_ARGS__ "the end: CUDA_SUCCESS\n");                    \
             expect_silence();                                                                                                  \
         }                                                                                                                      \
     }
+#define SILENT_LAUNCH(name, ...) SILENT_CASE("kept", name, __VA_ARGS__)
+#define SILENT_GRAPHS(name, ...) SILENT_CASE("graphs", name, __VA_ARGS__)
 SILENT_LAUNCH(copy_without_its_graph, )
 SILENT_LAUNCH(copy_of_its_own, )
 SILENT_LAUNCH(texture_in_order, )
@@ -114,6 +124,29 @@ SILENT_LAUNCH(copy_moved, "launch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(copy_not_moved, "change: CUDA_ERROR_INVALID_VALUE\nlaunch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(child_moved, "launch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(copy_updated, "launch: CUDA_SUCCESS\n")
+SILENT_GRAPHS(handle_of_another, "update: CUDA_SUCCESS\n")
+SILENT_GRAPHS(captured_twice, "it has 5\nit has 6\n")
+SILENT_GRAPHS(never_freed, "it has 5\nit has 5\n")
+SILENT_GRAPHS(allocated_again, "it has 5\nit has 5\nit has 5\nit has 5\n")
+
+#ifdef CUFENCE_HAS_INSPECT
+TEST_WITH(only_the_graph_with_the_kernel_is_shown, NULL, finish)
+{
+    run_guarded(&by_dlsym, "graphs handle_of_a_kernel", "values=add_one", 0, "launch: CUDA_SUCCESS\nthe end: CUDA_SUCCESS\n");
+    if (count_in(last.err, "cufence: values of launch") != 1)
+        complain("there are not as many", "values of launch");
+}
+#endif
+
+/* With uaf=strict it is kept, for what is allocated next. */
+TEST_WITH(memory_of_a_graph_is_given_back_however_it_is_freed, NULL, finish)
+{
+    for (int is_off = 0; is_off < 2; is_off++) {
+        run_guarded(&by_dlsym, "graphs freed_for_good", is_off ? "uaf=off" : NULL, 0,
+                    "given back: yes\nthe end: CUDA_SUCCESS\n");
+        expect_silence();
+    }
+}
 
 /* With streams=on a free is compared with the work that was given the buffer. */
 #ifndef __SANITIZE_THREAD__ /* as below */

@@ -132,10 +132,11 @@ struct block {
     uint64_t waiting_since;      /* waits_now() when the last wait was added */
     pthread_spinlock_t recorded_lock;
     uint16_t recorded_count, wait_count;
-    uint32_t returned;          /* enum returned; LISTED under RANK_BOOKS */
-    uint32_t awaits_context;    /* enum awaits: what it waits for besides events */
-    uint64_t returned_launches; /* launches of its graph at its latest return */
-    CUdeviceptr node;           /* heap_request.node of its buffer */
+    uint32_t returned;       /* enum returned; LISTED under RANK_BOOKS */
+    uint32_t awaits_context; /* enum awaits: what it waits for besides events */
+    uint64_t returned_after; /* how many launches of graphs came before its latest return */
+    struct pool *freed_by;   /* another graph that frees it, and holds its pool, or NULL; under RANK_BOOKS */
+    CUdeviceptr node;        /* heap_request.node of its buffer */
 
     struct block *twin;      /* the next of its twins; see twin_add(). Under RANK_TWINS, like the count */
     uint32_t twin_count;     /* how many it has */

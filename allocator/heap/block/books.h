@@ -28,10 +28,9 @@ static const uint64_t heap_granularity = 2ull << 20; /* of mappings, in bytes */
  * address, so it stays in the index and in its pool until the graph is destroyed.
  */
 enum returned {
-    RETURNED = 1,         /* freed at least once by the program */
-    RETURNED_LISTED = 2,  /* in its pool's list */
-    RETURNED_IDLE = 4,    /* whoever freed it had synchronised its context; if not set, its waits must end first */
-    RETURNED_CAPTURED = 8 /* the free is part of another graph, which holds the pool */
+    RETURNED = 1,        /* freed at least once by the program */
+    RETURNED_LISTED = 2, /* in its pool's list */
+    RETURNED_IDLE = 4    /* whoever freed it had synchronised its context; if not set, its waits must end first */
 };
 
 /* What was passed to a pool's begin. */
@@ -52,7 +51,8 @@ struct pool {
     unsigned blocks;        /* atomic: blocks in it, live or not */
     struct freelist *lists; /* under RANK_BOOKS, like everything to `held_count` */
     CUgraph graph;          /* of a capture; NULL once another graph may have the handle */
-    uint64_t launches;      /* atomic: counted only while any block is returned */
+    uint64_t launched;      /* atomic: the number of its latest launch; see capture_memory.c */
+    struct pool *earlier;   /* atomic; of an earlier capture into the same graph, or NULL */
     struct block *returned;
     struct pool **held; /* captures whose memory this graph frees */
     size_t held_count;

@@ -31,9 +31,8 @@ static void CUDA_CB graph_gone(void *user)
     wake_worker();
 }
 
-/* Sets the graph handle of a pool. Graphs have no ids, so the handle may have belonged to a destroyed graph of any context:
- * clears it there. */
-static void name_graph(struct pool *named, CUgraph graph)
+/* Graphs have no ids, so the handle may have belonged to a destroyed graph of any context: clears it there. */
+void heap_graph_made(CUgraph graph)
 {
     struct pool *pool;
     for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
@@ -44,22 +43,30 @@ static void name_graph(struct pool *named, CUgraph graph)
                 pool->graph = NULL;
         }
     }
+}
+
+static void name_graph(struct pool *named, CUgraph graph)
+{
+    heap_graph_made(graph);
     HOLD(&named->books->lock);
     named->graph = graph;
 }
 
-/* ---- executables of graphs that are followed, or that the driver allocates for ---- */
+/* ---- executables ---- */
 
 struct executable {
     CUgraphExec handle;
-    struct pool *pool; /* not reused for another capture while the executable exists; NULL: it is not followed */
+    struct pool *pool; /* not reused for another capture while the executable exists; NULL: its graph has no memory of ours */
     size_t wanted;     /* see heap_graph_wants() */
     UT_hash_handle hh;
 };
 
 static struct executable *executables;
 static struct lock executables_lock = LOCK(RANK_EXECUTABLES);
-static uint64_t other_launches; /* atomic: launches of unknown executables, while any block is returned */
+static int are_mixed; /* atomic: which launches allocate or free some memory is not known, so all executables are unknown */
+
+/* Launches of graphs are numbered, while any block is returned: pool->launched is the latest of a graph. */
+static uint64_t launches, other_launched; /* atomic; and the latest of an unknown executable */
 
 static struct pool *pool_of_graph(CUgraph graph)
 {
@@ -71,16 +78,24 @@ static struct pool *pool_of_graph(CUgraph graph)
     return pool;
 }
 
+static struct pool *earlier_of(const struct pool *pool)
+{
+    return __atomic_load_n(&pool->earlier, __ATOMIC_RELAXED);
+}
+
 int heap_graph_allocates(CUgraph graph)
 {
     const struct pool *pool = graph ? pool_of_graph(graph) : NULL;
-    return pool && __atomic_load_n(&pool->blocks, __ATOMIC_RELAXED) != 0;
+    while (pool && !__atomic_load_n(&pool->blocks, __ATOMIC_RELAXED))
+        pool = earlier_of(pool);
+    return pool != NULL;
 }
 
 void heap_graph_instantiated(CUgraphExec handle, CUgraph graph, size_t wanted)
 {
     struct pool *pool = graph ? pool_of_graph(graph) : NULL;
-    struct executable *executable = pool || wanted ? malloc(sizeof *executable) : NULL;
+    struct executable *executable = malloc(sizeof *executable);
+    heap_executable_gone(handle); /* it may have been another's, whose end was not seen */
     if (!executable)
         return;
     executable->handle = handle;
@@ -105,14 +120,28 @@ void heap_executable_gone(CUgraphExec handle)
     free(executable);
 }
 
-void heap_graph_launch(CUgraphExec handle)
+void heap_graph_launched(CUgraphExec handle)
 {
     struct executable *executable;
     if (__builtin_expect(!__atomic_load_n(&returned, __ATOMIC_RELAXED), 1))
         return;
     HOLD(&executables_lock);
     HASH_FIND_PTR(executables, &handle, executable);
-    __atomic_add_fetch(executable && executable->pool ? &executable->pool->launches : &other_launches, 1, __ATOMIC_RELAXED);
+    uint64_t number = __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
+    if (!executable || __atomic_load_n(&are_mixed, __ATOMIC_RELAXED))
+        __atomic_store_n(&other_launched, number, __ATOMIC_RELAXED);
+    for (struct pool *pool = executable ? executable->pool : NULL; pool; pool = earlier_of(pool))
+        __atomic_store_n(&pool->launched, number, __ATOMIC_RELAXED);
+}
+
+void heap_graph_joins(CUgraph graph)
+{
+    struct pool *pool = graph ? pool_of_graph(graph) : NULL;
+    if (!pool)
+        return;
+    HOLD(&pool->books->lock);
+    if (__atomic_load_n(&pool->blocks, __ATOMIC_RELAXED) || pool->held_count)
+        __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED);
 }
 
 size_t heap_graph_wants(CUgraphExec handle)
@@ -121,13 +150,6 @@ size_t heap_graph_wants(CUgraphExec handle)
     HOLD(&executables_lock);
     HASH_FIND_PTR(executables, &handle, executable);
     return executable ? executable->wanted : 0;
-}
-
-/* Counts possible launches of the graph, launches of unknown executables included. Only differences between two calls mean
- * anything. */
-static uint64_t launches_of(const struct pool *pool)
-{
-    return __atomic_load_n(&pool->launches, __ATOMIC_RELAXED) + __atomic_load_n(&other_launches, __ATOMIC_RELAXED);
 }
 
 /* The graph holds the pool until it is gone. Returns 0 if that cannot be followed: it holds it for good. */
@@ -144,16 +166,36 @@ static int hold_by_graph(struct pool *pool, CUgraph graph)
     return 0;
 }
 
+static void follow(struct pool *pool, CUgraph graph)
+{
+    name_graph(pool, graph);
+    if (hold_by_graph(pool, graph))
+        __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE); /* the capture's own */
+}
+
+/* Another capture into the same graph has been before. */
+static void come_after(struct pool *pool, struct pool *earlier)
+{
+    if (!earlier || !pool_is_held(earlier))
+        return;
+    HOLD(&pool->books->lock);
+    if (earlier->books == pool->books)
+        __atomic_store_n(&pool->earlier, earlier, __ATOMIC_RELAXED);
+    else
+        __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED);
+}
+
 void heap_follow_capture(struct stream *stream)
 {
     CUgraph graph = NULL;
     struct books *books = books_make(stream->context);
     struct pool *pool = books ? pool_of_capture(books, stream->handle, &graph) : NULL;
+    size_t nodes = 0;
     if (!pool)
         return;
-    name_graph(pool, graph);
-    if (hold_by_graph(pool, graph))
-        __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE); /* the capture's own */
+    if (driver->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes)
+        come_after(pool, pool_of_graph(graph));
+    follow(pool, graph);
 }
 
 void capture_lose(struct stream *stream)
@@ -201,18 +243,6 @@ uint64_t heap_at_node(CUdeviceptr node)
     return standing.address;
 }
 
-void heap_graph_frees(uint64_t address, CUgraph graph)
-{
-    struct block *block = index_find(address);
-    struct pool *pool = block ? block_pool_now(block) : NULL;
-    if (!pool)
-        return;
-    hold_by_graph(pool, graph);
-    HOLD(&pool->books->lock);
-    if (block->returned & RETURNED_LISTED)
-        block->returned |= RETURNED_CAPTURED;
-}
-
 void heap_reordered(struct stream *stream)
 {
     struct books *books = books_of(stream->context);
@@ -227,6 +257,8 @@ void heap_reordered(struct stream *stream)
 static void hold(struct pool *holder, struct pool *held)
 {
     lock_expect(RANK_BOOKS);
+    if (holder == held)
+        return;
     for (size_t i = 0; i < holder->held_count; i++) {
         if (holder->held[i] == held)
             return;
@@ -239,6 +271,26 @@ static void hold(struct pool *holder, struct pool *held)
     holder->held = grown;
 }
 
+/* Each launch of the graph that frees the block is a free of it. Caller holds books->lock. */
+static void note_frees(struct block *block)
+{
+    lock_expect(RANK_BOOKS);
+    const uint64_t freed = block->freed_by ? __atomic_load_n(&block->freed_by->launched, __ATOMIC_RELAXED) : 0;
+    if (freed > block->returned_after)
+        block->returned_after = freed;
+}
+
+/* The launches of the graph of `holder` will free the block. Caller holds books->lock. */
+static void free_by(struct block *block, struct pool *holder)
+{
+    lock_expect(RANK_BOOKS);
+    note_frees(block);
+    if (block->freed_by && block->freed_by != holder) /* that of two graphs; so what has freed it last is not known */
+        __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED);
+    block->freed_by = holder;
+    hold(holder, block->pool);
+}
+
 /* Caller holds books->lock. */
 static void list_returned(struct block *block, unsigned how)
 {
@@ -248,26 +300,57 @@ static void list_returned(struct block *block, unsigned how)
         __atomic_add_fetch(&returned, 1, __ATOMIC_RELAXED);
     }
     block->returned = RETURNED | RETURNED_LISTED | how;
-    block->returned_launches = launches_of(block->pool);
 }
 
 void capture_hold(struct block *block)
 {
     block_expect(block, BLOCK_HELD);
     HOLD(&block->books->lock);
-    if (block->pool->is_capture)
-        list_returned(block, RETURNED_IDLE);
+    if (!block->pool->is_capture)
+        return;
+    list_returned(block, RETURNED_IDLE);
+    block->returned_after = __atomic_load_n(&launches, __ATOMIC_RELAXED);
 }
 
 void capture_return(struct block *block, struct pool *capture, int is_idle)
 {
     block_expect(block, BLOCK_HELD);
     lock_take(&block->books->lock);
-    list_returned(block, (is_idle ? RETURNED_IDLE : 0u) | (capture ? RETURNED_CAPTURED : 0u));
+    list_returned(block, is_idle ? RETURNED_IDLE : 0u);
     if (capture)
-        hold(capture, block->pool);
+        free_by(block, capture);
+    else
+        block->returned_after = __atomic_load_n(&launches, __ATOMIC_RELAXED);
     lock_release(&block->books->lock);
     index_add(block);
+}
+
+/* The pool of a graph that the program makes itself. NULL: out of host memory. */
+static struct pool *pool_by_hand(struct books *books, CUgraph graph)
+{
+    static uint64_t made; /* atomic; captures never have numbers as high as these */
+    struct pool *pool = pool_of_graph(graph);
+    if (pool && pool->books == books && pool_is_held(pool))
+        return pool;
+    heap_graph_joins(graph);
+    if ((pool = pool_with_id(books, UINT64_MAX - __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED))) != NULL)
+        follow(pool, graph);
+    return pool;
+}
+
+void heap_graph_frees(uint64_t address, CUgraph graph)
+{
+    struct block *block = index_find(address);
+    struct pool *pool = block ? block_pool_now(block) : NULL, *holder = pool ? pool_by_hand(pool->books, graph) : NULL;
+    if (!pool)
+        return;
+    HOLD(&pool->books->lock);
+    if (holder) {
+        list_returned(block, block->returned & RETURNED_IDLE);
+        free_by(block, holder);
+    } else {
+        __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED); /* for good */
+    }
 }
 
 /* Caller holds books->lock. */
@@ -275,6 +358,7 @@ static void unlist(struct block *block)
 {
     lock_expect(RANK_BOOKS);
     DL_DELETE(block->pool->returned, block);
+    block->freed_by = NULL;
     __atomic_and_fetch(&block->returned, ~(uint32_t)RETURNED_LISTED, __ATOMIC_RELAXED); /* another thread may read it */
     __atomic_sub_fetch(&returned, 1, __ATOMIC_RELAXED);
 }
@@ -332,6 +416,21 @@ static void let_go(struct block *block, struct block **gone)
         DL_APPEND(*gone, block);
 }
 
+/* Caller holds books->lock. */
+static void leave(const struct pool *holder, struct pool *held)
+{
+    lock_expect(RANK_BOOKS);
+    struct block *block;
+    DL_FOREACH(held->returned, block)
+    {
+        if (block->freed_by != holder)
+            continue;
+        note_frees(block);
+        block->freed_by = NULL;
+    }
+    __atomic_sub_fetch(&held->references, 1, __ATOMIC_RELEASE);
+}
+
 /* Returns whether this released other graphs. Caller holds books->lock. */
 static int release(struct pool *pool, struct block **gone)
 {
@@ -341,7 +440,9 @@ static int release(struct pool *pool, struct block **gone)
     {
         /* If the graph was launched since, the buffer is allocated again, and stays so although the graph is destroyed. The
          * program may be freeing it right now. */
-        int is_live = !(block->returned & RETURNED_CAPTURED) && block->returned_launches != launches_of(pool);
+        note_frees(block);
+        int is_live = block->returned_after < __atomic_load_n(&pool->launched, __ATOMIC_RELAXED) ||
+                      block->returned_after < __atomic_load_n(&other_launched, __ATOMIC_RELAXED);
         if (!is_live && index_claim(block_address_now(block)) != block)
             continue; /* it is being freed by another thread, which will also unlist it */
         unlist(block);
@@ -350,7 +451,7 @@ static int release(struct pool *pool, struct block **gone)
     }
     size_t count = pool->held_count;
     for (size_t i = 0; i < count; i++)
-        __atomic_sub_fetch(&pool->held[i]->references, 1, __ATOMIC_RELEASE);
+        leave(pool, pool->held[i]);
     pool->held_count = 0;
     return count != 0;
 }

@@ -90,12 +90,19 @@ static struct pool *obtain_capture(struct books *books, uint64_t capture)
         if (pool->is_capture && !__atomic_load_n(&pool->references, __ATOMIC_ACQUIRE) && !has_memory(pool))
             spare = pool;
     }
+    LL_FOREACH(books->pools, pool)
+    {
+        if (pool->earlier == spare)
+            __atomic_store_n(&pool->earlier, NULL, __ATOMIC_RELAXED);
+    }
     if (!spare)
         spare = add(books, UINT64_MAX, capture);
     if (spare) {
         spare->is_capture = 1;
         __atomic_store_n(&spare->id[1], capture, __ATOMIC_RELAXED);
         spare->graph = NULL;
+        __atomic_store_n(&spare->earlier, NULL, __ATOMIC_RELAXED);
+        __atomic_store_n(&spare->launched, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->is_lost, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->is_unordered, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->references, 1, __ATOMIC_RELEASE);
@@ -103,7 +110,7 @@ static struct pool *obtain_capture(struct books *books, uint64_t capture)
     return spare;
 }
 
-static __attribute__((noinline)) struct pool *pool_with_id(struct books *books, cuuint64_t capture)
+__attribute__((noinline)) struct pool *pool_with_id(struct books *books, cuuint64_t capture)
 {
     static _Thread_local struct pool *latest;
     /* A pool is not reused while its capture goes on. */

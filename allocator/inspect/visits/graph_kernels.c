@@ -96,6 +96,12 @@ void graph_kernels_note(CUgraph graph, uint64_t capture, const struct launch_fun
     }
 }
 
+void graph_kernels_forget(CUgraph graph)
+{
+    HOLD(&lock);
+    forget_locked(&graphs, find_locked(graphs, graph));
+}
+
 void graph_kernels_instantiated(CUgraphExec executable, CUgraph graph)
 {
     HOLD(&lock);

@@ -171,6 +171,9 @@ struct graph_kernels {
 void graph_kernels_note(CUgraph graph, uint64_t capture, const struct launch_function *function, uint32_t users,
                         const struct reached *reached, size_t count);
 
+/* The handle is another graph's from now on. */
+void graph_kernels_forget(CUgraph graph);
+
 /* An executable was made of the graph, or is about to be destroyed. */
 void graph_kernels_instantiated(CUgraphExec executable, CUgraph graph);
 void graph_kernels_gone(CUgraphExec executable);

@@ -147,6 +147,20 @@ static CUgraphExec disabled_set(CUgraphNode *node, CUdeviceptr buffer)
 ENABLED(copy)
 ENABLED(set)
 
+/* In a child graph. */
+static CUgraphExec disabled_inner(CUgraphNode *node, CUdeviceptr buffer)
+{
+    CUgraph inner;
+    CUgraphNode child;
+    size_t count = 1;
+    CUgraphExec executable = executable_of(parent_of(captured_copy(buffer, kept), &child));
+    MUST(cu.cuGraphChildGraphNodeGetGraph(child, &inner));
+    MUST(cu.cuGraphGetNodes(inner, node, &count));
+    MUST(cu.cuGraphNodeSetEnabled(executable, *node, 0));
+    return executable;
+}
+ENABLED(inner)
+
 CASE(kept, texture)
 {
     CUdeviceptr buffer = allocate(BYTES, first), out = allocate(BYTES, first);
@@ -196,6 +210,17 @@ CASE(kept, copy_not_moved)
     CUgraphExec executable = made_of_copy(&node, kept, to);
     CUDA_MEMCPY3D copy = copy_of(buffer, to);
     copy.srcLOD = 1;
+    say("change", cu.cuGraphExecMemcpyNodeSetParams(executable, node, &copy, here));
+    launch_around_free(executable, buffer);
+}
+
+/* cufence refuses it: the node writes where it did before, but would read past an end. */
+CASE(kept, copy_refused)
+{
+    CUgraphNode node;
+    CUdeviceptr buffer = allocate(BYTES, first), to = allocate(BYTES, first);
+    CUgraphExec executable = made_of_copy(&node, kept, to);
+    const CUDA_MEMCPY3D copy = copy_of(kept + 8, buffer);
     say("change", cu.cuGraphExecMemcpyNodeSetParams(executable, node, &copy, here));
     launch_around_free(executable, buffer);
 }

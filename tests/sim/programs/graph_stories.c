@@ -1,0 +1,247 @@
+/* Memory that graphs allocate: whose launch allocates it again, what frees it, and how long it lives. */
+#include "buffers.h"
+
+#include <unistd.h>
+
+static CUcontext here;
+static CUstream first;
+
+/* It allocates nothing. */
+static CUgraph made_by_hand(void)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    const CUDA_MEMSET_NODE_PARAMS set = {kept, 0, 1, 4, WORDS, 1};
+    MUST(cu.cuGraphCreate(&graph, 0));
+    MUST(cu.cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, here));
+    return graph;
+}
+
+/* Sets memory of its own, in a graph of the program or (NULL) a new one. */
+static CUgraph captured_set(CUgraph into, CUdeviceptr *own, unsigned value)
+{
+    CUgraph graph;
+    if (into)
+        MUST(cu.cuStreamBeginCaptureToGraph(first, into, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+    else
+        MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cu.cuMemAllocAsync(own, BYTES, first));
+    MUST(cu.cuMemsetD32Async(*own, value, WORDS, first));
+    MUST(cu.cuStreamEndCapture(first, &graph));
+    return graph;
+}
+
+/* A graph that allocates nothing has the handle of one that did. */
+CASE(graphs, handle_of_another)
+{
+    CUdeviceptr own;
+    CUgraph graph = captured_set(NULL, &own, 5), again;
+    CUgraphExecUpdateResultInfo info;
+    executable_of(graph);
+    MUST(cu.cuGraphDestroy(graph));
+    again = made_by_hand();
+    say(again == graph ? "update" : "another handle", cu.cuGraphExecUpdate(executable_of(again), again, &info));
+}
+
+/* The same for one with a kernel. */
+CASE(graphs, handle_of_a_kernel)
+{
+    CUgraph graph, again;
+    MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(add_one(kept, WORDS, first));
+    MUST(cu.cuStreamEndCapture(first, &graph));
+    MUST(cu.cuGraphLaunch(executable_of(graph), first));
+    MUST(cu.cuGraphDestroy(graph));
+    again = made_by_hand();
+    say(again == graph ? "launch" : "another handle", cu.cuGraphLaunch(executable_of(again), first));
+}
+
+/* A graph that frees the memory of another: captured, or made by hand. */
+static CUgraph freeing(CUdeviceptr own, int is_by_hand)
+{
+    CUgraph graph;
+    CUgraphNode node;
+    if (is_by_hand) {
+        MUST(cu.cuGraphCreate(&graph, 0));
+        MUST(cu.cuGraphAddMemFreeNode(&node, graph, NULL, 0, own));
+    } else {
+        MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_RELAXED));
+        MUST(cu.cuMemFreeAsync(own, first));
+        MUST(cu.cuStreamEndCapture(first, &graph));
+    }
+    return graph;
+}
+
+static void end(CUgraphExec executable, CUgraph graph)
+{
+    MUST(cu.cuStreamSynchronize(first));
+    MUST(cu.cuGraphExecDestroy(executable));
+    MUST(cu.cuGraphDestroy(graph));
+}
+
+/* Its launch allocates the memory, frees_by() frees it, and both are gone. */
+static void allocate_and_free(void (*frees_by)(CUgraphExec executable, CUdeviceptr own))
+{
+    CUdeviceptr own;
+    CUgraph graph = captured_set(NULL, &own, 5);
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    frees_by(executable, own);
+    end(executable, graph);
+}
+
+/* Another graph is launched then, and a launch of its own fails. */
+static void by_call(CUgraphExec executable, CUdeviceptr own)
+{
+    static CUgraphExec beside;
+    void (*fail)(const char *, unsigned, CUresult);
+    *(void **)&fail = driver_of_sim("cusim_fail_call");
+    if (!beside)
+        beside = executable_of(made_by_hand());
+    MUST(cu.cuMemFreeAsync(own, first));
+    MUST(cu.cuGraphLaunch(beside, first));
+    fail("cuGraphLaunch", 1, CUDA_ERROR_INVALID_VALUE);
+    cu.cuGraphLaunch(executable, first);
+}
+
+static void by_graph(CUdeviceptr own, int is_by_hand)
+{
+    CUgraph graph = freeing(own, is_by_hand);
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    end(executable, graph);
+}
+
+static void by_capture(CUgraphExec executable, CUdeviceptr own)
+{
+    by_graph(own, 0);
+}
+
+static void by_hand(CUgraphExec executable, CUdeviceptr own)
+{
+    by_graph(own, 1);
+}
+
+/* When the graph itself is gone already. */
+static void free_orphan(int is_by_hand)
+{
+    CUdeviceptr own;
+    CUgraph graph = captured_set(NULL, &own, 5);
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    end(executable, graph);
+    usleep(2000);
+    by_graph(own, is_by_hand);
+}
+
+/* By a node in the graph itself, made by hand. */
+static void free_inside(void)
+{
+    CUdeviceptr own;
+    CUgraphNode node;
+    CUgraph graph = captured_set(NULL, &own, 5);
+    MUST(cu.cuGraphAddMemFreeNode(&node, graph, NULL, 0, own));
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    MUST(cu.cuGraphLaunch(executable, first));
+    end(executable, graph);
+}
+
+CASE(graphs, freed_for_good)
+{
+    CUdeviceptr own[2];
+    CUgraph graph = made_by_hand();
+    for (unsigned i = 0; i < 2; i++)
+        captured_set(graph, &own[i], i);
+    for (int i = 0; i < TIMES; i++) {
+        allocate_and_free(i % 3 == 0 ? by_call : i % 3 == 1 ? by_capture : by_hand);
+        free_orphan(i & 1);
+        free_inside();
+    }
+    for (int tries = 0; tries < 1000 && stats_of_cufence().mapped_bytes >= TIMES << 19; tries++) {
+        MUST(cu.cuCtxSynchronize());
+        usleep(10000);
+    }
+    printf("given back: %s\n", stats_of_cufence().mapped_bytes < TIMES << 19 ? "yes" : "no");
+}
+
+/* Once its graphs are gone. */
+static void read_and_free(CUdeviceptr own)
+{
+    uint32_t word = 0;
+    for (int i = 0; i < 20; i++) { /* the background looks */
+        MUST(cu.cuCtxSynchronize());
+        usleep(10000);
+    }
+    MUST(cu.cuMemcpyDtoH(&word, own, sizeof word));
+    MUST(cu.cuMemFreeAsync(own, first));
+    printf("it has %u\n", word);
+}
+
+/* Two captures into one graph: a launch allocates the memory of both again, and that outlives the graph. */
+CASE(graphs, captured_twice)
+{
+    CUdeviceptr own[2];
+    CUgraph graph;
+    MUST(cu.cuGraphCreate(&graph, 0));
+    for (unsigned i = 0; i < 2; i++)
+        captured_set(graph, &own[i], 5 + i);
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    for (int i = 0; i < 2; i++)
+        MUST(cu.cuMemFreeAsync(own[i], first));
+    MUST(cu.cuGraphLaunch(executable, first));
+    end(executable, graph);
+    for (int i = 0; i < 2; i++)
+        read_and_free(own[i]);
+}
+
+/* What a launch has allocated again outlives the graph that has freed it before, or never did. */
+static void outlive(int is_by_hand, int times)
+{
+    CUdeviceptr own;
+    CUgraph graph = captured_set(NULL, &own, 5);
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    CUgraph other = freeing(own, is_by_hand);
+    CUgraphExec frees = executable_of(other);
+    for (int i = 0; i < times; i++) {
+        MUST(cu.cuGraphLaunch(frees, first));
+        MUST(cu.cuGraphLaunch(executable, first));
+    }
+    end(executable, graph);
+    end(frees, other);
+    read_and_free(own);
+}
+
+CASE(graphs, allocated_again)
+{
+    for (int i = 0; i < 4; i++)
+        outlive(i & 1, i >> 1);
+}
+
+/* It outlives its own graph, and another, which would free it, but is never launched. */
+CASE(graphs, never_freed)
+{
+    for (int is_by_hand = 0; is_by_hand < 2; is_by_hand++) {
+        CUdeviceptr own;
+        CUgraph graph = captured_set(NULL, &own, 5);
+        CUgraphExec executable = executable_of(graph);
+        MUST(cu.cuGraphLaunch(executable, first));
+        end(executable, graph);
+        usleep(200000); /* the background looks */
+        CUgraph other = freeing(own, is_by_hand);
+        end(executable_of(other), other);
+        read_and_free(own);
+    }
+}
+
+STORY(graphs)
+{
+    start();
+    MUST(cu.cuCtxGetCurrent(&here));
+    first = new_stream();
+    MUST(cu.cuMemAlloc(&kept, BYTES));
+    play_case(count, arguments);
+    return say("the end", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+}
