@@ -21,7 +21,7 @@ static inline int pool_is_spent(const struct pool *pool)
 struct pool *pool_of(struct books *books, struct stream *stream); /* the pool from which `stream` allocates now, or NULL */
 struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph); /* of a capturing stream, or NULL */
 struct pool *pool_with_id(struct books *books, cuuint64_t capture); /* of this capture. NULL: out of host memory */
-int capture_has_begun(const struct stream *stream); /* progress.c: it began a capture that may be in progress */
+int capture_has_begun(const struct stream *stream);                 /* progress.c: it began a capture that may be in progress */
 struct pool *pool_named(int device, const uint64_t id[2], cufence_status *status); /* NULL: see *status */
 void pools_lend(struct books *books); /* gives up what pools keep that may lend; it waits for a synchronisation. In a scope */
 void pools_drop_lists(struct pool *pool); /* moves its unused blocks to the shared list; caller holds RANK_BOOKS */
