@@ -298,7 +298,7 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
         uint64_t own = __atomic_load_n(&pools[owner].mapped, __ATOMIC_RELAXED);
         __atomic_store_n(&pools[owner].peak, keep > own ? keep : own, __ATOMIC_RELAXED);
         uint64_t all = pools_keep(pools[owner].device);
-        struct context *context = all ? context_for_pool(pools[owner].device, context_current()) : NULL;
+        struct context *context = all ? context_for_pool(pools[owner].device, context_known_current()) : NULL;
         if (context)
             heap_keep_only(context, all);
         else
@@ -328,15 +328,17 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool handle)
     struct pool_account *pool = &pools[owner];
     if (!owner || pool->is_default) /* which nobody can destroy */
         return real.cuMemPoolDestroy(handle);
+    int device = pool->device;
     __atomic_add_fetch(&pool->live, 1, __ATOMIC_RELAXED); /* keeps the entry */
     __atomic_store_n(&pool->is_destroyed, 1, __ATOMIC_RELEASE);
     CUresult result = real.cuMemPoolDestroy(handle);
     if (result != CUDA_SUCCESS)
         __atomic_store_n(&pool->is_destroyed, 0, __ATOMIC_RELEASE);
     release_if_done(pool);
-    struct context *context = result == CUDA_SUCCESS ? context_current() : NULL;
+    /* Natively the current context is not asked: another thread may have destroyed it. */
+    struct context *context = result == CUDA_SUCCESS ? context_for_pool(device, context_known_current()) : NULL;
     pools_changed();
     if (context)
-        heap_keep_only(context, pools_keep(context->device));
+        heap_keep_only(context, pools_keep(device));
     return result;
 }

@@ -301,6 +301,26 @@ STORY(a_pool_gets_the_handle_of_one_that_ends)
     CHECK(pool_handle(first) == NULL && pool_handle(second) == pool);
 }
 
+static void *destroy_context(void *context)
+{
+    CHECK_CU(hook_cuCtxDestroy_v2(context));
+    return NULL;
+}
+
+STORY(a_pool_ends_where_another_thread_has_destroyed_the_current_context)
+{
+    CUmemoryPool pool;
+    CUcontext context;
+    pthread_t thread;
+    start_hooked("explain=off");
+    CHECK_CU(hook_cuMemPoolCreate(&pool, &pool_properties));
+    CHECK_CU(hook_cuCtxCreate_v2(&context, 0, 0));
+    pthread_create(&thread, NULL, destroy_context, context);
+    pthread_join(thread, NULL);
+    CHECK_CU(hook_cuMemPoolDestroy(pool));
+    CHECK(cusim_stale_handles() == 0);
+}
+
 /* ---- graphs ---- */
 
 static CUgraphNode add_node(CUgraph graph, void *out, int n, CUDA_KERNEL_NODE_PARAMS *node)
