@@ -49,8 +49,8 @@ cufence_status delivery_open(const struct options *options)
     const char *forced = env_get("FORCE_COLOR");
     delivery.is_forced = forced && *forced && strcmp(forced, "0") != 0;
     delivery.has_no_color = (no_color && *no_color) || (term && !strcmp(term, "dumb"));
-    cufence_status status = options_expand_path(options->log, delivery.log.name, sizeof delivery.log.name);
-    status = status ?: options_expand_path(options->json, delivery.json[0].name, sizeof delivery.json[0].name);
+    cufence_status status = options_place_path(options->log, delivery.log.name, sizeof delivery.log.name);
+    status = status ?: options_place_path(options->json, delivery.json[0].name, sizeof delivery.json[0].name);
     for (int i = 1; collected && *collected && i <= COLLECTORS; i++) {
         size_t length = strcspn(collected, "\n");
         snprintf(delivery.json[i].name, sizeof delivery.json[i].name, "%.*s", (int)length, collected);

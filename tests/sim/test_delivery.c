@@ -70,6 +70,15 @@ NAMED(logs)
     faults(options);
 }
 
+NAMED(changes_folder)
+{
+    CHECK(chdir(folder) == 0);
+    start("on_fault=error/7,log=log");
+    CHECK(chdir("/") == 0);
+    fault_here();
+    CHECK_OK(cufence_wait_reports(20000));
+}
+
 /* The disk is full for json=. */
 NAMED(json_to_full_disk)
 {
@@ -303,6 +312,14 @@ TEST(what_standard_error_does_not_take_is_in_the_log)
     }
     close(ends[1]);
     close(full);
+}
+
+TEST(the_log_stays_in_its_folder)
+{
+    unlink(in_folder("log"));
+    expect("changes_folder", 7);
+    read_file("log");
+    expect_text("out-of-bounds WRITE");
 }
 
 TEST(test_redirected)
