@@ -275,10 +275,16 @@ uint64_t delivery_count(void)
 static size_t copy_kept(char *const *kept, char *buffer, size_t size)
 {
     HOLD(&delivery.lock);
-    size_t length = *kept ? strlen(*kept) + 1 : 0;
+    size_t length = delivery.count && *kept ? strlen(*kept) + 1 : 0;
     if (length && size)
         snprintf(buffer, size, "%s", *kept);
     return length;
+}
+
+void delivery_forget(void)
+{
+    lock_init(&delivery.lock, RANK_LEAF); /* the thread that held it is not there */
+    delivery.count = 0;
 }
 
 size_t delivery_last_text(char *buffer, size_t size)
