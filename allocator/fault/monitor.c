@@ -115,6 +115,7 @@ static void abort_if_wanted(void)
     if (monitor.options->on_fault != ON_FAULT_ABORT)
         return;
     dumps_remove_name(&monitor.pipe);
+    output_flush();
     abort();
 }
 
