@@ -28,10 +28,10 @@ LIMITS = {
     f"functions over {FUNCTION_LINES} lines": 0,
 }
 ROOMS = {
-    "allocator": {"analysis": 11827, "api": 1516, "base": 4079, "cli": 7408, "contexts": 1234, "driver": 504, "fault": 5014, "finding": 5376,
+    "allocator": {"analysis": 11827, "api": 1517, "base": 4095, "cli": 7408, "contexts": 1234, "driver": 504, "fault": 5030, "finding": 5376,
                   "guard": 281, "heap": 10846, "inspect": 5057, "json": 706, "kernels": 938, "launch": 1444, "order": 1552, "preload": 5012,
-                  "rerun": 2777, "sim": 7568, "stacks": 3450, "torch": 4424, "vmm": 789},
-    "tests": {"*": 505, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8420, "mutants": 600, "python": 7678, "sim": 15985, "support": 1000,
+                  "rerun": 2777, "sim": 7568, "stacks": 3450, "torch": 4428, "vmm": 789},
+    "tests": {"*": 505, "contract": 3170, "core": 35, "fuzz": 1000, "gpu": 8423, "mutants": 600, "python": 7708, "sim": 16061, "support": 1000,
               "torture": 5165, "unit": 15124, "way": 160, "zoo": 1085},
 }  # fmt: skip
 PLANNED = {"allocator": 72000, "tests": 55000}  # the design's, not met
