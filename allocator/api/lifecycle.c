@@ -362,6 +362,7 @@ static void stream_ends(struct stream *stream)
 static void after_fork(void)
 {
     contexts_close();
+    delivery_forget();
     __atomic_store_n(&process.is_started, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&process.is_forked, 1, __ATOMIC_RELEASE);
 }

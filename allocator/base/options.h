@@ -126,6 +126,9 @@ cufence_status options_parse(struct options *options, const char *text, const ch
  * Errors: OPTION (another letter after %), OVERFLOW (longer than `size`). */
 cufence_status options_expand_path(const char *pattern, char *out, size_t size);
 
+/* The same; a name in the current folder stays there when the program changes folder, if `size` has room for both. */
+cufence_status options_place_path(const char *pattern, char *out, size_t size);
+
 /* Returns RANK, else LOCAL_RANK, which distributed jobs set in the environment; -1 if neither is a number. */
 int options_rank(void);
 

@@ -55,6 +55,19 @@ cufence_status options_expand_path(const char *pattern, char *out, size_t size)
     return CUFENCE_OK;
 }
 
+cufence_status options_place_path(const char *pattern, char *out, size_t size)
+{
+    char folder[PATH_MAX];
+    cufence_status status = options_expand_path(pattern, out, size);
+    size_t length = status == CUFENCE_OK && *out && *out != '/' && getcwd(folder, sizeof folder) ? strlen(folder) : 0;
+    if (length && length + 1 + strlen(out) < size) {
+        memmove(out + length + 1, out, strlen(out) + 1);
+        memcpy(out, folder, length);
+        out[length] = '/';
+    }
+    return status;
+}
+
 static int rank_in(const char *variable)
 {
     const char *text = env_get(variable);

@@ -1,5 +1,8 @@
 #include "text.h"
 
+#include "error.h"
+
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,4 +245,14 @@ size_t text_nearest(const char *word, size_t length, const void *elements, size_
     if (edits)
         *edits = best;
     return nearest;
+}
+
+cufence_status problem_set(struct problem *problem, cufence_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    text_vformat(problem->text, sizeof problem->text, format, arguments);
+    va_end(arguments);
+    text_make_plain(problem->text);
+    return status;
 }

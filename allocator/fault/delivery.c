@@ -49,8 +49,8 @@ cufence_status delivery_open(const struct options *options)
     const char *forced = env_get("FORCE_COLOR");
     delivery.is_forced = forced && *forced && strcmp(forced, "0") != 0;
     delivery.has_no_color = (no_color && *no_color) || (term && !strcmp(term, "dumb"));
-    cufence_status status = options_expand_path(options->log, delivery.log.name, sizeof delivery.log.name);
-    status = status ?: options_expand_path(options->json, delivery.json[0].name, sizeof delivery.json[0].name);
+    cufence_status status = options_place_path(options->log, delivery.log.name, sizeof delivery.log.name);
+    status = status ?: options_place_path(options->json, delivery.json[0].name, sizeof delivery.json[0].name);
     for (int i = 1; collected && *collected && i <= COLLECTORS; i++) {
         size_t length = strcspn(collected, "\n");
         snprintf(delivery.json[i].name, sizeof delivery.json[i].name, "%.*s", (int)length, collected);
@@ -275,10 +275,16 @@ uint64_t delivery_count(void)
 static size_t copy_kept(char *const *kept, char *buffer, size_t size)
 {
     HOLD(&delivery.lock);
-    size_t length = *kept ? strlen(*kept) + 1 : 0;
+    size_t length = delivery.count && *kept ? strlen(*kept) + 1 : 0;
     if (length && size)
         snprintf(buffer, size, "%s", *kept);
     return length;
+}
+
+void delivery_forget(void)
+{
+    lock_init(&delivery.lock, RANK_LEAF); /* the thread that held it is not there */
+    delivery.count = 0;
 }
 
 size_t delivery_last_text(char *buffer, size_t size)

@@ -44,6 +44,9 @@ int delivery_is_in_handler(void);
 /* Returns the number of reports so far, printed or not. */
 uint64_t delivery_count(void);
 
+/* In a forked child, which is alone: the reports were its parent's. */
+void delivery_forget(void);
+
 /* Copies the last report's text to buffer, truncated to `size` and NUL-terminated. Returns its full length with the NUL, 0
  * if there is none. */
 size_t delivery_last_text(char *buffer, size_t size);

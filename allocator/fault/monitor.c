@@ -115,6 +115,7 @@ static void abort_if_wanted(void)
     if (monitor.options->on_fault != ON_FAULT_ABORT)
         return;
     dumps_remove_name(&monitor.pipe);
+    output_flush();
     abort();
 }
 
@@ -385,12 +386,18 @@ int monitor_is_busy(void)
     return __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) != WORK_NONE;
 }
 
+/* It may run the program's handler, as of SIGABRT with on_fault=abort, which may exit the process. */
+static int is_own_thread(void)
+{
+    return monitor.is_running && pthread_equal(pthread_self(), monitor.thread);
+}
+
 /* Waits while `is_due`. */
 static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
 {
     const uint64_t until = monotonic_ns() + timeout_ms * NS_PER_MS;
     const struct timespec late = clock_after(CLOCK_MONOTONIC, timeout_ms * NS_PER_MS);
-    if (delivery_is_in_handler())
+    if (delivery_is_in_handler() || is_own_thread())
         return error_set(
             CUFENCE_ERROR_UNSUPPORTED,
             "a fault handler cannot wait for reports: the report that it was called for ends only after it returns");
@@ -423,7 +430,7 @@ int monitor_returns_errors(void)
 
 void monitor_await_report(void)
 {
-    if (!monitor.is_running || pthread_equal(pthread_self(), monitor.thread))
+    if (!monitor.is_running || is_own_thread())
         return;
     for (uint64_t waited = 0; waited < monitor.options->rerun_ms + SETTLE_MS; waited++) {
         if (!is_report_due())

@@ -25,7 +25,7 @@ struct saving {
 
 cufence_status saving_open(const struct options *options)
 {
-    return options_expand_path(options->save, parent, sizeof parent);
+    return options_place_path(options->save, parent, sizeof parent);
 }
 
 uint64_t saving_limit_ms(const struct options *options)

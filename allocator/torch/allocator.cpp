@@ -27,7 +27,7 @@ class cufence_allocator final : public tensor_memory
     void beginAllocateToPool(DeviceIndex device, pool_id id, std::function<bool(cudaStream_t)> filter) override
     {
         if (borrowed.count.load())
-            borrowed.begin(id, filter);
+            borrowed.begin(device, id, filter);
         auto owned = std::make_unique<std::function<bool(cudaStream_t)>>(std::move(filter));
         check(cufence_pool_begin(device, pool_words(id).words, pool_contains, owned.get(), pool_forget),
               "cannot begin a memory pool", HERE);
@@ -37,8 +37,7 @@ class cufence_allocator final : public tensor_memory
     /* PyTorch calls this and the next in destructors. */
     void endAllocateToPool(DeviceIndex device, pool_id id) override
     {
-        if (borrowed.count.load())
-            borrowed.begin(id, nullptr);
+        borrowed.end(device, id);
         warn(cufence_pool_end(device, pool_words(id).words), "cannot end a memory pool");
     }
 

@@ -53,10 +53,11 @@ void check(cufence_status status, const char *what, const c10::SourceLocation &w
         raise(status, what, where);
 }
 
-/* For what PyTorch calls in destructors, where an exception would end the process. */
+/* For what PyTorch calls in destructors, where an exception would end the process. A forked child has the parent's tensors and
+ * graphs, and no CUDA. */
 void warn(cufence_status status, const char *what)
 {
-    if (status != CUFENCE_OK)
+    if (status != CUFENCE_OK && status != CUFENCE_ERROR_NOT_INITIALIZED)
         std::fprintf(stderr, "cufence: %s: %s\n", what, cufence_error_detail());
 }
 
@@ -128,7 +129,7 @@ class tensor_memory : public native::CUDAAllocator
         if (C10_UNLIKELY(borrowed.count.load(std::memory_order_relaxed) != 0) && borrowed.release(pointer, &freed))
             cufence_torch_count(freed.device, freed.size, -1);
         else
-            free(pointer, &freed);
+            warn(cufence_torch_free(pointer, &freed), "PyTorch could not free a tensor's memory");
         if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
             profile(pointer, -static_cast<std::int64_t>(freed.size), static_cast<DeviceIndex>(freed.device));
     }
@@ -329,14 +330,6 @@ class tensor_memory : public native::CUDAAllocator
         if (pointer)
             cufence_torch_count(device, size, 1);
         return pointer;
-    }
-
-    /* A forked child has the parent's tensors, and no CUDA. */
-    static void free(void *pointer, cufence_torch_buffer *freed)
-    {
-        cufence_status status = cufence_torch_free(pointer, freed);
-        if (C10_UNLIKELY(status != CUFENCE_OK && status != CUFENCE_ERROR_NOT_INITIALIZED))
-            warn(status, "PyTorch could not free a tensor's memory");
     }
 
     /* Others may have memory to give back. Throws if there is none. */

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <forward_list>
 #include <functional>
 #include <map>
 #include <memory>
@@ -229,22 +230,28 @@ class borrowed_pools
     void add(pool_id id, lender from)
     {
         std::lock_guard<std::mutex> guard(lock);
-        count += pools.emplace(id, pool{std::move(from), {}, {}}).second;
+        count += pools.emplace(id, pool{std::move(from), {}}).second;
     }
 
-    void begin(pool_id id, const std::function<bool(cudaStream_t)> &filter)
+    /* Of all pools: what is begun last, counts. */
+    void begin(DeviceIndex device, pool_id id, const std::function<bool(cudaStream_t)> &filter)
     {
         std::lock_guard<std::mutex> guard(lock);
-        auto found = pools.find(id);
-        if (found != pools.end())
-            found->second.filter = filter;
+        begun.push_front({device, id, filter});
+    }
+
+    void end(DeviceIndex device, pool_id id)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        begun.remove_if([&](const user &each) { return each.device == device && each.id == id; });
     }
 
     void *allocate(std::size_t size, DeviceIndex device, cudaStream_t stream)
     {
         std::unique_lock<std::mutex> guard(lock);
-        auto of = std::find_if(pools.begin(), pools.end(),
-                               [&](const auto &each) { return each.second.filter && each.second.filter(stream); });
+        auto inner = std::find_if(begun.begin(), begun.end(),
+                                  [&](const user &each) { return each.device == device && each.filter(stream); });
+        auto of = inner == begun.end() ? pools.end() : pools.find(inner->id);
         if (of == pools.end())
             return nullptr;
         const auto number = reinterpret_cast<std::uint64_t>(stream);
@@ -330,8 +337,12 @@ class borrowed_pools
     };
     struct pool {
         lender from;
-        std::function<bool(cudaStream_t)> filter; /* while it is begun */
         std::vector<loan> idle;
+    };
+    struct user {
+        DeviceIndex device;
+        pool_id id;
+        std::function<bool(cudaStream_t)> filter;
     };
 
     /* The other allocator may not wait for who uses it. */
@@ -345,6 +356,7 @@ class borrowed_pools
 
     std::mutex lock;
     std::map<pool_id, pool> pools;
+    std::forward_list<user> begun;
     std::unordered_map<void *, loan> live;
 };
 

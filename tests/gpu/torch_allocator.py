@@ -431,7 +431,12 @@ void give(void *p, size_t, int, void *) { given++; cudaFree(p); } }
         self.assertEqual(int(tensor.sum()), 1000)
         int8(1000)
         self.assertEqual(count("taken"), 1, "others do not use it")
-        del tensor, pool
+        inner = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool), torch.cuda.use_mem_pool(inner):
+            kept = int8(2000)
+        self.assertEqual([segment["allocated_size"] for segment in self.segments(inner)], [2000])
+        self.assertEqual(count("taken"), 1, "the inner one counts")
+        del tensor, pool, kept, inner
         torch.cuda.empty_cache()
         self.assertEqual((count("given"), torch.cuda.memory_allocated()), (1, allocated))
 

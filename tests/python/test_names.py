@@ -412,6 +412,19 @@ class OnTheDevice(standin.InFolder):
         done = self.run_program("globals()['kept'] = batch")
         self.assertRegex(done.stderr, r"cufence: buffer #\d+ is kept \(global in (train\.py|__main__)\), float32\[250, 4\]")
 
+    def test_a_forked_child_has_no_report(self) -> None:
+        done = self.run_program("""
+            globals()["kept"] = batch
+            import os
+            child = os.fork()
+            if child:
+                assert os.waitpid(child, 0)[1] == 0
+            else:
+                assert (cufence.fault_count(), cufence.last_report()) == (0, None)
+        """)
+        self.assertEqual(done.stderr.count("is kept (global in"), 1, done.stderr)
+        self.assertEqual(len(self.records()), 2)
+
     def test_objects_that_raise_do_no_harm(self) -> None:
         done = self.run_program("""
             class Meta(type):

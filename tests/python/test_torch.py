@@ -58,6 +58,20 @@ if child:
 """
 
 
+# The child's graph ends with what it has inherited.
+GRAPH_IN_CHILD = """
+import os, torch
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    kept = torch.empty(101, device="cuda", dtype=torch.uint8)
+child = os.fork()
+if not child:
+    del graph, kept
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
 # A program without Python, with PyTorch's own libraries.
 PROGRAM = """
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -128,3 +142,6 @@ class Torch(standin.InFolder):
         """The driver starts with the first use of CUDA, so parent and child can both use it."""
         said = self.run_it(FORKED, PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:64", CUFENCE_OPTIONS="say=verbose")
         self.assertEqual(said.count("PyTorch's allocator: cufence"), 2, said)
+
+    def test_graph_in_child(self) -> None:
+        self.assertNotIn("cannot", self.run_it(GRAPH_IN_CHILD))

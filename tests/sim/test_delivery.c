@@ -5,6 +5,7 @@
 #define TEST_OWN_MAIN
 #include "fault_story.h"
 #include "support/folder.h"
+#include "torch/torch.h"
 
 #include <jansson.h>
 #include <sys/resource.h>
@@ -68,6 +69,32 @@ NAMED(logs)
     char options[400];
     snprintf(options, sizeof options, "on_fault=error/7,log=%s", in_folder("log"));
     faults(options);
+}
+
+NAMED(changes_folder)
+{
+    CHECK(chdir(folder) == 0);
+    start("on_fault=error/7,log=log");
+    CHECK(chdir("/") == 0);
+    fault_here();
+    CHECK_OK(cufence_wait_reports(20000));
+}
+
+static void *print_more(void *unused)
+{
+    cufence_torch_add("of another thread\n", "{}");
+    return unused;
+}
+
+/* Standard error is full: another thread waits to print when the report comes. */
+NAMED(aborts_beside_another)
+{
+    pthread_t thread;
+    start("on_fault=abort");
+    CHECK(pthread_create(&thread, NULL, print_more, NULL) == 0);
+    usleep(100000);
+    fault_here();
+    pause();
 }
 
 /* The disk is full for json=. */
@@ -266,6 +293,23 @@ TEST(test_full_pipe)
     expect_through_full_pipe(0);
 }
 
+TEST(an_abort_lets_others_print)
+{
+    int ends[2];
+    char filler[4096] = "";
+    assert_int_equal(pipe(ends), 0);
+    assert_true(fcntl(ends[1], F_SETPIPE_SZ, 4096) == 4096);
+    assert_int_equal(write(ends[1], filler, sizeof filler), sizeof filler);
+    pid_t pid = start_story("aborts_beside_another", ends[1]);
+    close(ends[1]);
+    usleep(1000000);
+    assert_int_equal(read(ends[0], filler, sizeof filler), sizeof filler);
+    read_all(ends[0]);
+    assert_int_equal(await_child(pid), 128 + SIGABRT);
+    expect_text("of another thread");
+    expect_text("SUMMARY: cufence: overrun");
+}
+
 /* The reader never reads: the process ends all the same, and the log says what happened. */
 TEST(test_stuck_reader)
 {
@@ -303,6 +347,14 @@ TEST(what_standard_error_does_not_take_is_in_the_log)
     }
     close(ends[1]);
     close(full);
+}
+
+TEST(the_log_stays_in_its_folder)
+{
+    unlink(in_folder("log"));
+    expect("changes_folder", 7);
+    read_file("log");
+    expect_text("out-of-bounds WRITE");
 }
 
 TEST(test_redirected)

@@ -80,6 +80,14 @@ TEST_WITH(a_report_is_finished_before_the_end, NULL, finish)
     }
 }
 
+TEST_WITH(a_handler_of_the_abort_may_exit, NULL, finish)
+{
+    run(&by_dlsym, "exit_at_abort", PRELOAD, "on_fault=abort", NULL);
+    expect_status(7);
+    expect_overrun_report();
+    expect_err("cufence: 1 finding; 1 allocation guarded");
+}
+
 /* Calls of the driver take their time, those of the process that launches the kernel again too. */
 TEST_WITH(the_error_does_not_wait_for_the_second_launch, NULL, finish)
 {

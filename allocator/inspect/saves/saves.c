@@ -319,7 +319,7 @@ cufence_status saves_open(const struct options *options)
                                      .closed = closed};
     if (!options->save_values[0])
         return CUFENCE_OK;
-    cufence_status status = options_expand_path(options->saved, saves.folder, sizeof saves.folder);
+    cufence_status status = options_place_path(options->saved, saves.folder, sizeof saves.folder);
     if (status != CUFENCE_OK)
         return status;
     filter_parse(&saves.filter, options->save_values);

@@ -103,7 +103,7 @@ cufence_status show_open(const struct options *options)
                                      .before = before,
                                      .after = after,
                                      .finished = finished};
-    cufence_status status = options_expand_path(options->values_out, show.file, sizeof show.file);
+    cufence_status status = options_place_path(options->values_out, show.file, sizeof show.file);
     if (status != CUFENCE_OK || !options->values[0])
         return status;
     filter_parse(&show.filter, options->values);

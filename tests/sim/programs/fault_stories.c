@@ -2,6 +2,7 @@
 #include "program.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 static CUdeviceptr allocate(void)
@@ -81,6 +82,21 @@ STORY(end_at_once)
     END(execlp, "sh", next[0], next[1], next[2], NULL)
     END(fexecve, open("/bin/sh", O_RDONLY), next, environ)
     return 8;
+}
+
+static void exit_with_7(int signal)
+{
+    exit(7);
+}
+
+/* With on_fault=abort, the handler runs in a thread of cufence's. */
+STORY(exit_at_abort)
+{
+    start();
+    signal(SIGABRT, exit_with_7);
+    alarm(20);
+    MUST(store(allocate() + 4096, 8, NULL));
+    return say("context", cu.cuCtxSynchronize()) + pause();
 }
 
 /* One kernel is launched in every way, the last time with a fault. */
