@@ -142,7 +142,9 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
     CALL_REFUSE(stream == stream->context->legacy, STREAM_CAPTURE_UNSUPPORTED);
     CALL_REFUSE(stream->capture != NULL, ILLEGAL_STATE);
     struct capture *capture = memory_new(sizeof *capture);
-    *capture = (struct capture){.id = next_id++,
+    if (into != NULL && into->capture_id == 0)
+        into->capture_id = next_id++;
+    *capture = (struct capture){.id = into != NULL ? into->capture_id : next_id++,
                                 .mode = mode,
                                 .owner = thread_number(),
                                 .graph = into != NULL ? into : graph_create(NULL),

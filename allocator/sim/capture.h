@@ -88,6 +88,7 @@ struct recording {
 
 struct CUgraph_st {
     struct recording *recording;
+    unsigned long long capture_id; /* of all captures into it, as the driver has it (580.159); 0: there was none */
 };
 
 struct CUgraphExec_st {

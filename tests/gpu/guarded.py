@@ -118,7 +118,7 @@ CASES: list[tuple[str, Callable[[], str]]] = [
     ("small", lambda: play(python(TENSOR, REQUIRED, "--skip", "smaller:1G"), 87, NOTHING + "every allocation was left",
                            "smaller than skip=smaller")),
     ("quiet", lambda: play(python(TENSOR, REQUIRED, "--say", "quiet"), 0, absent="cufence: ")),
-    ("killed_worker", lambda: play([str(COMMAND), "run", REQUIRED, "--", sys.executable, "workers.py"], 0,
+    ("killed_worker", lambda: play([str(COMMAND), "run", REQUIRED, "--", sys.executable, "workers.py"], 87,
                                    "1 process used CUDA without saying at the end what was guarded", absent=NOTHING)),
     ("enable", lambda: play([sys.executable, "-c", f"import cufence; cufence.enable(); {TENSOR}"], 0, GUARDED)),
     ("enable_unused", lambda: play([sys.executable, "-c", "import cufence; cufence.enable()"], 0,

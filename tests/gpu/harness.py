@@ -49,7 +49,7 @@ REPORT_LINE = re.compile(r"^==\d+==")
 REPORT_MORE = re.compile(r"^==\d+==(\s{2,}|\s*$| SUMMARY: )")  # a line of a report behind its first
 REPORT_HEAD = re.compile(
     r"^==\d+== +cufence: (out-of-bounds|use-after-free|wild-address|null-pointer|host-pointer|misaligned"
-    r"|illegal memory|host (?:read|write) out|exception|double free|invalid free|first NaN|first Inf|slack WRITE|WRITE to poisoned memory|stream race|leak|stuck)",
+    r"|illegal memory|host (?:read|write) out|exception|double free|invalid free|first NaN|first Inf|slack WRITE|WRITE to poisoned memory|stream race|leak|stuck|unexplained)",
     re.MULTILINE,
 )
 FIRST_LINE = re.compile(r"^==\d+== cufence: a kernel has faulted")  # said before the dump is read

@@ -190,11 +190,12 @@ void heap_follow_capture(struct stream *stream)
     CUgraph graph = NULL;
     struct books *books = books_make(stream->context);
     struct pool *pool = books ? pool_of_capture(books, stream->handle, &graph) : NULL;
+    struct pool *earlier = pool ? pool_of_graph(graph) : NULL;
     size_t nodes = 0;
-    if (!pool)
+    if (!pool || pool == earlier) /* captures into one graph have one id (driver 580.159) */
         return;
     if (driver->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes)
-        come_after(pool, pool_of_graph(graph));
+        come_after(pool, earlier);
     follow(pool, graph);
 }
 
