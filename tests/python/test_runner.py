@@ -120,7 +120,7 @@ class Judging(unittest.TestCase):
 
 EXCEPTIONS = (
     "graph_overrun",  # its kernel came from another story, out of a cache
-    "rerun cooperative",  # the driver wrote no dump in that one run
+    "cause element",  # its index is what slack holds: in that run the address was near no buffer
 )
 
 

@@ -194,7 +194,7 @@ void heap_follow_capture(struct stream *stream)
     size_t nodes = 0;
     if (!pool || pool == earlier) /* captures into one graph have one id (driver 580.159) */
         return;
-    if (driver->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes)
+    if (earlier && driver->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes)
         come_after(pool, earlier);
     follow(pool, graph);
 }
