@@ -176,7 +176,7 @@ static void follow(struct pool *pool, CUgraph graph)
 /* Another capture into the same graph has been before. */
 static void come_after(struct pool *pool, struct pool *earlier)
 {
-    if (!earlier || !pool_is_held(earlier))
+    if (!pool_is_held(earlier))
         return;
     HOLD(&pool->books->lock);
     if (earlier->books == pool->books)
