@@ -261,9 +261,13 @@ static int wait_for_input(const struct dump *dump)
     return 0;
 }
 
+/* It may run the program's handler, as of SIGABRT with on_fault=abort, which may exit the process. */
+static _Thread_local int is_own_thread;
+
 static void *run(void *unused)
 {
     (void)unused;
+    is_own_thread = 1;
     struct dump dump = {0};
     pthread_setname_np(pthread_self(), "cufence-monitor");
     while (wait_for_input(&dump)) {
@@ -360,8 +364,7 @@ void monitor_stop(void)
         return;
     hidden_stop();
     uint64_t report_ms = monitor.options->rerun_ms + saving_limit_ms(monitor.options) + SETTLE_MS;
-    if (!pthread_equal(pthread_self(), monitor.thread) && /* a handler may exit the process */
-        !thread_join_within(monitor.thread, report_ms))
+    if (!is_own_thread && !thread_join_within(monitor.thread, report_ms))
         pthread_detach(monitor.thread); /* even if it hangs */
     monitor.is_running = 0;
     spares_end();
@@ -386,18 +389,12 @@ int monitor_is_busy(void)
     return __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) != WORK_NONE;
 }
 
-/* It may run the program's handler, as of SIGABRT with on_fault=abort, which may exit the process. */
-static int is_own_thread(void)
-{
-    return monitor.is_running && pthread_equal(pthread_self(), monitor.thread);
-}
-
 /* Waits while `is_due`. */
 static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
 {
     const uint64_t until = monotonic_ns() + timeout_ms * NS_PER_MS;
     const struct timespec late = clock_after(CLOCK_MONOTONIC, timeout_ms * NS_PER_MS);
-    if (delivery_is_in_handler() || is_own_thread())
+    if (delivery_is_in_handler() || is_own_thread)
         return error_set(
             CUFENCE_ERROR_UNSUPPORTED,
             "a fault handler cannot wait for reports: the report that it was called for ends only after it returns");
@@ -430,7 +427,7 @@ int monitor_returns_errors(void)
 
 void monitor_await_report(void)
 {
-    if (!monitor.is_running || is_own_thread())
+    if (!monitor.is_running || is_own_thread)
         return;
     for (uint64_t waited = 0; waited < monitor.options->rerun_ms + SETTLE_MS; waited++) {
         if (!is_report_due())
