@@ -233,8 +233,9 @@ static int find_waits(struct builder *builder)
     struct standing_wait wait = {0};
     size_t found = 0;
     sort_places(standing, compare_pcs);
-    for (struct standing_place *place = standing->places; place < standing->places + standing->place_count; place++) {
-        int is_next = place == standing->places || compare_pcs(place - 1, place) != 0;
+    for (size_t i = 0; i < standing->place_count; i++) {
+        struct standing_place *place = &standing->places[i];
+        int is_next = !i || compare_pcs(place - 1, place) != 0;
         place->grid = is_next ? grid_of(standing, place->grid_id) : place[-1].grid;
         if (is_next && ++found > WAITS_LIMIT)
             wait = (struct standing_wait){0};
@@ -291,7 +292,7 @@ static void count_blocks(struct standing *standing)
             next++;
         count_absent(&each[i], next - i);
     }
-    for (struct standing_grid *grid = standing->grids; grid < standing->grids + standing->grid_count; grid++)
+    for (struct standing_grid *grid = standing->grids, *end = grid ? grid + standing->grid_count : grid; grid < end; grid++)
         grid->has_grid = grid->blocks <= (uint64_t)grid->row.grid[0] * grid->row.grid[1] * grid->row.grid[2];
 }
 
@@ -302,7 +303,8 @@ static int name_places(struct builder *builder)
 {
     struct standing *standing = builder->standing;
     sort_places(standing, compare_places);
-    for (struct standing_place *place = standing->places; place < standing->places + standing->place_count; place++) {
+    for (size_t i = 0; i < standing->place_count; i++) {
+        struct standing_place *place = &standing->places[i];
         struct standing_wait *wait = &place->wait;
         place->at = locate_in(builder, place->pc, place->grid);
         wait->at = wait->kind ? locate_in(builder, wait->pc, place->grid) : NULL;
