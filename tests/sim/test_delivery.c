@@ -264,22 +264,28 @@ TEST(test_progress)
     assert_null(strstr(text, "MiB of the core dump in"));
 }
 
-/* A pipe of one page with little room in it, whose reader begins when the report is waiting. */
-static void expect_through_full_pipe(int is_blocking)
+/* A pipe of one page that has so many bytes. */
+static void fill_pipe(int ends[2], size_t size)
 {
-    static const char filler[4000];
-    int ends[2];
+    static const char filler[4096];
     assert_int_equal(pipe(ends), 0);
     assert_true(fcntl(ends[1], F_SETPIPE_SZ, 4096) == 4096);
-    assert_int_equal(write(ends[1], filler, sizeof filler), sizeof filler);
+    assert_int_equal(write(ends[1], filler, size), size);
+}
+
+/* A pipe with little room in it, whose reader begins when the report is waiting. */
+static void expect_through_full_pipe(int is_blocking)
+{
+    char filler[4000];
+    int ends[2];
+    fill_pipe(ends, sizeof filler);
     if (!is_blocking)
         assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
     pid_t pid = start_story("plain", ends[1]);
     close(ends[1]);
     usleep(700000);
-    char skipped[sizeof filler];
     for (size_t size = 0; size < sizeof filler;)
-        size += (size_t)read(ends[0], skipped, sizeof filler - size);
+        size += (size_t)read(ends[0], filler, sizeof filler - size);
     read_all(ends[0]);
     assert_int_equal(await_child(pid), 7);
     expect_text(FIRST_LINE);
@@ -296,10 +302,8 @@ TEST(test_full_pipe)
 TEST(an_abort_lets_others_print)
 {
     int ends[2];
-    char filler[4096] = "";
-    assert_int_equal(pipe(ends), 0);
-    assert_true(fcntl(ends[1], F_SETPIPE_SZ, 4096) == 4096);
-    assert_int_equal(write(ends[1], filler, sizeof filler), sizeof filler);
+    char filler[4096];
+    fill_pipe(ends, sizeof filler);
     pid_t pid = start_story("aborts_beside_another", ends[1]);
     close(ends[1]);
     usleep(1000000);
@@ -314,10 +318,7 @@ TEST(an_abort_lets_others_print)
 TEST(test_stuck_reader)
 {
     int ends[2];
-    char filler[4096] = "";
-    assert_int_equal(pipe(ends), 0);
-    assert_true(fcntl(ends[1], F_SETPIPE_SZ, 4096) == 4096);
-    assert_int_equal(write(ends[1], filler, sizeof filler), sizeof filler);
+    fill_pipe(ends, 4096);
     pid_t pid = start_story("logs", ends[1]);
     close(ends[1]);
     assert_int_equal(await_child(pid), 7);

@@ -192,7 +192,7 @@ void heap_follow_capture(struct stream *stream)
     struct pool *pool = books ? pool_of_capture(books, stream->handle, &graph) : NULL;
     struct pool *earlier = pool ? pool_of_graph(graph) : NULL;
     size_t nodes = 0;
-    if (!pool || pool == earlier) /* captures into one graph have one id (driver 580.159) */
+    if (!pool || pool == earlier) /* of an earlier capture into the graph, with its id */
         return;
     if (earlier && driver->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes)
         come_after(pool, earlier);

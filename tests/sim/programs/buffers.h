@@ -23,3 +23,14 @@ static inline CUgraphExec executable_of(CUgraph graph)
     MUST(cu.cuGraphInstantiateWithFlags(&executable, graph, 0));
     return executable;
 }
+
+/* Plays a case with a stream and a buffer of its own. Returns the program's exit status. */
+static inline int play_with_buffer(int count, char **arguments, CUcontext *here, CUstream *first)
+{
+    start();
+    MUST(cu.cuCtxGetCurrent(here));
+    *first = new_stream();
+    MUST(cu.cuMemAlloc(&kept, BYTES));
+    play_case(count, arguments);
+    return say("the end", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+}

@@ -96,7 +96,7 @@ STORY(exit_at_abort)
     signal(SIGABRT, exit_with_7);
     alarm(20);
     MUST(store(allocate() + 4096, 8, NULL));
-    return say("context", cu.cuCtxSynchronize()) + pause();
+    return (int)say("context", cu.cuCtxSynchronize()) + pause();
 }
 
 /* One kernel is launched in every way, the last time with a fault. */

@@ -294,10 +294,5 @@ CASE(kept, texture_elsewhere)
 
 STORY(kept)
 {
-    start();
-    MUST(cu.cuCtxGetCurrent(&here));
-    first = new_stream();
-    MUST(cu.cuMemAlloc(&kept, BYTES));
-    play_case(count, arguments);
-    return say("the end", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+    return play_with_buffer(count, arguments, &here, &first);
 }
