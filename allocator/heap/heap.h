@@ -310,9 +310,9 @@ void heap_captures_are_seen(void); /* every capture that begins from now on: wit
  * ends.
  *
  * heap_follow_capture(): call right after a capture of the stream began, on the thread that began it. Does nothing if the
- * capture cannot be followed (drivers before CUDA 11.3).
+ * capture cannot be followed (drivers before CUDA 11.3). is_into_own: the graph is the program's, and stays if the stream goes.
  */
-void heap_follow_capture(struct stream *stream);
+void heap_follow_capture(struct stream *stream, int is_into_own);
 /* The dependencies of the stream's capture were changed by hand: memory freed in it is not reused within it. */
 void heap_reordered(struct stream *stream);
 /* Call right before a capture begins: puts markers on the streams, so that memory idle by then can be released during the

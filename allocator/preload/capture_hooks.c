@@ -66,7 +66,7 @@ struct stream *capture_begins(CUstream handle)
     return stream;
 }
 
-CUresult capture_begun(CUresult result, struct stream *stream)
+CUresult capture_begun(CUresult result, struct stream *stream, int is_into_own)
 {
     if (!stream)
         return result;
@@ -74,7 +74,7 @@ CUresult capture_begun(CUresult result, struct stream *stream)
         heap_capture_may_end(stream);
     stream_touch_end(stream);
     if (result == CUDA_SUCCESS)
-        heap_follow_capture(stream);
+        heap_follow_capture(stream, is_into_own);
     return result;
 }
 

@@ -16,7 +16,7 @@
  *                 ORDERS      the same, for order/ alone
  *                 QUEUES      the same, of a function of the host on `stream`
  *                 INSTEAD     calls the function `what` instead, with the driver's function in front of the arguments
- *                 BEGINS      begins a capture of `stream`
+ *                 BEGINS      begins a capture of `stream`, into a graph of the program if `what`
  *                 ADDS_NODE   adds a node of any kind to `graph`; `what` are its parameters
  *                 CHANGES_NODE  gives one the parameters `what`
  *                 CHECKS      a node that copies or sets; fails if `what` is 0, as with COPIES
@@ -247,11 +247,11 @@
     HOOK(cuCtxDetach, "cuCtxDetach", 2000, 0, INSTEAD, context_detach, (CUcontext context), (context))                         \
     HOOK_RENEWED(HOOK, cuDevicePrimaryCtxReset, 7000, 11000, INSTEAD, primary_reset, (CUdevice device), (device))              \
     HOOK_RENEWED(HOOK, cuDevicePrimaryCtxRelease, 7000, 11000, INSTEAD, primary_release, (CUdevice device), (device))          \
-    HOOK_TWINS(HOOK, cuStreamBeginCapture, "cuStreamBeginCapture", 10000, _ptsz, 10000, BEGINS, 1, (CUstream stream),          \
+    HOOK_TWINS(HOOK, cuStreamBeginCapture, "cuStreamBeginCapture", 10000, _ptsz, 10000, BEGINS, 0, (CUstream stream),          \
          (stream))                                                                                                             \
     HOOK(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, 0, AFTER, peer_changed(context, 1),                             \
          (CUcontext context, unsigned flags), (context, flags))                                                                \
-    HOOK_TWINS(HOOK, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, _ptsz, 10010, BEGINS, 1,                          \
+    HOOK_TWINS(HOOK, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, _ptsz, 10010, BEGINS, 0,                          \
          (CUstream stream, CUstreamCaptureMode mode), (stream, mode))                                                          \
     HOOK(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, 0, AFTER, peer_changed(context, 0), (CUcontext context),      \
          (context))                                                                                                            \

@@ -134,7 +134,7 @@ int captures_hold_off(void); /* whether a context may be synchronised, since no 
                                 wait a moment for captures_go_on(), to be called then */
 void captures_go_on(void);
 struct stream *capture_begins(CUstream stream); /* capture_hooks.c, as the next four: NULL if it is not followed */
-CUresult capture_begun(CUresult result, struct stream *stream);
+CUresult capture_begun(CUresult result, struct stream *stream, int is_into_own);
 void capture_reordered(CUstream stream, unsigned flags);
 /* keepers.c */
 CUresult texture_created(CUresult (*function)(CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *,

@@ -140,15 +140,13 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into)
     stream_await_submitters_locked(stream->context);
     CALL_TRY(stream_find_locked(handle, &stream));
     CALL_REFUSE(stream == stream->context->legacy, STREAM_CAPTURE_UNSUPPORTED);
-    CALL_REFUSE(stream->capture != NULL, ILLEGAL_STATE);
+    CALL_REFUSE(stream->capture != NULL || (into != NULL && capture_find_locked(into->capture_id) != NULL), ILLEGAL_STATE);
+    CUgraph graph = into != NULL ? into : graph_create(NULL);
+    if (graph->capture_id == 0)
+        graph->capture_id = next_id++;
     struct capture *capture = memory_new(sizeof *capture);
-    if (into != NULL && into->capture_id == 0)
-        into->capture_id = next_id++;
-    *capture = (struct capture){.id = into != NULL ? into->capture_id : next_id++,
-                                .mode = mode,
-                                .owner = thread_number(),
-                                .graph = into != NULL ? into : graph_create(NULL),
-                                .is_into_graph = into != NULL};
+    *capture = (struct capture){
+        .id = graph->capture_id, .mode = mode, .owner = thread_number(), .graph = graph, .is_into_graph = into != NULL};
     LL_PREPEND(active, capture);
     return add_stream(capture, stream);
 }

@@ -88,7 +88,7 @@ struct recording {
 
 struct CUgraph_st {
     struct recording *recording;
-    unsigned long long capture_id; /* of all captures into it: so it must be on a GPU, whose launch hung; 0: none yet */
+    unsigned long long capture_id; /* of all captures into it, as on an H200; 0: none yet */
 };
 
 struct CUgraphExec_st {

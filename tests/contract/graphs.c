@@ -182,6 +182,35 @@ PROMISE(graph_into_own, 1, "cuda.h, cuStreamBeginCaptureToGraph: captures into a
     }
 }
 
+static cuuint64_t capture_id(CUstream stream, CUgraph into)
+{
+    CUstreamCaptureStatus status;
+    cuuint64_t id = 0;
+    CUgraph out;
+    if (into)
+        MUST(cuStreamBeginCaptureToGraph(stream, into, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+    else
+        capture_begin(stream);
+    MUST(cuStreamGetCaptureInfo(stream, &status, &id, &out, NULL, NULL, NULL));
+    return id;
+}
+
+PROMISE(capture_ids, 1, "cuda.h, cuStreamGetCaptureInfo: the id of a capture, which is that of its graph")
+{
+    CUstream stream = stream_new(), other = stream_new();
+    CUgraph graph = graph_new();
+    cuuint64_t into = capture_id(stream, graph);
+    printf("at once: %s\n", result_name(cuStreamBeginCaptureToGraph(other, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED)));
+    capture_end(stream);
+    printf("again the same: %d\n", capture_id(stream, graph) == into);
+    capture_end(stream);
+    cuuint64_t plain = capture_id(stream, NULL);
+    CUgraph captured = capture_end(stream);
+    printf("another graph, the same: %d\n", plain == into);
+    printf("into what was captured, the same: %d\n", capture_id(stream, captured) == plain);
+    capture_end(stream);
+}
+
 PROMISE(graph_updated, 1, "cuda.h, cuGraphExecUpdate: an executable with allocation nodes cannot be updated")
 {
     CUgraphExecUpdateResultInfo info = {0};

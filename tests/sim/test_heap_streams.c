@@ -162,7 +162,7 @@ static struct made make_graph(void)
     struct stream *stream = stream_resolve(made.stream);
     CHECK(stream != NULL);
     CHECK_CU(cuStreamBeginCapture(made.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    heap_follow_capture(stream);
+    heap_follow_capture(stream, 0);
     CHECK_OK(cufence_malloc(&made.memory, BYTES, -1, made.stream));
     CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)made.memory, 1, BYTES, made.stream));
     CHECK_CU(cuStreamEndCapture(made.stream, &graph));

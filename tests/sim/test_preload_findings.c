@@ -126,6 +126,8 @@ SILENT_LAUNCH(child_moved, "launch: CUDA_SUCCESS\n")
 SILENT_LAUNCH(copy_updated, "launch: CUDA_SUCCESS\n")
 SILENT_GRAPHS(handle_of_another, "update: CUDA_SUCCESS\n")
 SILENT_GRAPHS(captured_twice, "it has 5\nit has 6\n")
+SILENT_GRAPHS(captured_apart, "apart: yes\n")
+SILENT_GRAPHS(captured_and_lost, "launch: CUDA_SUCCESS\n")
 SILENT_GRAPHS(never_freed, "it has 5\nit has 5\n")
 SILENT_GRAPHS(allocated_again, "it has 5\nit has 5\nit has 5\nit has 5\n")
 

@@ -47,7 +47,8 @@ struct pool {
     unsigned references;    /* atomic: begins minus releases; of a capture: its graph, executables, and graphs that hold it */
     int is_capture;         /* the pool of a capture without a named pool; constant */
     int is_lost;            /* atomic; the capture has ended with its stream, and there will never be a graph */
-    int is_unordered;       /* atomic; the capture's dependencies were changed by hand: nothing in it is reused */
+    int is_own;             /* atomic; its latest capture was into a graph of the program, which outlives the stream */
+    int is_unordered;       /* atomic; what is captured later may run beside what is captured already: nothing in it is reused */
     unsigned blocks;        /* atomic: blocks in it, live or not */
     struct freelist *lists; /* under RANK_BOOKS, like everything to `held_count` */
     CUgraph graph;          /* of a capture; NULL once another graph may have the handle */

@@ -185,15 +185,20 @@ static void come_after(struct pool *pool, struct pool *earlier)
         __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED);
 }
 
-void heap_follow_capture(struct stream *stream)
+void heap_follow_capture(struct stream *stream, int is_into_own)
 {
     CUgraph graph = NULL;
     struct books *books = books_make(stream->context);
     struct pool *pool = books ? pool_of_capture(books, stream->handle, &graph) : NULL;
     struct pool *earlier = pool ? pool_of_graph(graph) : NULL;
     size_t nodes = 0;
-    if (!pool || pool == earlier) /* of an earlier capture into the graph, with its id */
+    if (!pool)
         return;
+    __atomic_store_n(&pool->is_own, is_into_own, __ATOMIC_RELAXED);
+    if (pool == earlier) { /* captures into one graph have one id, and may run at the same time */
+        __atomic_store_n(&pool->is_unordered, 1, __ATOMIC_RELAXED);
+        return;
+    }
     if (earlier && driver->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes)
         come_after(pool, earlier);
     follow(pool, graph);
@@ -206,7 +211,7 @@ void capture_lose(struct stream *stream)
         return;
     SCOPE scope = scope_enter(stream->within);
     struct pool *pool = scope.pushed ? pool_of_capture(books, stream->handle, NULL) : NULL;
-    if (!pool)
+    if (!pool || __atomic_load_n(&pool->is_own, __ATOMIC_RELAXED))
         return;
     __atomic_store_n(&pool->is_lost, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&has_gone, 1, __ATOMIC_RELEASE);

@@ -104,6 +104,7 @@ static struct pool *obtain_capture(struct books *books, uint64_t capture)
         __atomic_store_n(&spare->earlier, NULL, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->launched, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->is_lost, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&spare->is_own, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->is_unordered, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->references, 1, __ATOMIC_RELEASE);
     }

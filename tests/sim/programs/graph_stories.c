@@ -165,14 +165,20 @@ CASE(graphs, freed_for_good)
     printf("given back: %s\n", stats_of_cufence().mapped_bytes < TIMES << 19 ? "yes" : "no");
 }
 
+/* The background looks for what is gone. */
+static void look_aside(void)
+{
+    for (int i = 0; i < 20; i++) {
+        MUST(cu.cuCtxSynchronize());
+        usleep(10000);
+    }
+}
+
 /* Once its graphs are gone. */
 static void read_and_free(CUdeviceptr own)
 {
     uint32_t word = 0;
-    for (int i = 0; i < 20; i++) { /* the background looks */
-        MUST(cu.cuCtxSynchronize());
-        usleep(10000);
-    }
+    look_aside();
     MUST(cu.cuMemcpyDtoH(&word, own, sizeof word));
     MUST(cu.cuMemFreeAsync(own, first));
     printf("it has %u\n", word);
@@ -194,6 +200,41 @@ CASE(graphs, captured_twice)
     end(executable, graph);
     for (int i = 0; i < 2; i++)
         read_and_free(own[i]);
+}
+
+static void set_and_free(CUstream stream, CUgraph into, CUdeviceptr *own)
+{
+    MUST(cu.cuStreamBeginCaptureToGraph(stream, into, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cu.cuMemAllocAsync(own, BYTES, stream));
+    MUST(cu.cuMemsetD32Async(*own, 5, WORDS, stream));
+    MUST(cu.cuMemFreeAsync(*own, stream));
+}
+
+/* Two captures into one graph are branches of it, which may run at the same time: they share no memory. */
+CASE(graphs, captured_apart)
+{
+    CUdeviceptr own[2];
+    CUgraph graph;
+    MUST(cu.cuGraphCreate(&graph, 0));
+    for (unsigned i = 0; i < 2; i++) {
+        set_and_free(first, graph, &own[i]);
+        MUST(cu.cuStreamEndCapture(first, &graph));
+    }
+    printf("apart: %s\n", own[0] + BYTES <= own[1] || own[1] + BYTES <= own[0] ? "yes" : "no");
+}
+
+/* The graph is the program's: it stays when the stream that was captured into it is destroyed. */
+CASE(graphs, captured_and_lost)
+{
+    CUdeviceptr own;
+    CUgraph graph;
+    CUstream lost;
+    MUST(cu.cuGraphCreate(&graph, 0));
+    MUST(cu.cuStreamCreate(&lost, CU_STREAM_NON_BLOCKING));
+    set_and_free(lost, graph, &own);
+    MUST(cu.cuStreamDestroy(lost));
+    look_aside();
+    say("launch", cu.cuGraphLaunch(executable_of(graph), first));
 }
 
 /* What a launch has allocated again outlives the graph that has freed it before, or never did. */
