@@ -257,7 +257,7 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
     end_synchronous(block);
     struct books *books = block->books;
     struct pool *pool = block->pool && pool_is_held(block->pool) ? block->pool : NULL, *capture = NULL;
-    if (users == HEAP_STREAM && stream->context == books->context && (!pool || pool->is_capture))
+    if (users == HEAP_STREAM && (!pool || pool->is_capture))
         capture = pool_of(books, stream);
     if (capture && block->pool && block->pool->is_capture)
         pool = block->pool; /* also if its graph is gone: it lives until the capture's graph is launched */
