@@ -345,6 +345,44 @@ CASE(graphs, joined_by_another)
     }
 }
 
+/* A graph of another context would free the memory of one that is gone, but is never launched. */
+CASE(graphs, never_freed_elsewhere)
+{
+    CUdeviceptr own;
+    CUcontext context;
+    CUstream other = stream_of_another();
+    CUgraph graph = captured_set(NULL, &own, 5), frees;
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    end(executable, graph);
+    look_aside();
+    MUST(cu.cuStreamGetCtx(other, &context));
+    MUST(cu.cuCtxSetCurrent(context));
+    MUST(cu.cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cu.cuMemFreeAsync(own, other));
+    MUST(cu.cuStreamEndCapture(other, &frees));
+    MUST(cu.cuGraphDestroy(frees));
+    MUST(cu.cuCtxSynchronize());
+    MUST(cu.cuCtxSetCurrent(here));
+    read_and_free(own);
+}
+
+/* A child graph has the handle of one that allocated and whose executable is still there. */
+CASE(graphs, child_with_handle)
+{
+    CUdeviceptr own;
+    CUgraph graph = captured_set(NULL, &own, 5), plain = made_by_hand(), parent, child;
+    CUgraphNode node;
+    CUgraphExec executable = executable_of(graph);
+    CUgraphExecUpdateResultInfo info;
+    MUST(cu.cuGraphCreate(&parent, 0));
+    MUST(cu.cuGraphAddChildGraphNode(&node, parent, NULL, 0, plain));
+    MUST(cu.cuGraphDestroy(graph));
+    MUST(cu.cuGraphChildGraphNodeGetGraph(node, &child));
+    say(child == graph ? "update" : "another handle", cu.cuGraphExecUpdate(executable_of(plain), child, &info));
+    MUST(cu.cuGraphExecDestroy(executable));
+}
+
 /* From a pool of another device, which may use the memory, as the driver is told by the node's. */
 CASE(graphs, pool_elsewhere)
 {
