@@ -132,6 +132,7 @@ SILENT_GRAPHS(captured_by_two, "apart: yes\nlaunch: CUDA_SUCCESS\n")
 SILENT_GRAPHS(joined_by_another, "given back: yes\napart: yes\nit has 5\nit has 5\n")
 SILENT_GRAPHS(never_freed_elsewhere, "it has 5\n")
 SILENT_GRAPHS(child_with_handle, "update: CUDA_SUCCESS\n")
+SILENT_GRAPHS(freed_by_the_second, "it has 5\n")
 SILENT_GRAPHS(never_freed, "it has 5\nit has 5\n")
 SILENT_GRAPHS(allocated_again, "it has 5\nit has 5\nit has 5\nit has 5\n")
 

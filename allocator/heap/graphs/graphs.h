@@ -18,6 +18,12 @@ static inline int pool_is_spent(const struct pool *pool)
     return pool && __atomic_load_n(&pool->is_unordered, __ATOMIC_RELAXED);
 }
 
+/* Its graph is captured into again: what was captured before may have been launched. */
+static inline int capture_may_be_launched(const struct pool *pool)
+{
+    return pool_is_spent(pool) && __atomic_load_n(&pool->is_own, __ATOMIC_RELAXED);
+}
+
 /* The pool from which `stream` allocates now, or NULL. For a stream of another context, what its capture has in these books. */
 struct pool *pool_of(struct books *books, struct stream *stream);
 struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph); /* of a capturing stream, or NULL */

@@ -383,6 +383,27 @@ CASE(graphs, child_with_handle)
     MUST(cu.cuGraphExecDestroy(executable));
 }
 
+/* A second capture into the graph frees what the first has allocated; an executable of before does not. */
+CASE(graphs, freed_by_the_second)
+{
+    CUdeviceptr own;
+    CUgraph graph;
+    MUST(cu.cuGraphCreate(&graph, 0));
+    captured_set(graph, &own, 5);
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    MUST(cu.cuGraphExecDestroy(executable));
+    MUST(cu.cuStreamBeginCaptureToGraph(first, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cu.cuMemFreeAsync(own, first));
+    MUST(cu.cuStreamEndCapture(first, &graph));
+    executable = executable_of(graph);
+    read_and_free(own);
+    MUST(cu.cuGraphLaunch(executable, first));
+    MUST(cu.cuGraphLaunch(executable, first));
+    end(executable, graph);
+    look_aside();
+}
+
 /* From a pool of another device, which may use the memory, as the driver is told by the node's. */
 CASE(graphs, pool_elsewhere)
 {
