@@ -318,7 +318,8 @@ static struct pool *pool_by_hand(struct books *books, CUgraph graph)
         known = NULL;
     if (known && known->books == books)
         return known;
-    struct pool *pool = pool_with_id(books, known ? known->id[1] : UINT64_MAX - __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
+    struct pool *pool =
+        pool_with_id(books, known ? capture_number(known) : UINT64_MAX - __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
     if (pool && known && !__atomic_load_n(&pool->is_followed, __ATOMIC_ACQUIRE))
         capture_joins(pool, graph);
     else if (pool && !known)
@@ -375,7 +376,8 @@ void capture_forget_all(struct books *books)
     {
         DL_FOREACH_SAFE(pool->returned, block, next)
         unlist(block);
-        __atomic_store_n(&pool->has_others, 0, __ATOMIC_RELAXED);
+        if (__atomic_exchange_n(&pool->has_others, 0, __ATOMIC_RELAXED))
+            __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED); /* the others are not found from it any more */
         if (pool->is_capture)
             __atomic_store_n(&pool->id[1], 0, __ATOMIC_RELAXED); /* belongs to no capture any more */
         else

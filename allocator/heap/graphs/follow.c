@@ -49,7 +49,7 @@ void heap_graph_made(CUgraph graph)
 
 static void name_graph(struct pool *named, CUgraph graph)
 {
-    name_anew(graph, named->id[1]);
+    name_anew(graph, capture_number(named));
     HOLD(&named->books->lock);
     named->graph = graph;
 }
@@ -57,12 +57,13 @@ static void name_graph(struct pool *named, CUgraph graph)
 struct pool *pool_beside(const struct pool *pool, const struct pool *previous)
 {
     struct pool *found = NULL;
-    struct books *books = books_next(previous ? previous->books : NULL, -1);
+    const uint64_t number = capture_number(pool);
+    struct books *books = number ? books_next(previous ? previous->books : NULL, -1) : NULL; /* 0: its context was destroyed */
     for (; books && !found; books = books_next(books, -1)) {
         HOLD(&books->lock);
         LL_FOREACH(books->pools, found)
         {
-            if (found->is_capture && found->id[1] == pool->id[1])
+            if (found->is_capture && found->id[1] == number)
                 break;
         }
     }

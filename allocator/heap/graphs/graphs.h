@@ -39,6 +39,11 @@ void pools_tell_users(void);
 
 /* ---- follow.c: captures have their number in common with all others into the same graph ---- */
 
+static inline uint64_t capture_number(const struct pool *pool)
+{
+    return __atomic_load_n(&pool->id[1], __ATOMIC_RELAXED);
+}
+
 struct pool *pool_of_graph(CUgraph graph); /* of the latest capture into the graph, in any context, or NULL */
 /* Iterates over the pools of the same capture in all contexts; NULL starts. */
 struct pool *pool_beside(const struct pool *pool, const struct pool *previous);
