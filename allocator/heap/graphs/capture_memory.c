@@ -376,7 +376,7 @@ void capture_forget_all(struct books *books)
     {
         DL_FOREACH_SAFE(pool->returned, block, next)
         unlist(block);
-        if (__atomic_exchange_n(&pool->has_others, 0, __ATOMIC_RELAXED))
+        if (__atomic_exchange_n(&pool->has_others, 0, __ATOMIC_RELAXED) && pool_is_held(pool))
             __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED); /* the others are not found from it any more */
         if (pool->is_capture)
             __atomic_store_n(&pool->id[1], 0, __ATOMIC_RELAXED); /* belongs to no capture any more */
