@@ -97,7 +97,8 @@ static void wait_for_users(struct block *block, struct stream *stream, enum heap
 
 /* ---- memory of graphs ---- */
 
-/* The free is the program's or another capture's, outside of the buffer's own capture: the memory stays with the graph. */
+/* The free is the program's or another capture's, outside of the buffer's own capture, or of a later one into its graph: the
+ * memory stays with the graph. */
 static void return_to_graph(struct block *block, struct stream *stream, enum heap_users users, struct pool *capture)
 {
     freelist_uncount(&block->books->shared, block);
@@ -257,7 +258,7 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
     end_synchronous(block);
     struct books *books = block->books;
     struct pool *pool = block->pool && pool_is_held(block->pool) ? block->pool : NULL, *capture = NULL;
-    if (users == HEAP_STREAM && stream->context == books->context && (!pool || pool->is_capture))
+    if (users == HEAP_STREAM && (!pool || pool->is_capture))
         capture = pool_of(books, stream);
     if (capture && block->pool && block->pool->is_capture)
         pool = block->pool; /* also if its graph is gone: it lives until the capture's graph is launched */
@@ -269,7 +270,7 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
         block_join(block, NULL);
         return 0;
     }
-    if (pool && pool->is_capture && capture != pool) {
+    if (pool && pool->is_capture && (capture != pool || capture_may_be_launched(pool))) {
         return_to_graph(block, stream, users, capture);
         return 1;
     }

@@ -64,8 +64,9 @@
     HOOK_RELIEF(HOOK, cuFuncLoad, 12040, (CUfunction f), (f))                                                                  \
     HOOK_TWINS(HOOK, cuGraphUpload, "cuGraphUpload", 11010, _ptsz, 11010, BEFORE, graph_makes_room(graph),                     \
          (CUgraphExec graph, CUstream stream), (graph, stream))                                                                \
-    /* graphs whose handles may have been those of captured ones */                                                            \
+    /* graphs whose handles may have been those of captured ones, or will be those of child graphs */                           \
     HOOK(cuGraphCreate, "cuGraphCreate", 10000, 0, AFTER, graph_made(*graph), (CUgraph *graph, unsigned flags), (graph, flags))\
+    HOOK(cuGraphDestroy, "cuGraphDestroy", 10000, 0, BEFORE, heap_graph_made(graph), (CUgraph graph), (graph))               \
     HOOK(cuGraphClone, "cuGraphClone", 10000, 0, AFTER, graph_made(*graph), (CUgraph *graph, CUgraph original),                \
          (graph, original))                                                                                                    \
     /* memory that the program maps itself. Addresses of ours are refused as those of cuMemAlloc are */                        \

@@ -53,6 +53,7 @@ struct purpose {
     int is_last_try;        /* the driver has no room either */
     CUstream capturing;     /* the stream captures, as the calling thread names it; NULL: it does not */
     CUdeviceptr node;       /* then: heap_request.node */
+    unsigned pool;          /* then: the memory is a graph's, of this pool's device; 0: of the stream's */
 };
 
 #define CALLERS_NEEDS caller_needs(__builtin_return_address(0)) /* for use in a hook */
@@ -62,7 +63,7 @@ static struct heap_request request_of(const struct purpose *purpose, size_t size
 {
     return (struct heap_request){.size = size,
                                  .context = purpose->context,
-                                 .device = pool_device(purpose->owner, purpose->context),
+                                 .device = pool_device(purpose->pool ? purpose->pool : purpose->owner, purpose->context),
                                  .stream = purpose->stream,
                                  .owner = (uint8_t)purpose->owner,
                                  .is_last_try = purpose->is_last_try,
@@ -81,7 +82,8 @@ static __attribute__((noinline)) int begin_beside_captures(struct purpose *purpo
     }
     *result = !purpose->capturing ? capture_forbids()
               : purpose->node     ? CUDA_SUCCESS
-                                  : driver->cuMemAllocAsync(&purpose->node, 1, purpose->capturing);
+              : purpose->pool ? real.cuMemAllocFromPoolAsync(&purpose->node, 1, pool_handle(purpose->pool), purpose->capturing)
+                              : driver->cuMemAllocAsync(&purpose->node, 1, purpose->capturing);
     wanted->node = purpose->node;
     return *result == CUDA_SUCCESS;
 }
@@ -202,6 +204,7 @@ static int is_for_pool(struct purpose *purpose, const void *out, size_t size, CU
         purpose->owner = pool_current(stream->context);
     if (purpose->owner && capture_is_on(handle)) {
         purpose->capturing = handle;
+        purpose->pool = owner;
         purpose->owner = OWNER_GRAPH;
     }
     return purpose->owner != 0;

@@ -146,16 +146,26 @@ int pool_device(unsigned owner, const struct context *context)
     return owner >= FIRST_POOL ? pools[owner].device : context->device;
 }
 
+/* What does not fit is never counted: another thread's may fit meanwhile. */
+static int reserve_within(struct pool_account *pool, size_t size)
+{
+    uint64_t used = __atomic_load_n(&pool->used, __ATOMIC_RELAXED);
+    do {
+        if (size > pool->limit || used > pool->limit - size)
+            return 0;
+    } while (!__atomic_compare_exchange_n(&pool->used, &used, used + size, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return 1;
+}
+
 int pool_reserve(unsigned owner, size_t size)
 {
     struct pool_account *pool = &pools[owner];
     if (owner < FIRST_POOL)
         return 1;
-    uint64_t used = __atomic_add_fetch(&pool->used, size, __ATOMIC_RELAXED);
-    if (pool->limit && used > pool->limit) {
-        __atomic_sub_fetch(&pool->used, size, __ATOMIC_RELAXED);
+    if (!pool->limit)
+        __atomic_add_fetch(&pool->used, size, __ATOMIC_RELAXED);
+    else if (!reserve_within(pool, size))
         return 0;
-    }
     __atomic_add_fetch(&pool->live, 1, __ATOMIC_RELAXED);
     return 1;
 }

@@ -120,7 +120,7 @@
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
         struct stream *followed = capture_begins(MEANT_##thread(stream));                                                      \
-        return capture_begun(real.symbol arguments, followed, what);                                                                 \
+        return capture_begun(real.symbol arguments, followed, what);                                                           \
     }
 
 #define INSTEAD(symbol, base, thread, what, parameters, arguments)                                                             \

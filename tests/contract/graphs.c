@@ -200,7 +200,8 @@ PROMISE(capture_ids, 1, "cuda.h, cuStreamGetCaptureInfo: the id of a capture, wh
     CUstream stream = stream_new(), other = stream_new();
     CUgraph graph = graph_new();
     cuuint64_t into = capture_id(stream, graph);
-    printf("at once: %s\n", result_name(cuStreamBeginCaptureToGraph(other, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED)));
+    printf("at once: %s\n",
+           result_name(cuStreamBeginCaptureToGraph(other, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED)));
     capture_end(stream);
     printf("again the same: %d\n", capture_id(stream, graph) == into);
     capture_end(stream);

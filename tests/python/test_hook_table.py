@@ -71,7 +71,6 @@ EXCUSES = {
     r"|cuIpc(Get|Open)EventHandle",
     "a semaphore of another API: its waits and signals are hooked": "cuImportExternalSemaphore",
     # graphs
-    "the end of a graph, of which a user object tells (heap/graphs/capture_memory.c)": "cuGraphDestroy",
     "refused by the driver for graphs that allocate, so for those with memory of ours": "cuGraphDestroyNode"
     r"|cuGraphRemoveDependencies|cuGraphAddChildGraphNode",
     "orders nodes, or makes a handle for one": r"cuGraphAdd(Dependencies|EmptyNode)|cuGraphConditionalHandleCreate",

@@ -128,8 +128,24 @@ SILENT_GRAPHS(handle_of_another, "update: CUDA_SUCCESS\n")
 SILENT_GRAPHS(captured_twice, "it has 5\nit has 6\n")
 SILENT_GRAPHS(captured_apart, "apart: yes\n")
 SILENT_GRAPHS(captured_and_lost, "launch: CUDA_SUCCESS\n")
+SILENT_GRAPHS(captured_by_two, "apart: yes\nlaunch: CUDA_SUCCESS\n")
+SILENT_GRAPHS(joined_by_another, "given back: yes\napart: yes\nit has 5\nit has 5\n")
+SILENT_GRAPHS(never_freed_elsewhere, "it has 5\n")
+SILENT_GRAPHS(child_with_handle, "update: CUDA_SUCCESS\n")
+SILENT_GRAPHS(freed_by_the_second, "it has 5\n")
 SILENT_GRAPHS(never_freed, "it has 5\nit has 5\n")
 SILENT_GRAPHS(allocated_again, "it has 5\nit has 5\nit has 5\nit has 5\n")
+
+TEST_WITH(memory_of_a_graph_is_on_its_pools_device, NULL, finish)
+{
+    static const char *const preload[] = {NO_PRELOAD, PRELOAD};
+    for (size_t i = 0; i < 2; i++) {
+        run(&by_dlsym, "graphs pool_elsewhere", preload[i], NULL, "devices=2");
+        expect_status(0);
+        expect_out("on device 1\nused there: CUDA_SUCCESS\nused there: CUDA_SUCCESS\nthe end: CUDA_SUCCESS\n");
+    }
+    expect_silence();
+}
 
 #ifdef CUFENCE_HAS_INSPECT
 TEST_WITH(only_the_graph_with_the_kernel_is_shown, NULL, finish)

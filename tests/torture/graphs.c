@@ -142,10 +142,11 @@ static void capture_beside(struct world *world, const struct capture *capture)
     struct capture beside = *capture;
     beside.queue = PICK_WHERE(world, QUEUES,
                               i != capture->queue && world->queues[i].is_live && world->queues[i].kind == QUEUE_NON_BLOCKING &&
-                                  world->queues[i].context == capture->graph->context);
+                                  world->contexts[world->queues[i].context].is_live);
     if (beside.queue < 0)
         return;
     beside.stream = world->queues[beside.queue].handle;
+    beside.kernels = &world->contexts[world->queues[beside.queue].context].kernels;
     int is_trimmed = chance(world, 50);
     if (is_trimmed && !world->queues[beside.queue].is_captured)
         free_before(world, beside.queue);
@@ -157,8 +158,9 @@ static void capture_beside(struct world *world, const struct capture *capture)
         step_trim(world);
     queue_enter(world, capture->queue);
     capture_temporary(world, &beside);
-    queue_enter(world, capture->queue);
+    queue_enter(world, beside.queue);
     capture_join(world, capture->stream, beside.stream);
+    queue_enter(world, capture->queue);
 }
 
 static void capture_step(struct world *world, const struct capture *capture)

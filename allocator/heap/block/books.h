@@ -44,12 +44,14 @@ struct pool_user {
 struct pool {
     struct books *books;
     uint64_t id[2];
-    unsigned references;    /* atomic: begins minus releases; of a capture: its graph, executables, and graphs that hold it */
-    int is_capture;         /* the pool of a capture without a named pool; constant */
-    int is_lost;            /* atomic; the capture has ended with its stream, and there will never be a graph */
-    int is_own;             /* atomic; its latest capture was into a graph of the program, which outlives the stream */
-    int is_unordered;       /* atomic; what is captured later may run beside what is captured already: nothing in it is reused */
-    unsigned blocks;        /* atomic: blocks in it, live or not */
+    unsigned references; /* atomic: begins minus releases; of a capture: its graph, executables, and graphs that hold it */
+    int is_capture;      /* the pool of a capture without a named pool; constant */
+    int is_lost;         /* atomic; the capture has ended with its stream, and there will never be a graph */
+    int is_own;          /* atomic; its latest capture was into a graph of the program, which outlives the stream */
+    int is_followed;     /* atomic; its graph tells its end. A capture's pools in several contexts each have that */
+    int has_others;      /* atomic; the capture has pools in other contexts, too */
+    int is_unordered;    /* atomic; what is captured later may run beside what is captured already: nothing in it is reused */
+    unsigned blocks;     /* atomic: blocks in it, live or not */
     struct freelist *lists; /* under RANK_BOOKS, like everything to `held_count` */
     CUgraph graph;          /* of a capture; NULL once another graph may have the handle */
     uint64_t launched;      /* atomic: the number of its latest launch; see capture_memory.c */

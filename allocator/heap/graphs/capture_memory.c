@@ -1,55 +1,16 @@
-/*
- * Memory of captures without a named pool. CUDA reports when a graph no longer exists: a user object follows the captured graph
- * into its clones, its executables, graphs that have it as a child, and launches in progress. It is destroyed with the last of
- * them (CUDA Programming Guide, "CUDA User Objects").
- */
+/* Memory of captures without a named pool, and the launches that allocate it again. */
 #include "graphs.h"
 
 #include "base/hash.h"
+#include "base/peak.h"
 
 #include <stdlib.h>
 
-static int has_gone;      /* atomic: a graph was destroyed since captures_are_gone() */
 static unsigned returned; /* atomic: number of blocks in lists of returned ones */
-
-int captures_are_gone(void)
-{
-    return __atomic_load_n(&has_gone, __ATOMIC_RELAXED) && __atomic_exchange_n(&has_gone, 0, __ATOMIC_ACQUIRE);
-}
 
 static int is_gone(const struct pool *pool)
 {
     return pool->is_capture && !pool_is_held(pool);
-}
-
-/* Runs on a thread of CUDA, which may not call CUDA. */
-static void CUDA_CB graph_gone(void *user)
-{
-    struct pool *pool = user;
-    __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE);
-    __atomic_store_n(&has_gone, 1, __ATOMIC_RELEASE);
-    wake_worker();
-}
-
-/* Graphs have no ids, so the handle may have belonged to a destroyed graph of any context: clears it there. */
-void heap_graph_made(CUgraph graph)
-{
-    struct pool *pool;
-    for (struct books *books = books_next(NULL, -1); books; books = books_next(books, -1)) {
-        HOLD(&books->lock);
-        LL_FOREACH(books->pools, pool)
-        {
-            if (pool->graph == graph)
-                pool->graph = NULL;
-        }
-    }
-}
-
-static void name_graph(struct pool *named, CUgraph graph)
-{
-    heap_graph_made(graph);
-    HOLD(&named->books->lock);
-    named->graph = graph;
 }
 
 /* ---- executables ---- */
@@ -68,27 +29,31 @@ static int are_mixed; /* atomic: which launches allocate or free some memory is 
 /* Launches of graphs are numbered, while any block is returned: pool->launched is the latest of a graph. */
 static uint64_t launches, other_launched; /* atomic; and the latest of an unknown executable */
 
-static struct pool *pool_of_graph(CUgraph graph)
-{
-    struct pool *pool = NULL;
-    for (struct books *books = books_next(NULL, -1); books && !pool; books = books_next(books, -1)) {
-        HOLD(&books->lock);
-        LL_SEARCH_SCALAR(books->pools, pool, graph, graph);
-    }
-    return pool;
-}
-
 static struct pool *earlier_of(const struct pool *pool)
 {
     return __atomic_load_n(&pool->earlier, __ATOMIC_RELAXED);
 }
 
-int heap_graph_allocates(CUgraph graph)
+static int allocates(const struct pool *pool)
 {
-    const struct pool *pool = graph ? pool_of_graph(graph) : NULL;
     while (pool && !__atomic_load_n(&pool->blocks, __ATOMIC_RELAXED))
         pool = earlier_of(pool);
     return pool != NULL;
+}
+
+static int has_others(const struct pool *pool)
+{
+    return pool && __atomic_load_n(&pool->has_others, __ATOMIC_RELAXED);
+}
+
+int heap_graph_allocates(CUgraph graph)
+{
+    const struct pool *pool = graph ? pool_of_graph(graph) : NULL;
+    int any = allocates(pool);
+    struct pool *other = has_others(pool) ? pool_beside(pool, NULL) : NULL;
+    for (; other && !any; other = pool_beside(pool, other))
+        any = allocates(other);
+    return any;
 }
 
 void heap_graph_instantiated(CUgraphExec handle, CUgraph graph, size_t wanted)
@@ -120,28 +85,50 @@ void heap_executable_gone(CUgraphExec handle)
     free(executable);
 }
 
-void heap_graph_launched(CUgraphExec handle)
+static void launched(struct pool *pool, uint64_t number)
+{
+    for (; pool; pool = earlier_of(pool))
+        raise_to(&pool->launched, number);
+}
+
+/* The executable's pool, and whether it is known what it allocates. */
+static struct pool *pool_of_executable(CUgraphExec handle, int *is_known)
 {
     struct executable *executable;
-    if (__builtin_expect(!__atomic_load_n(&returned, __ATOMIC_RELAXED), 1))
-        return;
     HOLD(&executables_lock);
     HASH_FIND_PTR(executables, &handle, executable);
+    *is_known = executable && !__atomic_load_n(&are_mixed, __ATOMIC_RELAXED);
+    return executable ? executable->pool : NULL;
+}
+
+void heap_graph_launched(CUgraphExec handle)
+{
+    int is_known;
+    if (__builtin_expect(!__atomic_load_n(&returned, __ATOMIC_RELAXED), 1))
+        return;
+    struct pool *pool = pool_of_executable(handle, &is_known), *other = NULL;
     uint64_t number = __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
-    if (!executable || __atomic_load_n(&are_mixed, __ATOMIC_RELAXED))
-        __atomic_store_n(&other_launched, number, __ATOMIC_RELAXED);
-    for (struct pool *pool = executable ? executable->pool : NULL; pool; pool = earlier_of(pool))
-        __atomic_store_n(&pool->launched, number, __ATOMIC_RELAXED);
+    if (!is_known)
+        raise_to(&other_launched, number);
+    launched(pool, number);
+    while (has_others(pool) && (other = pool_beside(pool, other)) != NULL)
+        launched(other, number);
+}
+
+static void joins(struct pool *pool)
+{
+    HOLD(&pool->books->lock);
+    if (__atomic_load_n(&pool->blocks, __ATOMIC_RELAXED) || pool->held_count)
+        __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED);
 }
 
 void heap_graph_joins(CUgraph graph)
 {
-    struct pool *pool = graph ? pool_of_graph(graph) : NULL;
-    if (!pool)
-        return;
-    HOLD(&pool->books->lock);
-    if (__atomic_load_n(&pool->blocks, __ATOMIC_RELAXED) || pool->held_count)
-        __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED);
+    struct pool *pool = graph ? pool_of_graph(graph) : NULL, *other = NULL;
+    if (pool)
+        joins(pool);
+    while (has_others(pool) && (other = pool_beside(pool, other)) != NULL)
+        joins(other);
 }
 
 size_t heap_graph_wants(CUgraphExec handle)
@@ -152,37 +139,26 @@ size_t heap_graph_wants(CUgraphExec handle)
     return executable ? executable->wanted : 0;
 }
 
-/* The graph holds the pool until it is gone. Returns 0 if that cannot be followed: it holds it for good. */
-static int hold_by_graph(struct pool *pool, CUgraph graph)
-{
-    CUuserObject object;
-    __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED);
-    if (driver->cuUserObjectCreate(&object, pool, graph_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS)
-        return 0;
-    if (driver->cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) == CUDA_SUCCESS)
-        return 1;
-    __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED); /* for good; the object's own ends with it */
-    driver->cuUserObjectRelease(object, 1);
-    return 0;
-}
-
-static void follow(struct pool *pool, CUgraph graph)
-{
-    name_graph(pool, graph);
-    if (hold_by_graph(pool, graph))
-        __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE); /* the capture's own */
-}
-
-/* Another capture into the same graph has been before. */
+/* Another capture into the same graph has been before, and had another number. */
 static void come_after(struct pool *pool, struct pool *earlier)
 {
     if (!pool_is_held(earlier))
         return;
     HOLD(&pool->books->lock);
-    if (earlier->books == pool->books)
+    if (earlier->books == pool->books && !has_others(earlier))
         __atomic_store_n(&pool->earlier, earlier, __ATOMIC_RELAXED);
     else
         __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED);
+}
+
+/* The graph has been captured into before. Captures into one graph have one number, and may run at the same time. */
+static void come_again(const struct pool *pool)
+{
+    struct pool *each = NULL;
+    while ((each = pool_beside(pool, each)) != NULL) {
+        __atomic_store_n(&each->is_own, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&each->is_unordered, 1, __ATOMIC_RELAXED);
+    }
 }
 
 void heap_follow_capture(struct stream *stream, int is_into_own)
@@ -190,32 +166,33 @@ void heap_follow_capture(struct stream *stream, int is_into_own)
     CUgraph graph = NULL;
     struct books *books = books_make(stream->context);
     struct pool *pool = books ? pool_of_capture(books, stream->handle, &graph) : NULL;
-    struct pool *earlier = pool ? pool_of_graph(graph) : NULL;
     size_t nodes = 0;
     if (!pool)
         return;
-    __atomic_store_n(&pool->is_own, is_into_own, __ATOMIC_RELAXED);
-    if (pool == earlier) { /* captures into one graph have one id, and may run at the same time */
-        __atomic_store_n(&pool->is_unordered, 1, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&pool->is_followed, __ATOMIC_ACQUIRE)) {
+        come_again(pool);
         return;
     }
+    struct pool *earlier = pool_of_graph(graph);
     if (earlier && driver->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes)
         come_after(pool, earlier);
-    follow(pool, graph);
+    __atomic_store_n(&pool->is_own, is_into_own, __ATOMIC_RELAXED);
+    capture_follow(pool, graph);
 }
 
 void capture_lose(struct stream *stream)
 {
+    CUgraph graph = NULL;
     struct books *books = stream->context ? books_of(stream->context) : NULL;
     if (!books || !capture_has_begun(stream))
         return;
     SCOPE scope = scope_enter(stream->within);
-    struct pool *pool = scope.pushed ? pool_of_capture(books, stream->handle, NULL) : NULL;
+    struct pool *pool = scope.pushed ? pool_of_capture(books, stream->handle, &graph) : NULL, *each = NULL;
     if (!pool || __atomic_load_n(&pool->is_own, __ATOMIC_RELAXED))
         return;
-    __atomic_store_n(&pool->is_lost, 1, __ATOMIC_RELEASE);
-    __atomic_store_n(&has_gone, 1, __ATOMIC_RELEASE);
-    wake_worker();
+    while ((each = pool_beside(pool, each)) != NULL)
+        __atomic_store_n(&each->is_lost, 1, __ATOMIC_RELEASE);
+    captures_have_gone();
 }
 
 /* ---- nodes that the program adds ---- */
@@ -251,8 +228,9 @@ uint64_t heap_at_node(CUdeviceptr node)
 
 void heap_reordered(struct stream *stream)
 {
+    CUgraph graph = NULL;
     struct books *books = books_of(stream->context);
-    struct pool *pool = books && stream->handle ? pool_of_capture(books, stream->handle, NULL) : NULL;
+    struct pool *pool = books && stream->handle ? pool_of_capture(books, stream->handle, &graph) : NULL;
     if (pool)
         __atomic_store_n(&pool->is_unordered, 1, __ATOMIC_RELAXED);
 }
@@ -335,12 +313,17 @@ void capture_return(struct block *block, struct pool *capture, int is_idle)
 static struct pool *pool_by_hand(struct books *books, CUgraph graph)
 {
     static uint64_t made; /* atomic; captures never have numbers as high as these */
-    struct pool *pool = pool_of_graph(graph);
-    if (pool && pool->books == books && pool_is_held(pool))
-        return pool;
-    heap_graph_joins(graph);
-    if ((pool = pool_with_id(books, UINT64_MAX - __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED))) != NULL)
-        follow(pool, graph);
+    struct pool *known = pool_of_graph(graph);
+    if (known && !pool_is_held(known))
+        known = NULL;
+    if (known && known->books == books)
+        return known;
+    struct pool *pool =
+        pool_with_id(books, known ? capture_number(known) : UINT64_MAX - __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
+    if (pool && known && !__atomic_load_n(&pool->is_followed, __ATOMIC_ACQUIRE))
+        capture_joins(pool, graph);
+    else if (pool && !known)
+        capture_follow(pool, graph);
     return pool;
 }
 
@@ -393,6 +376,8 @@ void capture_forget_all(struct books *books)
     {
         DL_FOREACH_SAFE(pool->returned, block, next)
         unlist(block);
+        if (__atomic_exchange_n(&pool->has_others, 0, __ATOMIC_RELAXED) && pool_is_held(pool))
+            __atomic_store_n(&are_mixed, 1, __ATOMIC_RELAXED); /* the others are not found from it any more */
         if (pool->is_capture)
             __atomic_store_n(&pool->id[1], 0, __ATOMIC_RELAXED); /* belongs to no capture any more */
         else

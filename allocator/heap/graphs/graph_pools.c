@@ -105,6 +105,8 @@ static struct pool *obtain_capture(struct books *books, uint64_t capture)
         __atomic_store_n(&spare->launched, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->is_lost, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->is_own, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&spare->is_followed, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&spare->has_others, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->is_unordered, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&spare->references, 1, __ATOMIC_RELEASE);
     }
@@ -129,14 +131,18 @@ struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *grap
     if (driver->stream_capture_info(stream, &status, &id, graph, NULL, NULL) != CUDA_SUCCESS ||
         status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
         return NULL;
-    return pool_with_id(books, id);
+    struct pool *pool = pool_with_id(books, id);
+    if (pool && !__atomic_load_n(&pool->is_followed, __ATOMIC_ACQUIRE))
+        capture_joins(pool, *graph);
+    return pool;
 }
 
 /* The legacy stream cannot be captured. The query costs a fifth of an allocation; if the begin of every capture is seen, it is
  * made only while a capture is in progress. */
 static inline struct pool *unclaimed(struct books *books, const struct stream *stream)
 {
-    return stream->handle && heap_rare_now() & RARE_CAPTURES ? pool_of_capture(books, stream->handle, NULL) : NULL;
+    CUgraph graph = NULL;
+    return stream->handle && heap_rare_now() & RARE_CAPTURES ? pool_of_capture(books, stream->handle, &graph) : NULL;
 }
 
 static __attribute__((noinline)) struct pool *claimed_or_not(struct books *books, const struct stream *stream)
@@ -147,7 +153,8 @@ static __attribute__((noinline)) struct pool *claimed_or_not(struct books *books
 
 struct pool *pool_of(struct books *books, struct stream *stream)
 {
-    return __atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) ? claimed_or_not(books, stream) : unclaimed(books, stream);
+    int may_claim = stream->context == books->context && __atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE);
+    return may_claim ? claimed_or_not(books, stream) : unclaimed(books, stream);
 }
 
 /* ---- pools named by the program ---- */

@@ -18,7 +18,14 @@ static inline int pool_is_spent(const struct pool *pool)
     return pool && __atomic_load_n(&pool->is_unordered, __ATOMIC_RELAXED);
 }
 
-struct pool *pool_of(struct books *books, struct stream *stream); /* the pool from which `stream` allocates now, or NULL */
+/* Its graph is captured into again: what was captured before may have been launched. */
+static inline int capture_may_be_launched(const struct pool *pool)
+{
+    return pool_is_spent(pool) && __atomic_load_n(&pool->is_own, __ATOMIC_RELAXED);
+}
+
+/* The pool from which `stream` allocates now, or NULL. For a stream of another context, what its capture has in these books. */
+struct pool *pool_of(struct books *books, struct stream *stream);
 struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph); /* of a capturing stream, or NULL */
 struct pool *pool_with_id(struct books *books, cuuint64_t capture); /* of this capture. NULL: out of host memory */
 int capture_has_begun(const struct stream *stream);                 /* progress.c: it began a capture that may be in progress */
@@ -29,6 +36,23 @@ void pool_forget_user(struct pool *pool); /* ends what pool_begin() has begun, i
 
 /* Calls destroy() for the users that were forgotten since: a callback into the program. Without a lock. */
 void pools_tell_users(void);
+
+/* ---- follow.c: captures have their number in common with all others into the same graph ---- */
+
+static inline uint64_t capture_number(const struct pool *pool)
+{
+    return __atomic_load_n(&pool->id[1], __ATOMIC_RELAXED);
+}
+
+struct pool *pool_of_graph(CUgraph graph); /* of the latest capture into the graph, in any context, or NULL */
+/* Iterates over the pools of the same capture in all contexts; NULL starts. */
+struct pool *pool_beside(const struct pool *pool, const struct pool *previous);
+/* The pool is new, and goes with the graph. */
+void capture_follow(struct pool *pool, CUgraph graph);
+/* The same if the capture has a pool elsewhere that does so: a stream of this context has joined. */
+void capture_joins(struct pool *pool, CUgraph graph);
+void captures_have_gone(void); /* some graph, or a capture */
+int captures_are_gone(void);   /* some have since the last call */
 
 /* ---- capture_memory.c ---- */
 
@@ -44,4 +68,3 @@ void captures_collect(struct books *books, struct block **gone);
 /* The stream, which has begun a capture, is about to be destroyed, and the capture with it. CUDA does not always tell that its
  * graph is gone (green contexts, driver 580.159). */
 void capture_lose(struct stream *stream);
-int captures_are_gone(void); /* a graph was destroyed since the last call */

@@ -237,6 +237,202 @@ CASE(graphs, captured_and_lost)
     say("launch", cu.cuGraphLaunch(executable_of(graph), first));
 }
 
+/* ---- captures of several contexts ---- */
+
+static CUstream stream_of_another(void)
+{
+    CUcontext other;
+    MUST(cu.cuCtxCreate(&other, NULL, 0, 0));
+    CUstream stream = new_stream();
+    MUST(cu.cuCtxSetCurrent(here));
+    return stream;
+}
+
+static void say_apart(CUdeviceptr a, CUdeviceptr b)
+{
+    printf("apart: %s\n", a + BYTES <= b || b + BYTES <= a ? "yes" : "no");
+}
+
+/* They take turns to capture into one graph: the first has other memory each time, and an executable keeps it. */
+CASE(graphs, captured_by_two)
+{
+    CUdeviceptr own[3];
+    CUgraph graph;
+    CUgraphExec executable = NULL;
+    CUstream streams[3] = {first, stream_of_another(), first};
+    MUST(cu.cuGraphCreate(&graph, 0));
+    for (int i = 0; i < 3; i++) {
+        set_and_free(streams[i], graph, &own[i]);
+        MUST(cu.cuStreamEndCapture(streams[i], &graph));
+        if (!executable)
+            executable = executable_of(graph);
+    }
+    say_apart(own[0], own[2]);
+    MUST(cu.cuGraphDestroy(graph));
+    look_aside();
+    say("launch", cu.cuGraphLaunch(executable, first));
+}
+
+static void follows(CUstream stream, CUstream leads)
+{
+    CUcontext context;
+    CUevent event;
+    MUST(cu.cuStreamGetCtx(leads, &context));
+    MUST(cu.cuCtxSetCurrent(context));
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cu.cuEventRecord(event, leads));
+    MUST(cu.cuStreamWaitEvent(stream, event, 0));
+    MUST(cu.cuEventDestroy(event));
+    MUST(cu.cuCtxSetCurrent(here));
+}
+
+/* Captures with a stream of another context. frees: NULL: nobody. */
+static CUgraph joined(CUgraph into, CUstream other, CUstream allocates, CUstream frees, CUdeviceptr *own)
+{
+    CUgraph graph;
+    if (into)
+        MUST(cu.cuStreamBeginCaptureToGraph(first, into, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+    else
+        MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_RELAXED));
+    follows(other, first);
+    MUST(cu.cuMemAllocAsync(own, BYTES, allocates));
+    MUST(cu.cuMemsetD32Async(*own, 5, WORDS, allocates));
+    follows(first, other);
+    follows(other, first);
+    if (frees)
+        MUST(cu.cuMemFreeAsync(*own, frees));
+    follows(first, other);
+    MUST(cu.cuStreamEndCapture(first, &graph));
+    return graph;
+}
+
+CASE(graphs, joined_by_another)
+{
+    CUdeviceptr own[2];
+    CUcontext context;
+    CUstream other = stream_of_another();
+    CUstream streams[] = {first, other, NULL};
+    CUgraph graph;
+    MUST(cu.cuStreamGetCtx(other, &context));
+    for (int i = 0; i < 2 * TIMES; i++) {
+
+        CUstream frees = streams[i / 2 % 3];
+        graph = joined(NULL, other, streams[i & 1], frees, own);
+        CUgraphExec executable = executable_of(graph);
+        MUST(cu.cuGraphLaunch(executable, first));
+        if (!frees)
+            MUST(cu.cuMemFreeAsync(own[0], first));
+        end(executable, graph);
+    }
+    for (int tries = 0; tries < 10 && stats_of_cufence().mapped_bytes >= TIMES << 18; tries++) {
+        MUST(cu.cuCtxSetCurrent(context));
+        MUST(cu.cuCtxSynchronize());
+        MUST(cu.cuCtxSetCurrent(here));
+        look_aside();
+        MUST(cu.cuDeviceGraphMemTrim(0));
+    }
+    printf("given back: %s\n", stats_of_cufence().mapped_bytes < TIMES << 18 ? "yes" : "no");
+    MUST(cu.cuGraphCreate(&graph, 0));
+    for (int i = 0; i < 2; i++)
+        joined(graph, other, other, other, &own[i]);
+    say_apart(own[0], own[1]);
+    for (int i = 0; i < 2; i++) { /* what a launch allocates outlives the graph */
+        graph = joined(NULL, other, streams[i], NULL, own);
+        CUgraphExec executable = executable_of(graph);
+        MUST(cu.cuGraphLaunch(executable, first));
+        end(executable, graph);
+        read_and_free(own[0]);
+    }
+}
+
+/* A graph of another context would free the memory of one that is gone, but is never launched. */
+CASE(graphs, never_freed_elsewhere)
+{
+    CUdeviceptr own;
+    CUcontext context;
+    CUstream other = stream_of_another();
+    CUgraph graph = captured_set(NULL, &own, 5), frees;
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    end(executable, graph);
+    look_aside();
+    MUST(cu.cuStreamGetCtx(other, &context));
+    MUST(cu.cuCtxSetCurrent(context));
+    MUST(cu.cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cu.cuMemFreeAsync(own, other));
+    MUST(cu.cuStreamEndCapture(other, &frees));
+    MUST(cu.cuGraphDestroy(frees));
+    MUST(cu.cuCtxSynchronize());
+    MUST(cu.cuCtxSetCurrent(here));
+    read_and_free(own);
+}
+
+/* A child graph has the handle of one that allocated and whose executable is still there. */
+CASE(graphs, child_with_handle)
+{
+    CUdeviceptr own;
+    CUgraph graph = captured_set(NULL, &own, 5), plain = made_by_hand(), parent, child;
+    CUgraphNode node;
+    CUgraphExec executable = executable_of(graph);
+    CUgraphExecUpdateResultInfo info;
+    MUST(cu.cuGraphCreate(&parent, 0));
+    MUST(cu.cuGraphAddChildGraphNode(&node, parent, NULL, 0, plain));
+    MUST(cu.cuGraphDestroy(graph));
+    MUST(cu.cuGraphChildGraphNodeGetGraph(node, &child));
+    say(child == graph ? "update" : "another handle", cu.cuGraphExecUpdate(executable_of(plain), child, &info));
+    MUST(cu.cuGraphExecDestroy(executable));
+}
+
+/* A second capture into the graph frees what the first has allocated; an executable of before does not. */
+CASE(graphs, freed_by_the_second)
+{
+    CUdeviceptr own;
+    CUgraph graph;
+    MUST(cu.cuGraphCreate(&graph, 0));
+    captured_set(graph, &own, 5);
+    CUgraphExec executable = executable_of(graph);
+    MUST(cu.cuGraphLaunch(executable, first));
+    MUST(cu.cuGraphExecDestroy(executable));
+    MUST(cu.cuStreamBeginCaptureToGraph(first, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cu.cuMemFreeAsync(own, first));
+    MUST(cu.cuStreamEndCapture(first, &graph));
+    executable = executable_of(graph);
+    read_and_free(own);
+    MUST(cu.cuGraphLaunch(executable, first));
+    MUST(cu.cuGraphLaunch(executable, first));
+    end(executable, graph);
+    look_aside();
+}
+
+/* From a pool of another device, which may use the memory, as the driver is told by the node's. */
+CASE(graphs, pool_elsewhere)
+{
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 1}};
+    CUmemoryPool pool;
+    CUdeviceptr own;
+    CUgraph graph;
+    int device = -1;
+    MUST(cu.cuMemPoolCreate(&pool, &properties));
+    MUST(cu.cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cu.cuMemAllocFromPoolAsync(&own, BYTES, pool, first));
+    MUST(cu.cuStreamEndCapture(first, &graph));
+    MUST(cu.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, own));
+    printf("on device %d\n", device);
+    CUgraphExec executable = executable_of(graph);
+    for (int i = 0; i < 2; i++) {
+        MUST(cu.cuGraphLaunch(executable, first));
+        MUST(cu.cuStreamSynchronize(first));
+        use_device(1);
+        MUST(add_one(own, WORDS, new_stream()));
+        say("used there", cu.cuCtxSynchronize());
+        MUST(cu.cuCtxSetCurrent(here));
+        MUST(i ? cu.cuMemFree(own) : cu.cuMemFreeAsync(own, first));
+    }
+    end(executable, graph);
+    look_aside();
+}
+
 /* What a launch has allocated again outlives the graph that has freed it before, or never did. */
 static void outlive(int is_by_hand, int times)
 {
