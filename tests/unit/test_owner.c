@@ -186,6 +186,32 @@ TEST(an_access_in_bounds_is_no_evidence)
     }
 }
 
+/* An access that may not have been the last: one that faults did, one in bounds or in memory of others tells nothing. */
+TEST(an_earlier_turn)
+{
+    static const struct {
+        uint64_t address;
+        int is_unknown;
+        enum rank rank;
+    } cases[] = {{C_END, 0, RANK_SITE},
+                 {SLOT(4) + 8, 0, RANK_NOWHERE},
+                 {64, 0, RANK_NOWHERE},
+                 {0x7f0000000000, 0, RANK_SITE},
+                 {SLOT(4) + 8, 1, RANK_SITE}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cufence_buffer room[ALL];
+        struct fault_memory memory = memory_of(BIT(C), room);
+        struct evidence_lane lane = {.address = cases[i].address, .certainty = CERTAIN_DERIVED, .is_earlier = 1};
+        struct evidence_stop stop = stop_at(&lane, 1, 4);
+        memory.is_unknown = cases[i].is_unknown;
+        struct diagnosis diagnosis = diagnosed(&stop, 1, &memory);
+        int is_told = cases[i].rank != RANK_SITE;
+        if (diagnosis.verdict.rank != cases[i].rank || diagnosis.is_bystander ||
+            (diagnosis.access.certainty != CERTAIN_NOT) != is_told || diagnosis.access.threads != (size_t)is_told)
+            fail_msg("case %zu, rank %d: %s", i, (int)diagnosis.verdict.rank, said_of(&diagnosis));
+    }
+}
+
 TEST(another_devices_buffer_may_fault_in_bounds)
 {
     cufence_buffer room[ALL];

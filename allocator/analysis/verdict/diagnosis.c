@@ -76,7 +76,7 @@ static void count_others(const struct evidence *evidence, const struct fault_mem
                 diagnosis->access.threads += lane->has_exception || lane == diagnosis->access.lane;
             else if (class == CLASS_MISALIGNED)
                 diagnosis->access.threads += (size_t)is_misaligned(stop, lane);
-            else
+            else if (is_told(memory, lane))
                 diagnosis->access.threads += (size_t)first_unmapped(memory, lane->address, access_bytes(stop), &at);
         }
     }
@@ -357,7 +357,7 @@ int fault_is_address_sure(const struct diagnosis *diagnosis)
 {
     const struct evidence_lane *lane = diagnosis->access.lane;
     enum certainty certainty = diagnosis->access.certainty;
-    return certainty > CERTAIN_DERIVED || (certainty == CERTAIN_DERIVED && lane && lane->is_replayed);
+    return certainty > CERTAIN_DERIVED || (certainty == CERTAIN_DERIVED && lane && (lane->is_replayed || lane->is_earlier));
 }
 
 int fault_source_word(const struct diagnosis *diagnosis)

@@ -234,6 +234,12 @@ static int is_sure(const struct fault_memory *memory, const struct evidence_stop
            !holder(memory, stop, lane->address, FREED, &aim, &holders);
 }
 
+int is_told(const struct fault_memory *memory, const struct evidence_lane *lane)
+{
+    int is_ours = !memory->is_unknown && lane->address >= memory->arena_start && lane->address < memory->arena_end;
+    return lane->certainty != CERTAIN_NOT && (!lane->is_earlier || is_ours || lane->address < NULL_PAGE);
+}
+
 int is_misaligned(const struct evidence_stop *stop, const struct evidence_lane *lane)
 {
     return lane->address % access_bytes(stop) != 0;
@@ -244,13 +250,13 @@ struct verdict owner_judge(const struct fault_memory *memory, const struct evide
 {
     enum exception_class class = stop->exception.class;
     struct verdict verdict = {.rank = RANK_SITE, .kind = FAULT_OTHER, .parameter = -1};
-    int is_known = lane && lane->certainty != CERTAIN_NOT;
 
     if (class == CLASS_ADDRESS)
         verdict.kind = FAULT_ILLEGAL_ACCESS;
     if (class == CLASS_MISALIGNED)
         verdict.kind = FAULT_MISALIGNED;
-    if (!is_known || class == CLASS_OTHER || class == CLASS_NO_BUFFER)
+    if (!lane || class == CLASS_OTHER || class == CLASS_NO_BUFFER ||
+        !(is_told(memory, lane) || (class == CLASS_MISALIGNED && lane->certainty != CERTAIN_NOT)))
         return verdict;
 
     verdict.at = lane->address;
