@@ -201,17 +201,19 @@ static void take_owner(struct finding *finding, const struct diagnosis *diagnosi
 static void take_neighbours(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct fault_neighbours found = fault_neighbours(diagnosis);
+    const cufence_buffer *owner = diagnosis->verdict.owner;
+    int is_beside = owner && diagnosis->verdict.at - owner->guard_start < owner->guard_end - owner->guard_start;
     if (found.previous)
         finding->previous = fact_of(diagnosis, found.previous);
     if (found.next)
         finding->next = fact_of(diagnosis, found.next);
-    if (diagnosis->verdict.kind == FAULT_OVERRUN)
+    if (diagnosis->verdict.kind == FAULT_OVERRUN && is_beside)
         finding->strip = STRIP_PAST_END;
-    else if (diagnosis->verdict.kind == FAULT_UNDERRUN)
+    else if (diagnosis->verdict.kind == FAULT_UNDERRUN && is_beside)
         finding->strip = STRIP_BEFORE_START;
     else if (diagnosis->verdict.kind == FAULT_USE_AFTER_FREE)
         finding->strip = STRIP_FREED;
-    else if (diagnosis->verdict.kind == FAULT_WILD && finding->address.is_in_arena && (found.previous || found.next))
+    else if (diagnosis->verdict.kind <= FAULT_WILD && finding->address.is_in_arena && (found.previous || found.next))
         finding->strip = STRIP_NOWHERE;
 }
 

@@ -152,6 +152,18 @@ VARIANT(wild_outside, host_pointer)
     story->memory.is_host_address = 0;
 }
 
+/* The code takes the address from A, and it is far behind that, where a buffer was. */
+VARIANT(far_from_its_buffer, overrun)
+{
+    story->memory = memory_of(BIT(A) | BIT(F) | BIT(C), story->near);
+    story->lanes[0].address = F_START + 40;
+    story->stops[0].lane_count = 1;
+    story->parameters[0] = A_START;
+    story->stops[0].parameters = (const uint8_t *)story->parameters;
+    story->stops[0].parameter_bytes = sizeof story->parameters;
+    story->stops[0].source = (struct address_source){1, 1, 0};
+}
+
 VARIANT(wild_inside, overrun)
 {
     story->memory = memory_of(BIT(A) | BIT(C), story->near);

@@ -186,6 +186,34 @@ TEST(an_access_in_bounds_is_no_evidence)
     }
 }
 
+/* An index that leads far away: the buffer is the one that the code takes the address from, not one that is, or was, there. */
+TEST(what_the_code_uses_is_meant)
+{
+    static const struct {
+        uint64_t address;
+        unsigned set;
+        int is_known;
+        const char *said;
+    } cases[] = {
+        {F_START + 40, BIT(A) | BIT(C) | BIT(F), 1, "overrun of #1 derived"},
+        {F_START + 40, BIT(A) | BIT(C) | BIT(F), 0, "use-after-free of #3 exact"},
+        {B_END, BIT(A) | BIT(B) | BIT(C), 1, "overrun of #1 derived"},
+        {B_END, BIT(A) | BIT(B) | BIT(C), 0, "overrun of #2 derived"},
+        {SLOT(3) - 4, BIT(A) | BIT(C), 1, "overrun of #1 derived"},
+        {A_END, BIT(A) | BIT(C), 1, "overrun of #1 exact"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct evidence_lane lane = {.address = cases[i].address, .certainty = CERTAIN_EXACT};
+        struct evidence_stop stop = stop_at(&lane, 1, 4);
+        const uint64_t words[] = {12, A_START, C_END - 4001};
+        give(&stop, words, sizeof words);
+        stop.source = (struct address_source){cases[i].is_known, 1 << 1, 0};
+        struct diagnosis diagnosis = diagnosed(&stop, 1, memory_with(cases[i].set));
+        if (strncmp(said_of(&diagnosis), cases[i].said, strlen(cases[i].said)) != 0)
+            fail_msg("case %zu: %s", i, said_of(&diagnosis));
+    }
+}
+
 /* An access that may not have been the last: one that faults did, one in bounds or in memory of others tells nothing. */
 TEST(an_earlier_turn)
 {
