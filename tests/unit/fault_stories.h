@@ -249,7 +249,9 @@ VARIANT(by_one_of_many_tensor_maps, by_tensor_map)
         story->maps[i] = story->map;
         story->maps[i].bytes[20] = (uint8_t)(i + 1);
         if (i < COUNT - 1) {
-            story->maps[i].buffer = 0;
+            story->maps[i].buffer = story->near[1].id;
+            story->maps[i].base = story->near[1].address;
+            story->maps[i].room = story->near[1].size;
             story->maps[i].size[0] = 21 + i;
         }
         memcpy(story->with_maps + i * MAP_BYTES, story->maps[i].bytes, MAP_BYTES);
