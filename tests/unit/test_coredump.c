@@ -145,6 +145,20 @@ TEST(test_exited_warp)
     }
 }
 
+/* At the PC of a warp that has exited, a module of another device has other code. */
+TEST(test_code_of_another_device)
+{
+    make_synthetic(&oldest);
+    synthetic.builder.sections[synthetic.part[WARPS]].sh_size = 0;
+    put32(SMS, oldest.sm + 12, 1);
+    put64(SMS, oldest.sm + 16, KERNEL_START + 0x10);
+    synthetic.builder.sections[synthetic.part[CONTEXTS]].sh_link =
+        builder_add(&synthetic.builder, 0x80000009, oldest.device, oldest.device, 0, 0);
+    assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
+    assert_int_equal(evidence->stop_count, 1);
+    assert_null(evidence->stops[0].symbol);
+}
+
 /* A warp of one kernel stands where one of another has faulted: nothing of it is the other's. */
 TEST(test_warp_of_another_kernel)
 {

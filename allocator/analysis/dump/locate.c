@@ -139,11 +139,20 @@ static struct coredump_ref find_module(const struct coredump *dump, struct cored
     return (struct coredump_ref){0, 0};
 }
 
+/* Whether a cubin may be loaded on the device: another one may have other code at the same address. */
+static int may_be_on(const struct coredump *dump, uint32_t cubin, struct coredump_ref device)
+{
+    struct coredump_ref module = coredump_parent(dump, cubin, COREDUMP_MODULES);
+    struct coredump_ref context = coredump_parent(dump, module.section, COREDUMP_CONTEXTS);
+    struct coredump_ref owner = coredump_parent(dump, context.section, COREDUMP_DEVICES);
+    return owner.section == 0 || (owner.section == device.section && owner.row == device.row);
+}
+
 const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_ref device, uint64_t module, unsigned sm)
 {
     static const struct location nowhere;
     for (const struct location *known = locator->found; known; known = known->next)
-        if (known->pc == pc)
+        if (known->pc == pc && known->module == module)
             return known;
     if (pc == 0 || locator->count >= LOCATE_LIMIT)
         return &nowhere;
@@ -152,6 +161,7 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
     if (!memo)
         return NULL;
     location->pc = pc;
+    location->module = module;
     location->memo = memo;
     location->next = locator->found;
     locator->found = location;
@@ -165,7 +175,7 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
         return location;
     uint32_t section = 0;
     while (work > 0 && (section = coredump_next(locator->dump, COREDUMP_RELOCATED_CUBIN, section)) != 0)
-        if (section != hint && look_into(locator, section, location, sm, &work))
+        if (section != hint && may_be_on(locator->dump, section, device) && look_into(locator, section, location, sm, &work))
             break;
     return location;
 }
