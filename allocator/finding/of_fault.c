@@ -143,7 +143,7 @@ static void take_all_lanes(struct address_fact *address, const struct evidence_s
     address->value = UINT64_MAX;
     for (size_t i = 0; i < stop->lane_count; i++) {
         const struct evidence_lane *lane = &stop->lanes[i];
-        if (lane->certainty == CERTAIN_NOT || lane->is_earlier)
+        if (lane->certainty == CERTAIN_NOT)
             continue;
         address->value = lane->address < address->value ? lane->address : address->value;
         address->last = lane->address > address->last ? lane->address : address->last;

@@ -229,13 +229,13 @@ TEST(an_earlier_turn)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cufence_buffer room[ALL];
         struct fault_memory memory = memory_of(BIT(C), room);
-        struct evidence_lane lane = {.address = cases[i].address, .certainty = CERTAIN_DERIVED, .is_earlier = 1};
+        struct evidence_lane lane = {.address = cases[i].address, .is_earlier = 1};
         struct evidence_stop stop = stop_at(&lane, 1, 4);
         memory.is_unknown = cases[i].is_unknown;
         struct diagnosis diagnosis = diagnosed(&stop, 1, &memory);
         int is_told = cases[i].rank != RANK_SITE;
         if (diagnosis.verdict.rank != cases[i].rank || diagnosis.is_bystander ||
-            (diagnosis.access.certainty != CERTAIN_NOT) != is_told || diagnosis.access.threads != (size_t)is_told)
+            (diagnosis.access.certainty != CERTAIN_NOT) != is_told || diagnosis.access.threads != 1)
             fail_msg("case %zu, rank %d: %s", i, (int)diagnosis.verdict.rank, said_of(&diagnosis));
     }
 }

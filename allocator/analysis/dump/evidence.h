@@ -68,7 +68,7 @@ struct evidence_lane {
     uint64_t address;         /* of the access; valid if certainty is not CERTAIN_NOT */
     enum certainty certainty; /* EXACT: the registers cannot have changed since the access; DERIVED: they may have */
     int is_replayed;          /* the address comes from emulating the lane's path: certainty is DERIVED */
-    int is_earlier;           /* so does this one, and the lane may have been at the access again since, elsewhere */
+    int is_earlier;           /* likewise, but the lane may have been at the access again since, elsewhere: certainty is NOT */
     int has_exception;        /* the dump marks this lane */
 };
 

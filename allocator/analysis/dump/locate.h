@@ -36,7 +36,7 @@ struct location_memo {
 struct location {
     struct location *next;
     uint64_t pc, module; /* as asked for */
-    const char *kernel; /* demangled; NULL if no function contains the PC */
+    const char *kernel;  /* demangled; NULL if no function contains the PC */
     const char *symbol;
     uint64_t kernel_offset; /* of the instruction in the compiler's code */
     uint64_t kernel_start;

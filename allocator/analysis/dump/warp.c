@@ -155,7 +155,7 @@ static int emulate_address(const struct warp_view *view, const struct location *
     if ((result == EMULATE_ADDRESS || result == EMULATE_EARLIER) &&
         !(lane->certainty == CERTAIN_NOT && is_contradicted(&location->access, state, address))) {
         lane->address = address;
-        lane->certainty = CERTAIN_DERIVED;
+        lane->certainty = result == EMULATE_ADDRESS ? CERTAIN_DERIVED : CERTAIN_NOT;
         lane->is_replayed = result == EMULATE_ADDRESS;
         lane->is_earlier = result == EMULATE_EARLIER;
     }
@@ -299,9 +299,9 @@ int warp_bulk(const struct coredump *dump, const struct warp_view *view, const s
         *lane = lane_of(from);
         if (location->bulk.dimensions ? !find_box(&search, box) : !find_bytes(&search, &lane->address, bytes))
             continue;
-        lane->certainty = location->bulk.dimensions ? CERTAIN_NOT : CERTAIN_DERIVED;
-        lane->is_replayed = !search.is_earlier;
-        lane->is_earlier = search.is_earlier;
+        lane->is_earlier = search.is_earlier && !location->bulk.dimensions;
+        lane->is_replayed = !lane->is_earlier;
+        lane->certainty = location->bulk.dimensions || lane->is_earlier ? CERTAIN_NOT : CERTAIN_DERIVED;
         return 1;
     }
     return 0;

@@ -260,7 +260,7 @@ static int is_sure(const struct fault_memory *memory, const struct evidence_stop
 int is_told(const struct fault_memory *memory, const struct evidence_lane *lane)
 {
     int is_ours = !memory->is_unknown && lane->address >= memory->arena_start && lane->address < memory->arena_end;
-    return lane->certainty != CERTAIN_NOT && (!lane->is_earlier || is_ours || lane->address < NULL_PAGE);
+    return lane->certainty != CERTAIN_NOT || (lane->is_earlier && (is_ours || lane->address < NULL_PAGE));
 }
 
 int is_misaligned(const struct evidence_stop *stop, const struct evidence_lane *lane)
@@ -279,8 +279,11 @@ struct verdict owner_judge(const struct fault_memory *memory, const struct evide
     if (class == CLASS_MISALIGNED)
         verdict.kind = FAULT_MISALIGNED;
     if (!lane || class == CLASS_OTHER || class == CLASS_NO_BUFFER ||
-        !(is_told(memory, lane) || (class == CLASS_MISALIGNED && lane->certainty != CERTAIN_NOT)))
+        !(is_told(memory, lane) || (class == CLASS_MISALIGNED && lane->is_earlier)))
         return verdict;
+    struct evidence_lane known = *lane;
+    known.certainty = lane->is_earlier ? CERTAIN_DERIVED : lane->certainty;
+    lane = &known;
 
     verdict.at = lane->address;
     if (class == CLASS_MISALIGNED) {
