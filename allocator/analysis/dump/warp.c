@@ -152,12 +152,15 @@ static int emulate_address(const struct warp_view *view, const struct location *
     struct emulate_lane start = start_of(view, state->row, state->registers, state->register_count);
     uint64_t address = 0;
     enum emulate_result result = emulate(launch, &start, location->pc, &location->access, budget, &address);
-    if ((result == EMULATE_ADDRESS || result == EMULATE_EARLIER) &&
-        !(lane->certainty == CERTAIN_NOT && is_contradicted(&location->access, state, address))) {
+    int is_earlier = result == EMULATE_EARLIER, is_joined = state->kept.is_joined && lane->certainty != CERTAIN_NOT;
+    if (result == EMULATE_ADDRESS && is_joined && lane->address == address) {
+        lane->certainty = CERTAIN_EXACT; /* it has made the access, and its registers are as they were then */
+    } else if ((result == EMULATE_ADDRESS || (is_earlier && !is_joined)) &&
+               !(lane->certainty == CERTAIN_NOT && is_contradicted(&location->access, state, address))) {
         lane->address = address;
-        lane->certainty = result == EMULATE_ADDRESS ? CERTAIN_DERIVED : CERTAIN_NOT;
-        lane->is_replayed = result == EMULATE_ADDRESS;
-        lane->is_earlier = result == EMULATE_EARLIER;
+        lane->certainty = is_earlier ? CERTAIN_NOT : CERTAIN_DERIVED;
+        lane->is_replayed = !is_earlier;
+        lane->is_earlier = is_earlier;
     }
     return result != EMULATE_NOT_THERE;
 }
@@ -177,7 +180,12 @@ static int find_lane(const struct coredump *dump, const struct warp_view *view, 
     state.uniform_count = coredump_words(dump, view->warp_ref, COREDUMP_UNIFORM_REGISTERS, state.uniforms, 256);
     if (!read_address(dump, location, &state, lane))
         return 0;
-    return lane->certainty == CERTAIN_EXACT || !launch || emulate_address(view, location, launch, &state, budget, lane);
+    if (lane->certainty != CERTAIN_EXACT && launch && !emulate_address(view, location, launch, &state, budget, lane))
+        return 0;
+    int is_guarded = location->access.predicate != 7 || location->access.has_source;
+    lane->may_be_apart = lane->certainty == CERTAIN_DERIVED && !lane->is_replayed &&
+                         (state.kept.is_joined || (is_guarded && !state.kept.are_predicates_sure));
+    return 1;
 }
 
 /*

@@ -72,6 +72,8 @@ static void count_others(const struct evidence *evidence, const struct fault_mem
             const struct evidence_lane *lane = &stop->lanes[j];
             enum exception_class class = stop->exception.class;
             uint64_t at;
+            if (lane->may_be_apart && lane != diagnosis->access.lane)
+                continue;
             int is_earlier_out =
                 lane->is_earlier && is_told(memory, lane) && first_unmapped(memory, lane->address, access_bytes(stop), &at);
             if ((lane->certainty == CERTAIN_NOT && !is_earlier_out) || class == CLASS_OTHER || class == CLASS_NO_BUFFER)
