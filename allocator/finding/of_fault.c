@@ -90,13 +90,13 @@ static void say_distance(struct address_fact *address, const char *preposition, 
 /* Describes an address in mapped memory, or one that is not itself the problem. */
 static void say_inside(struct address_fact *address, const struct diagnosis *diagnosis)
 {
+    int is_told = diagnosis->verdict.owner || !diagnosis->memory->is_unknown; /* a dump has no buffers */
     if (address->is_misaligned)
-        part_add(address->where, "not a multiple of %" PRIu32 ", ", diagnosis->stop->access_bytes);
+        part_add(address->where, "not a multiple of %" PRIu32 "%s", diagnosis->stop->access_bytes, is_told ? ", " : "");
     if (diagnosis->verdict.owner)
         say_distance(address, "into", diagnosis);
-    else
-        part_add(address->where, "%s",
-                 diagnosis->memory->is_unknown ? "in a buffer that the dump does not know" : "in no buffer of cufence's");
+    else if (is_told)
+        part_add(address->where, "in no buffer of cufence's");
     if (diagnosis->verdict.owner && diagnosis->verdict.kind == FAULT_ILLEGAL_ACCESS)
         part_add(address->where, ", to which this GPU may have no access");
 }
