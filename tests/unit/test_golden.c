@@ -140,6 +140,8 @@ TEST(a_fault_of_an_unknown_process)
     story.memory.is_unknown = 1;
     story.stops[0].exception = exception_of(14, NULL);
     check_story("memory_unknown", &story, &nobody);
+    story.lanes[1].certainty = CERTAIN_NOT;
+    check_story("memory_and_an_address_unknown", &story, &nobody);
 }
 
 TEST(names_and_source_in_full)
