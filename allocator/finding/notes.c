@@ -267,7 +267,8 @@ static void note_map(struct finding *finding, const struct diagnosis *diagnosis,
     part_add(note->text, is_copy ? " points to a copy of a tensor map, " : " is a tensor map, ");
     add_shape(note, map);
     add_buffer(note, map, diagnosis->memory);
-    if (box->dimensions == map->rank && diagnosis->verdict.owner && diagnosis->verdict.owner->id == map->buffer)
+    if (diagnosis->verdict.owner && diagnosis->verdict.owner->id == map->buffer &&
+        boxes_lead(map, box, diagnosis->memory, diagnosis->access.address))
         add_box(note, map, box);
     part_add(note->text, "; %s", map->call);
     size_t count = map->stack && known->read ? known->read(known->from, map->stack, frames, STACK_READ) : 0;

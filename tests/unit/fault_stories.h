@@ -248,7 +248,9 @@ VARIANT(by_one_of_many_tensor_maps, by_tensor_map)
     for (size_t i = 0; i < COUNT; i++) {
         story->maps[i] = story->map;
         story->maps[i].bytes[20] = (uint8_t)(i + 1);
-        if (i < COUNT - 1) {
+        if (i == 0) { /* of the owner, which has room for it */
+            story->maps[i].size[1] = 40;
+        } else if (i < COUNT - 1) {
             story->maps[i].buffer = story->near[1].id;
             story->maps[i].base = story->near[1].address;
             story->maps[i].room = story->near[1].size;
