@@ -262,8 +262,11 @@ static int is_last_turn(const struct machine *machine, uint64_t access_pc, uint6
     if (!may_come(machine, pc, access_pc, budget))
         return 1;
     for (unsigned steps = 0; *budget > 0 && steps < STEPS_AFTER; steps++, --*budget) {
+        const uint64_t before = pc;
         if (!go_there(&next, &pc, access_pc, budget))
             return 1;
+        if (pc == before)
+            return 0;
         has_arrived |= pc == access_pc;
         if (has_arrived && pc == machine->lane->pc)
             return !agrees(&next);

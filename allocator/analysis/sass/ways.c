@@ -125,7 +125,7 @@ int ways_lead(struct span code, unsigned sm, uint64_t from, uint64_t to, uint64_
     struct ways ways;
     uint8_t reached[WAYS_CODE_LIMIT / 8 + 1] = {0};
     const uint32_t first = (uint32_t)(from / SASS_INSTRUCTION_BYTES), last = (uint32_t)(to / SASS_INSTRUCTION_BYTES);
-    const uint64_t work = code.size / SASS_INSTRUCTION_BYTES / STEPS_A_UNIT + 1;
+    const uint64_t work = code.size / SASS_INSTRUCTION_BYTES / STEPS_A_UNIT + 16;
     int is_changed = 1, is_inner = *budget < work || !ways_find(&ways, code, sm) || first >= ways.count || last >= ways.count ||
                                    is_called(&ways, first);
     while (is_changed && !is_inner && *budget >= work) {
