@@ -284,6 +284,32 @@ TEST(a_lane_may_have_gone_around_the_access)
     }
 }
 
+/* In a loop that what is loaded ends, the first turn's address is the lane's only if its registers have it, too. */
+TEST(a_later_turn_may_be_elsewhere)
+{
+    for (int is_same = 0; is_same < 2; is_same++) {
+        const uint64_t code[6][2] = {
+            {is_same ? 0xdeadbe0000027802 : 0xdeadb00000027802, 0x000fe20000000f00}, /* MOV R2, low */
+            {0x0000007f00037802, 0x000fe20000000f00},                                /* MOV R3, 0x7f */
+            {0x0000000002047381, 0x000ea200001ee900},                                /* LDG R4, [R2] */
+            {0x0000000000007918, 0x000fe20000000000},                                /* NOP */
+            {0xffffffd000008947, 0x000fc0000383ffff},                                /* @!P0 BRA to the LDG */
+            {0x0000000000007918, 0x000fe20000000000},                                /* NOP: the lanes stand here */
+        };
+        make_synthetic(&newest);
+        put_code(0, code, 6);
+        put64(WARPS, 0, KERNEL_START + 0x20);
+        for (uint64_t row = 0; row < 2; row++)
+            put64(LANES, row * newest.lane, KERNEL_START + 0x50);
+        put32(GRIDS, 84, 2);
+        assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
+        const struct evidence_lane *lane = &evidence->stops[0].lanes[0];
+        assert_int_equal(lane->certainty, is_same ? CERTAIN_DERIVED : CERTAIN_NOT);
+        assert_int_equal(lane->is_earlier, !is_same);
+        assert_int_equal(lane->is_replayed, 0);
+    }
+}
+
 /* A load overwrites one half of its address. Where emulation gives another address than the other half says, it is not this
  * one. */
 TEST(an_emulated_address_must_fit_what_is_left_in_registers)

@@ -153,9 +153,10 @@ static int emulate_address(const struct warp_view *view, const struct location *
     uint64_t address = 0;
     enum emulate_result result = emulate(launch, &start, location->pc, &location->access, budget, &address);
     int is_earlier = result == EMULATE_EARLIER, is_joined = state->kept.is_joined && lane->certainty != CERTAIN_NOT;
-    if (result == EMULATE_ADDRESS && is_joined && lane->address == address) {
+    int is_same = lane->certainty != CERTAIN_NOT && lane->address == address;
+    if (result == EMULATE_ADDRESS && is_joined && is_same) {
         lane->certainty = CERTAIN_EXACT; /* it has made the access, and its registers are as they were then */
-    } else if ((result == EMULATE_ADDRESS || (is_earlier && !is_joined)) &&
+    } else if ((result == EMULATE_ADDRESS || (is_earlier && !is_joined && !is_same)) &&
                !(lane->certainty == CERTAIN_NOT && is_contradicted(&location->access, state, address))) {
         lane->address = address;
         lane->certainty = is_earlier ? CERTAIN_NOT : CERTAIN_DERIVED;
