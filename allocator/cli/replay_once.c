@@ -5,6 +5,7 @@
 #include "analysis/verdict/cause.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "finding/json.h"
 #include "finding/report.h"
 #include "rerun/rerun.h"
@@ -65,11 +66,12 @@ static void print_writes(const struct rerun_result *rerun)
     for (size_t i = 0; i < rerun->write_count; i++) {
         const struct rerun_write *write = &rerun->writes[i];
         if (write->buffer)
-            printf("cufence replay: %" PRIu64 " bytes were written %" PRIu64 " bytes %s buffer #%" PRIu64 "\n", write->bytes,
-                   write->distance, write->is_before ? "before the start of" : "past the end of", write->buffer->id);
+            printf("cufence replay: wrote %" PRIu64 " byte%s, %s %" PRIu64 " byte%s %s buffer #%" PRIu64 "\n", write->bytes,
+                   plural(write->bytes), write->is_before ? "ending" : "beginning", write->distance, plural(write->distance),
+                   write->is_before ? "before the start of" : "past the end of", write->buffer->id);
         else
-            printf("cufence replay: %" PRIu64 " bytes were written out of bounds at 0x%" PRIx64 "\n", write->bytes,
-                   write->address);
+            printf("cufence replay: wrote %" PRIu64 " byte%s out of bounds at 0x%" PRIx64 "\n", write->bytes,
+                   plural(write->bytes), write->address);
     }
 }
 

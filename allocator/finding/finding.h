@@ -147,7 +147,7 @@ struct note_fact {
     enum certainty certainty; /* CERTAIN_NOT: the sentence carries no certainty */
 };
 
-#define FINDING_NOTES 10
+#define FINDING_NOTES 18 /* 3, with 4 maps 9, and behind them 6, at most */
 #define FINDING_CANDIDATES 8
 
 /* What the memory line draws. */

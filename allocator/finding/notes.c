@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MAPS_SHOWN 4                        /* each may take two notes */
 #define UNGUARDED_REACH (UINT64_C(1) << 30) /* bytes that an access may miss its buffer by, to be worth a mention */
 
 /* ---- what happened, if no buffer is involved ---- */
@@ -260,15 +261,14 @@ static void note_map(struct finding *finding, const struct diagnosis *diagnosis,
     int is_copy = !memcmp(bytes, &map->copied_to, sizeof map->copied_to);
     struct stack_frame frames[STACK_READ];
     const struct buffer_frames *known = &diagnosis->memory->frames;
-    if (finding->notes.count == FINDING_NOTES)
-        return;
     struct note_fact *note = new_note(finding);
     name.number = launch_argument_of(diagnosis->arguments.layout, at / 8, &name.offset);
     part_append_argument(note->text, sizeof note->text, name);
     part_add(note->text, is_copy ? " points to a copy of a tensor map, " : " is a tensor map, ");
     add_shape(note, map);
     add_buffer(note, map, diagnosis->memory);
-    if (box->dimensions == map->rank && diagnosis->verdict.owner && diagnosis->verdict.owner->id == map->buffer)
+    if (diagnosis->verdict.owner && diagnosis->verdict.owner->id == map->buffer &&
+        boxes_lead(map, box, diagnosis->memory, diagnosis->access.address))
         add_box(note, map, box);
     part_add(note->text, "; %s", map->call);
     size_t count = map->stack && known->read ? known->read(known->from, map->stack, frames, STACK_READ) : 0;
@@ -285,8 +285,7 @@ static void note_map(struct finding *finding, const struct diagnosis *diagnosis,
 static void note_driver(struct finding *finding, const struct diagnosis *diagnosis, const struct tensor_map *map)
 {
     unsigned sm = 0;
-    if (sscanf(diagnosis->evidence->sm_type, "sm_%u", &sm) != 1 || sm < 100 || !map_is_misencoded(map) ||
-        finding->notes.count == FINDING_NOTES)
+    if (sscanf(diagnosis->evidence->sm_type, "sm_%u", &sm) != 1 || sm < 100 || !map_is_misencoded(map))
         return;
     note_add(
         finding,
@@ -296,16 +295,27 @@ static void note_driver(struct finding *finding, const struct diagnosis *diagnos
     finding->notes.list[finding->notes.count - 1].certainty = CERTAIN_CANDIDATE;
 }
 
-/* The maps among the arguments, or that an argument points to. */
+/* The maps among the arguments, or that an argument points to: first those of the buffer that the access was meant for. */
 static void note_maps(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct fault_arguments *arguments = &diagnosis->arguments;
-    for (size_t at = 0; arguments->bytes && at + 8 <= arguments->count; at += 8) {
-        const struct tensor_map *map;
-        size_t i = 0;
-        while ((map = boxes_map(diagnosis->memory, arguments->bytes, arguments->count, at, &i)) != NULL)
-            note_map(finding, diagnosis, at, map), note_driver(finding, diagnosis, map);
+    const cufence_buffer *owner = diagnosis->verdict.owner;
+    size_t count = 0;
+    for (int is_owners = 1; is_owners >= 0; is_owners--) {
+        for (size_t at = 0; arguments->bytes && at + 8 <= arguments->count; at += 8) {
+            const struct tensor_map *map;
+            size_t i = 0;
+            while ((map = boxes_map(diagnosis->memory, arguments->bytes, arguments->count, at, &i)) != NULL) {
+                if (is_owners == (owner && map->buffer == owner->id) && ++count <= MAPS_SHOWN) {
+                    note_map(finding, diagnosis, at, map);
+                    note_driver(finding, diagnosis, map);
+                }
+            }
+        }
     }
+    if (count > MAPS_SHOWN)
+        note_add(finding, "%zu more tensor map%s among the arguments", count - MAPS_SHOWN,
+                 count == MAPS_SHOWN + 1 ? " is" : "s are");
 }
 
 void notes_take(struct finding *finding, const struct diagnosis *diagnosis)

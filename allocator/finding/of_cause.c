@@ -292,7 +292,8 @@ void cause_facts_take(struct finding *finding, const struct diagnosis *diagnosis
 {
     const struct origin *cause = diagnosis->cause;
     struct cause_fact *fact = &finding->cause;
-    if (!cause || finding->address.lanes > 1) /* it is the cause of one of them, and that need not have faulted */
+    if (!cause || (finding->address.lanes &&
+                   finding->where.stop.lane_count > 1)) /* it is the cause of one of them, and that need not have faulted */
         return;
     *fact =
         (struct cause_fact){.certainty = certainty_of(diagnosis), .argument = unnamed_argument, .base_from = cause->base_from};

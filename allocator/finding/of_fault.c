@@ -90,13 +90,13 @@ static void say_distance(struct address_fact *address, const char *preposition, 
 /* Describes an address in mapped memory, or one that is not itself the problem. */
 static void say_inside(struct address_fact *address, const struct diagnosis *diagnosis)
 {
+    int is_told = diagnosis->verdict.owner || !diagnosis->memory->is_unknown; /* a dump has no buffers */
     if (address->is_misaligned)
-        part_add(address->where, "not a multiple of %" PRIu32 ", ", diagnosis->stop->access_bytes);
+        part_add(address->where, "not a multiple of %" PRIu32 "%s", diagnosis->stop->access_bytes, is_told ? ", " : "");
     if (diagnosis->verdict.owner)
         say_distance(address, "into", diagnosis);
-    else
-        part_add(address->where, "%s",
-                 diagnosis->memory->is_unknown ? "in a buffer that the dump does not know" : "in no buffer of cufence's");
+    else if (is_told)
+        part_add(address->where, "in no buffer of cufence's");
     if (diagnosis->verdict.owner && diagnosis->verdict.kind == FAULT_ILLEGAL_ACCESS)
         part_add(address->where, ", to which this GPU may have no access");
 }
@@ -201,17 +201,19 @@ static void take_owner(struct finding *finding, const struct diagnosis *diagnosi
 static void take_neighbours(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct fault_neighbours found = fault_neighbours(diagnosis);
+    const cufence_buffer *owner = diagnosis->verdict.owner;
+    int is_beside = owner && diagnosis->verdict.at - owner->guard_start < owner->guard_end - owner->guard_start;
     if (found.previous)
         finding->previous = fact_of(diagnosis, found.previous);
     if (found.next)
         finding->next = fact_of(diagnosis, found.next);
-    if (diagnosis->verdict.kind == FAULT_OVERRUN)
+    if (diagnosis->verdict.kind == FAULT_OVERRUN && is_beside)
         finding->strip = STRIP_PAST_END;
-    else if (diagnosis->verdict.kind == FAULT_UNDERRUN)
+    else if (diagnosis->verdict.kind == FAULT_UNDERRUN && is_beside)
         finding->strip = STRIP_BEFORE_START;
     else if (diagnosis->verdict.kind == FAULT_USE_AFTER_FREE)
         finding->strip = STRIP_FREED;
-    else if (diagnosis->verdict.kind == FAULT_WILD && finding->address.is_in_arena && (found.previous || found.next))
+    else if (diagnosis->verdict.kind <= FAULT_WILD && finding->address.is_in_arena && (found.previous || found.next))
         finding->strip = STRIP_NOWHERE;
 }
 

@@ -144,10 +144,15 @@ static void address_line(struct report *report, const struct finding *finding)
         return;
     report_begin(report, "address", NULL);
     report_put(report, "0x%" PRIx64, address->value);
+    size_t others = address->lanes ? finding->where.stop.lane_count - address->lanes : 0;
     if (address->lanes > 1)
-        report_put(report, " to 0x%" PRIx64 " by %zu lanes, any of which may have faulted", address->last, address->lanes);
-    report_end(report,
-               address->where[0] ? report_put_more(report, NULL, address->where, address->certainty) : address->certainty);
+        report_put(report, " to 0x%" PRIx64, address->last);
+    if (address->lanes + others > 1)
+        report_put(report, " by %zu lane%s", address->lanes, plural(address->lanes));
+    if (others)
+        report_put(report, " and an unknown one by %zu", others);
+    const char *more = address->lanes + others > 1 ? "any of which may have faulted" : address->where;
+    report_end(report, more[0] ? report_put_more(report, NULL, more, address->certainty) : address->certainty);
 }
 
 /* Puts why this buffer is blamed, unless that is certain. */

@@ -43,9 +43,11 @@ static void place_lines(struct report *report, const struct standing_place *plac
     if (place->wait.kind)
         report_line(report, "", "", CERTAIN_DERIVED, "%s", wait);
     report_begin(report, "", "");
-    report_put(report, "%sblock %s thread %s, SM %" PRIu32 " warp %" PRIu32,
-               place->threads == 1 ? "" : "the first: ", dim_of(place->block).text, dim_of(place->thread).text, place->sm,
-               place->warp);
+    report_put(report, "%sblock %s thread %s, ", place->threads == 1 ? "" : "the first: ", dim_of(place->block).text,
+               dim_of(place->thread).text);
+    if (place->gpu >= 0)
+        report_put(report, "GPU %d ", place->gpu);
+    report_put(report, "SM %" PRIu32 " warp %" PRIu32, place->sm, place->warp);
     if (place->warps > 1)
         report_put(report, "; %zu warps", place->warps);
     report_end(report, CERTAIN_NOT);

@@ -47,9 +47,14 @@ int maps_find(const void *bytes, struct tensor_map *out)
 
 void maps_copied(uint64_t to, const void *from, size_t size)
 {
-    if (!__atomic_load_n(&count, __ATOMIC_RELAXED) || !from || size > SIZE_SEARCHED)
+    if (!__atomic_load_n(&count, __ATOMIC_RELAXED) || !from ||
+        (size > SIZE_SEARCHED && !__atomic_load_n(&maps_are_copied, __ATOMIC_RELAXED)))
         return;
     HOLD(&lock);
+    for (size_t i = 0; i < count; i++) /* they are overwritten */
+        maps[i].copied_to = maps[i].copied_to - to < size ? 0 : maps[i].copied_to;
+    if (size > SIZE_SEARCHED)
+        return;
     for (size_t at = -to % MAP_ALIGNMENT; at + MAP_BYTES <= size; at += MAP_ALIGNMENT) {
         struct tensor_map *map = with_bytes((const uint8_t *)from + at);
         if (!map)

@@ -21,8 +21,8 @@ void maps_add(const struct tensor_map *map);
 /* Finds the map with these bytes. Returns 0 if there is none. */
 int maps_find(const void *bytes, struct tensor_map *out);
 
-/* A copy from the host is about to put `size` bytes at the device address `to`: maps among them are at an address from now on.
- */
+/* A copy from the host is about to put `size` bytes at the device address `to`: maps among them are at an address from now
+ * on, and those that were there are not. */
 void maps_copied(uint64_t to, const void *from, size_t size);
 
 extern int maps_are_copied; /* atomic: some map has been */

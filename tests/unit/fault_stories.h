@@ -23,8 +23,8 @@ struct story {
     struct evidence_stop stops_again[2];
     struct evidence evidence_again;
     uint64_t parameters_again[3];
-    struct tensor_map map;
-    uint8_t with_map[112 + MAP_BYTES];
+    struct tensor_map map, maps[12];
+    uint8_t with_map[112 + MAP_BYTES], with_maps[12 * MAP_BYTES];
 };
 
 /* A story that is another one, but for what follows. */
@@ -152,6 +152,18 @@ VARIANT(wild_outside, host_pointer)
     story->memory.is_host_address = 0;
 }
 
+/* The code takes the address from A, and it is far behind that, where a buffer was. */
+VARIANT(far_from_its_buffer, overrun)
+{
+    story->memory = memory_of(BIT(A) | BIT(F) | BIT(C), story->near);
+    story->lanes[0].address = F_START + 40;
+    story->stops[0].lane_count = 1;
+    story->parameters[0] = A_START;
+    story->stops[0].parameters = (const uint8_t *)story->parameters;
+    story->stops[0].parameter_bytes = sizeof story->parameters;
+    story->stops[0].source = (struct address_source){1, 1, 0};
+}
+
 VARIANT(wild_inside, overrun)
 {
     story->memory = memory_of(BIT(A) | BIT(C), story->near);
@@ -227,6 +239,29 @@ VARIANT(by_tensor_map, address_not_decoded)
     story->memory.maps = &story->map;
     story->memory.map_count = 1;
     boxes_place(&story->evidence, &story->memory);
+}
+
+/* More maps than a report names: the owner's is the last. */
+VARIANT(by_one_of_many_tensor_maps, by_tensor_map)
+{
+    enum { COUNT = sizeof story->maps / sizeof story->maps[0] };
+    for (size_t i = 0; i < COUNT; i++) {
+        story->maps[i] = story->map;
+        story->maps[i].bytes[20] = (uint8_t)(i + 1);
+        if (i == 0) { /* of the owner, which has room for it */
+            story->maps[i].size[1] = 40;
+        } else if (i < COUNT - 1) {
+            story->maps[i].buffer = story->near[1].id;
+            story->maps[i].base = story->near[1].address;
+            story->maps[i].room = story->near[1].size;
+            story->maps[i].size[0] = 21 + i;
+        }
+        memcpy(story->with_maps + i * MAP_BYTES, story->maps[i].bytes, MAP_BYTES);
+    }
+    story->stops[0].parameters = story->with_maps;
+    story->stops[0].parameter_bytes = sizeof story->with_maps;
+    story->memory.maps = story->maps;
+    story->memory.map_count = COUNT;
 }
 
 /* A map that is well, on a GPU for which drivers encode such maps wrongly. */

@@ -3,6 +3,7 @@
 
 #include "analysis/verdict/signature.h"
 #include "analysis/verdict/launches.h"
+#include "launch/tensor_maps.h"
 
 TEST(pointers_to_const_are_told_apart)
 {
@@ -211,6 +212,27 @@ TEST(test_what_is_not_known)
     story.maps[1] = map_of(9, 512);
     memcpy(story.parameters + 112 + MAP_BYTES, story.maps[1].bytes, MAP_BYTES);
     expect_nothing(&story);
+}
+
+/* The program writes another map in place of the one that it had copied there, and then something else. */
+TEST(test_a_copy_is_overwritten)
+{
+    const uint64_t place = 0x7e0000009000;
+    const uint8_t nothing[MAP_BYTES] = {0};
+    struct tensor_map first = map_of(1, 512), second = map_of(2, 512);
+    first.base = 0x1000;
+    second.base = 0x2000;
+    maps_add(&first);
+    maps_add(&second);
+    maps_copied(place, first.bytes, MAP_BYTES);
+    assert_int_equal(maps_base_at(place), first.base);
+    maps_copied(place, second.bytes, MAP_BYTES);
+    assert_int_equal(maps_base_at(place), second.base);
+    struct tensor_map kept;
+    assert_true(maps_find(first.bytes, &kept));
+    assert_int_equal(kept.copied_to, 0);
+    maps_copied(place - 8, nothing, sizeof nothing);
+    assert_int_equal(maps_base_at(place), 0);
 }
 
 TEST(test_a_copy_in_memory)

@@ -145,6 +145,20 @@ TEST(test_exited_warp)
     }
 }
 
+/* At the PC of a warp that has exited, a module of another device has other code. */
+TEST(test_code_of_another_device)
+{
+    make_synthetic(&oldest);
+    synthetic.builder.sections[synthetic.part[WARPS]].sh_size = 0;
+    put32(SMS, oldest.sm + 12, 1);
+    put64(SMS, oldest.sm + 16, KERNEL_START + 0x10);
+    synthetic.builder.sections[synthetic.part[CONTEXTS]].sh_link =
+        builder_add(&synthetic.builder, 0x80000009, oldest.device, oldest.device, 0, 0);
+    assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
+    assert_int_equal(evidence->stop_count, 1);
+    assert_null(evidence->stops[0].symbol);
+}
+
 /* A warp of one kernel stands where one of another has faulted: nothing of it is the other's. */
 TEST(test_warp_of_another_kernel)
 {
@@ -219,7 +233,7 @@ TEST(an_address_is_told_if_its_registers_are_unchanged)
 TEST(each_lane_is_judged_by_where_it_is)
 {
     static const uint64_t code[2][2] = {{0x0000000002047381, 0x000ea200001ee900},  /* LDG R4, [R2] */
-                                        {0xfffffff000007947, 0x000fc0000383ffff}}; /* BRA */
+                                        {0xffffffe000007947, 0x000fc0000383ffff}}; /* BRA to it */
     static const uint64_t stops[][2] = {{0x20, 0x40}, {0x40, 0x20}, {0x20, 0x20}, {0x40, 0x40}, {0x30, 0x40}};
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
         make_synthetic(&newest);
@@ -234,6 +248,65 @@ TEST(each_lane_is_judged_by_where_it_is)
         assert_int_equal(evidence->stops[0].lane_count, 2);
         for (size_t row = 0; row < 2; row++)
             assert_int_equal(evidence->stops[0].lanes[row].certainty, stops[i][row] == 0x20 ? CERTAIN_EXACT : CERTAIN_DERIVED);
+    }
+}
+
+/* Both lanes are where a branch over the access leads to, so neither need have made it; unless its code shows that. */
+TEST(a_lane_may_have_gone_around_the_access)
+{
+    static const uint64_t no_p0 = 0x0000002000008947, p0 = 0x0000002000000947, nop = 0x0000000000007918,
+                          set = 0x000000000000781c; /* PLOP3: P0 is true */
+    const struct {
+        uint64_t pc, branch, before;
+        enum certainty certainty; /* NOT: no lane is told */
+    } cases[] = {{0x40, no_p0, nop, CERTAIN_EXACT},
+                 {0x50, no_p0, nop, CERTAIN_DERIVED},
+                 {0x60, no_p0, nop, CERTAIN_DERIVED},
+                 {0x50, no_p0, set, CERTAIN_DERIVED},
+                 {0x50, p0, set, CERTAIN_NOT}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const uint64_t code[6][2] = {{cases[i].before, 0x000fe40003f0f070},
+                                     {nop, 0},
+                                     {cases[i].branch, 0x000fea0003800000},    /* to +0x50 */
+                                     {0x0000000002047381, 0x000ea200001ee900}, /* LDG R4, [R2] */
+                                     {nop, 0},
+                                     {nop, 0}};
+        make_synthetic(&newest);
+        put_code(0, code, 6);
+        put64(WARPS, 0, KERNEL_START + 0x30);
+        for (uint64_t row = 0; row < 2; row++)
+            put64(LANES, row * newest.lane, KERNEL_START + cases[i].pc);
+        assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
+        const struct evidence_lane *lane = &evidence->stops[0].lanes[0];
+        if (lane->certainty != cases[i].certainty || (lane->certainty != CERTAIN_NOT && lane->address != 0x7fdeadbe00) ||
+            lane->may_be_apart != (lane->certainty == CERTAIN_DERIVED))
+            fail_msg("case %zu: certainty %d, address 0x%lx", i, (int)lane->certainty, (unsigned long)lane->address);
+    }
+}
+
+/* In a loop that what is loaded ends, the first turn's address is the lane's only if its registers have it, too. */
+TEST(a_later_turn_may_be_elsewhere)
+{
+    for (int is_same = 0; is_same < 2; is_same++) {
+        const uint64_t code[6][2] = {
+            {is_same ? 0xdeadbe0000027802 : 0xdeadb00000027802, 0x000fe20000000f00}, /* MOV R2, low */
+            {0x0000007f00037802, 0x000fe20000000f00},                                /* MOV R3, 0x7f */
+            {0x0000000002047381, 0x000ea200001ee900},                                /* LDG R4, [R2] */
+            {0x0000000000007918, 0x000fe20000000000},                                /* NOP */
+            {0xffffffd000008947, 0x000fc0000383ffff},                                /* @!P0 BRA to the LDG */
+            {0x0000000000007918, 0x000fe20000000000},                                /* NOP: the lanes stand here */
+        };
+        make_synthetic(&newest);
+        put_code(0, code, 6);
+        put64(WARPS, 0, KERNEL_START + 0x20);
+        for (uint64_t row = 0; row < 2; row++)
+            put64(LANES, row * newest.lane, KERNEL_START + 0x50);
+        put32(GRIDS, 84, 2);
+        assert_int_equal(parse(dump_file(0xBE)), CUFENCE_OK);
+        const struct evidence_lane *lane = &evidence->stops[0].lanes[0];
+        assert_int_equal(lane->certainty, is_same ? CERTAIN_DERIVED : CERTAIN_NOT);
+        assert_int_equal(lane->is_earlier, !is_same);
+        assert_int_equal(lane->is_replayed, 0);
     }
 }
 

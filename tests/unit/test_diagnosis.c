@@ -156,6 +156,17 @@ TEST(the_marked_lane_speaks_where_no_address_belongs_to_a_buffer)
     expect(&stop, 1, memory, "host pointer, beside #0 #1; address exact, lane 1, 3 threads, 0 others");
 }
 
+TEST(lanes_that_may_not_have_made_the_access_are_not_counted)
+{
+    struct evidence_lane lanes[] = {
+        {.lane = 0, .address = A_END, .certainty = CERTAIN_DERIVED, .may_be_apart = 1},
+        {.lane = 1, .address = A_END + 4, .certainty = CERTAIN_EXACT},
+        {.lane = 2, .address = A_END + 8, .certainty = CERTAIN_EXACT},
+    };
+    struct evidence_stop stop = stop_at(lanes, 3, 4);
+    expect(&stop, 1, memory_with(BOTH), "overrun of #1 derived at 4, beside #1 #2; address exact, lane 1, 2 threads, 0 others");
+}
+
 TEST(misaligned_lanes_are_counted)
 {
     struct evidence_lane lanes[] = {

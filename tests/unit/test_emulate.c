@@ -177,6 +177,37 @@ TEST(test_registers_decide)
     expect("no turn", &fixture, EMULATE_UNKNOWN, 0);
 }
 
+/* `while (s[i]) i++`, of ptxas for sm_90: the loop that only what is loaded ends. The first turn is known; that the lane is in
+ * it is not, unless its registers would be others in the next. */
+TEST(test_first_turn)
+{
+    static const uint64_t code[][2] = {{0x0000820000067ab9, 0x000fe20000000a00},  /* ULDC.64 UR6, c[0x0][0x208] */
+                                       {0x0000003f00047c82, 0x000fe20008000000},  /* UMOV UR4, URZ */
+                                       {0x00008400000a7ab9, 0x000fca0000000a00},  /* ULDC.64 UR10, c[0x0][0x210] */
+                                       {0x0000000a04057290, 0x000fc8000ff1e03f},  /* UIADD3 UR5, UP0, UR4, UR10, URZ */
+                                       {0x0000000b04087291, 0x000fe400080f0e3f},  /* ULEA.HI.X.SX32 UR8, UR4, UR11, 0x1, UP0 */
+                                       {0x00000005ff027e24, 0x000fc8000f8e00ff},  /* IMAD.U32 R2, RZ, RZ, UR5 */
+                                       {0x0000000800037c02, 0x000fca0008000f00},  /* MOV R3, UR8 */
+                                       {0x0000000602027981, 0x000ea2000c1e1100},  /* LDG.E.U8 R2, desc[UR6][R2.64] */
+                                       {0x00000004ff057e24, 0x000fe2000f8e00ff},  /* IMAD.U32 R5, RZ, RZ, UR4 */
+                                       {0x0000000104047890, 0x000fe2000fffe03f},  /* UIADD3 UR4, UR4, 0x1, URZ */
+                                       {0x000000ff0200720c, 0x004fda0003f05270},  /* ISETP.NE.AND P0, PT, R2, RZ, PT */
+                                       {0xfffffffc00dc0947, 0x000fea000383ffff},  /* @P0 BRA to the UIADD3 */
+                                       {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
+    struct fixture fixture;
+    make_code(&fixture, 90, code, 13, 7);
+    fixture.lane.pc = START + 10 * SASS_INSTRUCTION_BYTES;
+    fixture.lane.register_count = 16;
+    fixture.registers[3] = IN >> 32;
+    expect("the first turn", &fixture, EMULATE_ADDRESS, IN);
+    fixture.registers[5] = 1000;
+    expect("a later turn", &fixture, EMULATE_EARLIER, IN);
+    memcpy(fixture.code + 8 * SASS_INSTRUCTION_BYTES, (const uint64_t[2])NOP, SASS_INSTRUCTION_BYTES);
+    expect("any turn", &fixture, EMULATE_EARLIER, IN);
+    memcpy(fixture.code + 11 * SASS_INSTRUCTION_BYTES, (const uint64_t[2])NOP, SASS_INSTRUCTION_BYTES);
+    expect("no loop", &fixture, EMULATE_ADDRESS, IN);
+}
+
 /* 64-bit sums in halves, as sm_75 and sm_80 make them: carries go through predicates. */
 TEST(test_carry)
 {

@@ -81,7 +81,7 @@ TEST(faults)
         STORY(overrun), STORY(without_parameters), STORY(vector_overrun), STORY(approximate), STORY(underrun),
         STORY(use_after_free), STORY(slack_behind_the_end), STORY(null_pointer), STORY(null_field), STORY(host_pointer),
         STORY(wild_outside), STORY(wild_inside), STORY(misaligned), STORY(another_devices_buffer), STORY(exited),
-        STORY(exited_with_parameters), STORY(address_not_decoded), STORY(by_tensor_map), STORY(by_good_tensor_map),
+        STORY(exited_with_parameters), STORY(address_not_decoded), STORY(far_from_its_buffer), STORY(by_tensor_map), STORY(by_good_tensor_map), STORY(by_one_of_many_tensor_maps),
         STORY(assertion), STORY(trap),
         STORY(wrong_vote_mask), STORY(bystander), STORY(two_kernels), STORY(no_exception), STORY(launched),
         STORY(launched_twice), STORY(launched_from_two_places), STORY(launched_in_a_graph), STORY(launched_with_structs),
@@ -140,6 +140,8 @@ TEST(a_fault_of_an_unknown_process)
     story.memory.is_unknown = 1;
     story.stops[0].exception = exception_of(14, NULL);
     check_story("memory_unknown", &story, &nobody);
+    story.lanes[1].certainty = CERTAIN_NOT;
+    check_story("memory_and_an_address_unknown", &story, &nobody);
 }
 
 TEST(names_and_source_in_full)

@@ -186,6 +186,60 @@ TEST(an_access_in_bounds_is_no_evidence)
     }
 }
 
+/* An index that leads far away: the buffer is the one that the code takes the address from, not one that is, or was, there. */
+TEST(what_the_code_uses_is_meant)
+{
+    static const struct {
+        uint64_t address;
+        unsigned set;
+        int is_known;
+        const char *said;
+    } cases[] = {
+        {F_START + 40, BIT(A) | BIT(C) | BIT(F), 1, "overrun of #1 derived"},
+        {F_START + 40, BIT(A) | BIT(C) | BIT(F), 0, "use-after-free of #3 exact"},
+        {B_END, BIT(A) | BIT(B) | BIT(C), 1, "overrun of #1 derived"},
+        {B_END, BIT(A) | BIT(B) | BIT(C), 0, "overrun of #2 derived"},
+        {SLOT(3) - 4, BIT(A) | BIT(C), 1, "overrun of #1 derived"},
+        {A_END, BIT(A) | BIT(C), 1, "overrun of #1 exact"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct evidence_lane lane = {.address = cases[i].address, .certainty = CERTAIN_EXACT};
+        struct evidence_stop stop = stop_at(&lane, 1, 4);
+        const uint64_t words[] = {12, A_START, C_END - 4001};
+        give(&stop, words, sizeof words);
+        stop.source = (struct address_source){cases[i].is_known, 1 << 1, 0};
+        struct diagnosis diagnosis = diagnosed(&stop, 1, memory_with(cases[i].set));
+        if (strncmp(said_of(&diagnosis), cases[i].said, strlen(cases[i].said)) != 0)
+            fail_msg("case %zu: %s", i, said_of(&diagnosis));
+    }
+}
+
+/* An access that may not have been the last: one that faults did, one in bounds or in memory of others tells nothing. */
+TEST(an_earlier_turn)
+{
+    static const struct {
+        uint64_t address;
+        int is_unknown;
+        enum rank rank;
+    } cases[] = {{C_END, 0, RANK_SITE},
+                 {SLOT(4) + 8, 0, RANK_NOWHERE},
+                 {64, 0, RANK_NOWHERE},
+                 {0x7f0000000000, 0, RANK_SITE},
+                 {SLOT(4) + 8, 1, RANK_SITE}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cufence_buffer room[ALL];
+        struct fault_memory memory = memory_of(BIT(C), room);
+        struct evidence_lane lane = {.address = cases[i].address, .is_earlier = 1};
+        struct evidence_stop stop = stop_at(&lane, 1, 4);
+        memory.is_unknown = cases[i].is_unknown;
+        struct diagnosis diagnosis = diagnosed(&stop, 1, &memory);
+        int is_told = cases[i].rank != RANK_SITE;
+        if (diagnosis.verdict.rank != cases[i].rank || diagnosis.is_bystander ||
+            (diagnosis.access.certainty != CERTAIN_NOT) != is_told || diagnosis.access.threads != 1)
+            fail_msg("case %zu, rank %d: %s", i, (int)diagnosis.verdict.rank, said_of(&diagnosis));
+    }
+}
+
 TEST(another_devices_buffer_may_fault_in_bounds)
 {
     cufence_buffer room[ALL];

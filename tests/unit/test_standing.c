@@ -68,6 +68,30 @@ TEST(those_with_an_exception_come_first)
     check_standing("standing_with_an_exception");
 }
 
+/* A second device with the same launch id, at the same places, of a grid that it does not have. */
+TEST(devices_are_told_apart)
+{
+    static const int tables[] = {SMS, CTAS, WARPS, LANES};
+    struct dump_builder *builder = &synthetic.builder;
+    make_synthetic(&newest);
+    uint32_t parent = builder_add(builder, 0x80000009, newest.device, newest.device, 0, 0);
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        const Elf64_Shdr from = builder->sections[synthetic.part[tables[i]]];
+        uint32_t copy = builder_add(builder, from.sh_type, from.sh_entsize, from.sh_size, parent, from.sh_info);
+        memcpy(bytes_of_section(copy), bytes_of_section(synthetic.part[tables[i]]), from.sh_size);
+        parent = copy;
+    }
+    stand(dump_file(0xBE));
+    assert_int_equal(standing->threads, 4);
+    assert_int_equal(standing->grids[0].threads, 2);
+    assert_int_not_equal(standing->places[0].gpu, -1);
+    for (size_t i = 1; i < standing->place_count; i++)
+        assert_true(standing->places[i].gpu != standing->places[i - 1].gpu ||
+                    standing->places[i].pc != standing->places[i - 1].pc);
+    for (size_t i = 0; i < standing->place_count; i++)
+        assert_true(standing->places[i].threads < 3 && !standing->places[i].at->symbol == (standing->places[i].gpu == 0));
+}
+
 /* What was recorded on an H200 of tests/gpu/programs/stuck.cu, built in /src. */
 TEST(what_threads_wait_for)
 {

@@ -154,7 +154,7 @@ static int set_launch(const struct builder *builder, const struct grid_node *gri
                                       .shape = grid->row.shape,
                                       .sm = builder->compute,
                                       .parameters = {grid->parameters, grid->parameter_bytes},
-                                      .parameters_at = grid->row.parameters_at};
+                                      .parameters_at = grid->row.parameters_at ?: slice_parameters_at(builder->compute)};
     return (location->has_access || location->has_bulk) && location->kernel_start == grid->row.entry;
 }
 

@@ -3,6 +3,8 @@
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/fence.h"
 #include "analysis/sass/slice.h"
+#include "analysis/sass/sass_rows.h"
+#include "analysis/sass/ways.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -62,11 +64,28 @@ static const char *join_path(struct json_memory *memory, const char *directory, 
     return path;
 }
 
+/* Returns the first PC behind the location's that a branch leads to; UINT64_MAX if there is none. */
+static uint64_t next_target(const struct location *location, unsigned sm)
+{
+    uint64_t first = UINT64_MAX;
+    for (uint64_t at = 0; at + SASS_INSTRUCTION_BYTES <= location->code.size; at += SASS_INSTRUCTION_BYTES) {
+        struct sass_instruction instruction = sass_load(location->code.bytes + at);
+        uint64_t next = location->code_start + at + SASS_INSTRUCTION_BYTES, target = 0;
+        if (sass_opcode(instruction) == 0x147) /* BRA */
+            target = next + (uint64_t)instruction_branch_offset(instruction, sm);
+        else if (way_of(instruction) == WAY_UNKNOWN)
+            target = location->pc + SASS_INSTRUCTION_BYTES;
+        first = target > location->pc && target < first ? target : first;
+    }
+    return first;
+}
+
 static void decode(struct location *location, struct json_memory *memory, unsigned sm)
 {
     if (sass_decode(location->instruction, sm, &location->access)) {
         location->has_access = 1;
         location->kind = location->access.kind;
+        location->joined_at = next_target(location, sm);
         location->source = slice_address(location->kernel_code, location->pc - location->kernel_start, &location->access, sm);
         location->text = copy_text(memory, location->access.text);
         return;
@@ -139,11 +158,20 @@ static struct coredump_ref find_module(const struct coredump *dump, struct cored
     return (struct coredump_ref){0, 0};
 }
 
+/* Whether a cubin may be loaded on the device: another one may have other code at the same address. */
+static int may_be_on(const struct coredump *dump, uint32_t cubin, struct coredump_ref device)
+{
+    struct coredump_ref module = coredump_parent(dump, cubin, COREDUMP_MODULES);
+    struct coredump_ref context = coredump_parent(dump, module.section, COREDUMP_CONTEXTS);
+    struct coredump_ref owner = coredump_parent(dump, context.section, COREDUMP_DEVICES);
+    return owner.section == 0 || (owner.section == device.section && owner.row == device.row);
+}
+
 const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_ref device, uint64_t module, unsigned sm)
 {
     static const struct location nowhere;
     for (const struct location *known = locator->found; known; known = known->next)
-        if (known->pc == pc)
+        if (known->pc == pc && known->module == module)
             return known;
     if (pc == 0 || locator->count >= LOCATE_LIMIT)
         return &nowhere;
@@ -152,6 +180,7 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
     if (!memo)
         return NULL;
     location->pc = pc;
+    location->module = module;
     location->memo = memo;
     location->next = locator->found;
     locator->found = location;
@@ -165,7 +194,7 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
         return location;
     uint32_t section = 0;
     while (work > 0 && (section = coredump_next(locator->dump, COREDUMP_RELOCATED_CUBIN, section)) != 0)
-        if (section != hint && look_into(locator, section, location, sm, &work))
+        if (section != hint && may_be_on(locator->dump, section, device) && look_into(locator, section, location, sm, &work))
             break;
     return location;
 }
@@ -187,11 +216,11 @@ static struct location_kept find_kept(const struct location *location, uint64_t 
     const struct sass_access *access = &location->access;
     struct location_memo *memo = location->memo;
     int was_lost = 0;
-    struct location_kept kept = {CERTAIN_EXACT, 1, KEPT_LOW | KEPT_HIGH | KEPT_UNIFORM};
+    struct location_kept kept = {CERTAIN_EXACT, 0, 1, KEPT_LOW | KEPT_HIGH | KEPT_UNIFORM};
     uint64_t end = lane_pc;
     if (lane_pc < location->pc ||
         lane_pc - location->pc > TRUSTED_BYTES) /* in a loop, registers may be those of a later turn */
-        return (struct location_kept){after(access, location->instruction) == CERTAIN_NOT ? CERTAIN_NOT : CERTAIN_DERIVED, 0,
+        return (struct location_kept){after(access, location->instruction) == CERTAIN_NOT ? CERTAIN_NOT : CERTAIN_DERIVED, 0, 0,
                                       0};
     /* Start with the access itself: a faulting load leaves a value in its target, which may be its own address register. */
     for (uint64_t pc = location->pc; pc < end; pc += SASS_INSTRUCTION_BYTES) {
@@ -216,6 +245,12 @@ static struct location_kept find_kept(const struct location *location, uint64_t 
             break;
         if (is_lost) /* Any path is possible: check everything up to the function's end. */
             end = location->code_start + location->code.size;
+    }
+    if (lane_pc >= location->joined_at && !was_lost) {
+        kept.is_joined = kept.certainty == CERTAIN_EXACT;
+        kept.certainty = kept.is_joined ? CERTAIN_DERIVED : kept.certainty;
+        kept.are_predicates_sure = 0;
+        kept.parts = 0;
     }
     if (was_lost) {
         memo->has_lost = 1;

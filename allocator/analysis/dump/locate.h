@@ -21,6 +21,7 @@ struct location_kept {
     /* Of an address computed from the registers: EXACT if no instruction executed in between can have changed them, DERIVED if
      * one may have, NOT if one certainly has. A faulting load has written its target, so `LDG R2, [R2]` gives NOT. */
     enum certainty certainty;
+    int is_joined; /* it would be EXACT, but the lane may have come to its PC without the access, or gone round a loop since */
     int are_predicates_sure; /* they are certainly unchanged */
     unsigned parts; /* which registers certainly still have their values: KEPT_LOW and so on; 0 if execution may have taken
                        another path than straight on from the access */
@@ -35,8 +36,8 @@ struct location_memo {
 
 struct location {
     struct location *next;
-    uint64_t pc;
-    const char *kernel; /* demangled; NULL if no function contains the PC */
+    uint64_t pc, module; /* as asked for */
+    const char *kernel;  /* demangled; NULL if no function contains the PC */
     const char *symbol;
     uint64_t kernel_offset; /* of the instruction in the compiler's code */
     uint64_t kernel_start;
@@ -44,6 +45,7 @@ struct location {
     struct span kernel_code; /* from kernel_start on */
     const char *file;        /* NULL if unknown */
     int line;
+    uint64_t joined_at;  /* the first PC behind the access that a branch leads to */
     uint64_t held_until; /* behind an access that was moved to be held: a lane that made it is in front of this PC; else 0 */
     struct span code;    /* of the innermost function, from code_start on; empty if unknown */
     uint64_t code_start;

@@ -46,6 +46,7 @@ static int add_warp(void *user, const struct warp_view *view)
         if (!is_new(view, row))
             continue;
         struct standing_place place = {.pc = view->lanes[row].pc,
+                                       .device = view->device_ref,
                                        .grid_id = view->cta.grid_id,
                                        .warps = 1,
                                        .sm = view->sm.id,
@@ -64,11 +65,18 @@ static int add_warp(void *user, const struct warp_view *view)
     return 1;
 }
 
+static int compare_launches(const struct standing_place *a, const struct standing_place *b)
+{
+    return LIST_ORDER(a->device.section, b->device.section)
+               ?: LIST_ORDER(a->device.row, b->device.row)
+               ?: LIST_ORDER(a->grid_id, b->grid_id);
+}
+
 /* By launch and PC; those that wait for the same by what they wait for, apart from others that are there. */
 static int compare_where(const void *left, const void *right)
 {
     const struct standing_place *a = left, *b = right;
-    return LIST_ORDER(a->grid_id, b->grid_id)
+    return compare_launches(a, b)
                ?: LIST_ORDER(a->wait.kind ? a->wait.pc : a->pc, b->wait.kind ? b->wait.pc : b->pc)
                ?: LIST_ORDER(!a->wait.kind, !b->wait.kind);
 }
@@ -119,6 +127,12 @@ static void merge_places(struct standing *standing)
 
 /* ---- launches ---- */
 
+static int is_of(const struct standing_place *place, const struct standing_grid *grid)
+{
+    return place->grid_id == grid->row.id && place->device.section == grid->device.section &&
+           place->device.row == grid->device.row;
+}
+
 static int add_grid(struct builder *builder, const struct coredump_grid *row, struct coredump_ref device,
                     struct span parameters)
 {
@@ -131,7 +145,7 @@ static int add_grid(struct builder *builder, const struct coredump_grid *row, st
     if (parameters.size <= PARAMETER_LIMIT)
         grid->parameters = parameters;
     for (size_t i = 0; i < standing->place_count; i++) {
-        if (standing->places[i].grid_id == row->id)
+        if (is_of(&standing->places[i], grid))
             grid->threads += standing->places[i].threads;
     }
     return grid->at != NULL;
@@ -161,10 +175,10 @@ static int add_grids(struct builder *builder)
 }
 
 /* One without anything if the dump has none. */
-static struct standing_grid *grid_of(const struct standing *standing, uint64_t id)
+static struct standing_grid *grid_of(const struct standing *standing, const struct standing_place *place)
 {
     size_t i = 0;
-    while (i < standing->grid_count && standing->grids[i].row.id != id)
+    while (i < standing->grid_count && !is_of(place, &standing->grids[i]))
         i++;
     return &standing->grids[i];
 }
@@ -201,7 +215,7 @@ static uint64_t address_of(const struct coredump *dump, const struct standing_pl
 static int compare_pcs(const void *left, const void *right)
 {
     const struct standing_place *a = left, *b = right;
-    return LIST_ORDER(a->grid_id, b->grid_id) ?: LIST_ORDER(a->pc, b->pc);
+    return compare_launches(a, b) ?: LIST_ORDER(a->pc, b->pc);
 }
 
 static const struct location *locate_in(struct builder *builder, uint64_t pc, const struct standing_grid *grid)
@@ -236,7 +250,7 @@ static int find_waits(struct builder *builder)
     for (size_t i = 0; i < standing->place_count; i++) {
         struct standing_place *place = &standing->places[i];
         int is_next = !i || compare_pcs(place - 1, place) != 0;
-        place->grid = is_next ? grid_of(standing, place->grid_id) : place[-1].grid;
+        place->grid = is_next ? grid_of(standing, place) : place[-1].grid;
         if (is_next && ++found > WAITS_LIMIT)
             wait = (struct standing_wait){0};
         else if (is_next && !find_wait(builder, place->pc, place->grid, &wait))
@@ -252,7 +266,7 @@ static int find_waits(struct builder *builder)
 static int compare_blocks(const void *left, const void *right)
 {
     const struct standing_place *a = left, *b = right;
-    return LIST_ORDER(a->grid_id, b->grid_id)
+    return compare_launches(a, b)
                ?: LIST_ORDER(a->block[2], b->block[2])
                ?: LIST_ORDER(a->block[1], b->block[1])
                ?: LIST_ORDER(a->block[0], b->block[0])
@@ -283,12 +297,12 @@ static void count_blocks(struct standing *standing)
     struct standing_place *each = standing->places;
     sort_places(standing, compare_blocks);
     for (size_t i = 0, next; i < standing->place_count; i = next) {
-        struct standing_grid *grid = grid_of(standing, each[i].grid_id);
+        struct standing_grid *grid = grid_of(standing, &each[i]);
         const uint32_t *size = grid->row.grid, *block = each[i].block;
         grid->blocks++;
         grid->absent += block[0] + (uint64_t)size[0] * (block[1] + (uint64_t)size[1] * block[2]) == grid->absent;
         for (next = i + 1; next < standing->place_count && !memcmp(each[i].block, each[next].block, sizeof each->block) &&
-                           each[i].grid_id == each[next].grid_id;)
+                           !compare_launches(&each[i], &each[next]);)
             next++;
         count_absent(&each[i], next - i);
     }
@@ -297,6 +311,19 @@ static void count_blocks(struct standing *standing)
 }
 
 /* ---- the result ---- */
+
+/* Says on which device a place is, if they are on several. */
+static void name_devices(const struct coredump *dump, struct standing *standing)
+{
+    struct coredump_device device;
+    int is_several = 0;
+    for (size_t i = 1; i < standing->place_count; i++)
+        is_several |= memcmp(&standing->places[i].device, &standing->places[0].device, sizeof standing->places[0].device) != 0;
+    for (size_t i = 0; i < standing->place_count; i++) {
+        int is_known = is_several && coredump_row(dump, COREDUMP_DEVICES, standing->places[i].device, &device);
+        standing->places[i].gpu = is_known ? (int)device.index : -1;
+    }
+}
 
 /* Finds kernel, line and instruction of each place, up to the locator's limit. Returns 0 if out of host memory. */
 static int name_places(struct builder *builder)
@@ -329,6 +356,7 @@ cufence_status standing_read(const struct coredump *dump, struct standing **out,
         if (add_grids(&builder) && find_waits(&builder)) {
             count_blocks(standing);
             merge_places(standing);
+            name_devices(dump, standing);
             if (name_places(&builder))
                 return CUFENCE_OK;
         }

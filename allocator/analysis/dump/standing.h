@@ -26,7 +26,9 @@ struct standing_place {
     uint64_t pc;
     const struct location *at;
     struct exception exception; /* number 0 if none */
-    uint64_t grid_id;
+    struct coredump_ref device;
+    int gpu;                          /* its index if there are threads on several devices; else -1 */
+    uint64_t grid_id;                 /* two devices may have the same */
     const struct standing_grid *grid; /* one without anything if the dump has no grid of that id */
     size_t warps, threads;
     uint32_t sm, warp, block[3], thread[3]; /* of the first thread, or of the first one with an exception */

@@ -152,10 +152,16 @@ static int emulate_address(const struct warp_view *view, const struct location *
     struct emulate_lane start = start_of(view, state->row, state->registers, state->register_count);
     uint64_t address = 0;
     enum emulate_result result = emulate(launch, &start, location->pc, &location->access, budget, &address);
-    if (result == EMULATE_ADDRESS && !(lane->certainty == CERTAIN_NOT && is_contradicted(&location->access, state, address))) {
+    int is_earlier = result == EMULATE_EARLIER, is_joined = state->kept.is_joined && lane->certainty != CERTAIN_NOT;
+    int is_same = lane->certainty != CERTAIN_NOT && lane->address == address;
+    if (result == EMULATE_ADDRESS && is_joined && is_same) {
+        lane->certainty = CERTAIN_EXACT; /* it has made the access, and its registers are as they were then */
+    } else if ((result == EMULATE_ADDRESS || (is_earlier && !is_joined && !is_same)) &&
+               !(lane->certainty == CERTAIN_NOT && is_contradicted(&location->access, state, address))) {
         lane->address = address;
-        lane->certainty = CERTAIN_DERIVED;
-        lane->is_replayed = 1;
+        lane->certainty = is_earlier ? CERTAIN_NOT : CERTAIN_DERIVED;
+        lane->is_replayed = !is_earlier;
+        lane->is_earlier = is_earlier;
     }
     return result != EMULATE_NOT_THERE;
 }
@@ -175,7 +181,12 @@ static int find_lane(const struct coredump *dump, const struct warp_view *view, 
     state.uniform_count = coredump_words(dump, view->warp_ref, COREDUMP_UNIFORM_REGISTERS, state.uniforms, 256);
     if (!read_address(dump, location, &state, lane))
         return 0;
-    return lane->certainty == CERTAIN_EXACT || !launch || emulate_address(view, location, launch, &state, budget, lane);
+    if (lane->certainty != CERTAIN_EXACT && launch && !emulate_address(view, location, launch, &state, budget, lane))
+        return 0;
+    int is_guarded = location->access.predicate != 7 || location->access.has_source;
+    lane->may_be_apart = lane->certainty == CERTAIN_DERIVED && !lane->is_replayed &&
+                         (state.kept.is_joined || (is_guarded && !state.kept.are_predicates_sure));
+    return 1;
 }
 
 /*
@@ -249,16 +260,19 @@ struct search {
     const struct location *location;
     struct emulate_lane lane;
     uint64_t *budget;
+    int is_earlier; /* than the copy, perhaps, is what was found */
 };
 
 /* Finds the value of a uniform register, or of a pair, when the lane began the copy. */
-static int value_of(const struct search *search, unsigned number, int is_pair, uint64_t *value)
+static int value_of(struct search *search, unsigned number, int is_pair, uint64_t *value)
 {
     const struct sass_access access = {.predicate = 7, .base = SASS_RZ, .uniform = (int)number, .is_uniform_low = !is_pair};
-    return emulate(search->launch, &search->lane, search->location->pc, &access, search->budget, value) == EMULATE_ADDRESS;
+    enum emulate_result result = emulate(search->launch, &search->lane, search->location->pc, &access, search->budget, value);
+    search->is_earlier |= result == EMULATE_EARLIER;
+    return result == EMULATE_ADDRESS || result == EMULATE_EARLIER;
 }
 
-static int find_box(const struct search *search, struct evidence_box *box)
+static int find_box(struct search *search, struct evidence_box *box)
 {
     const struct sass_bulk *bulk = &search->location->bulk;
     uint64_t value;
@@ -271,7 +285,7 @@ static int find_box(const struct search *search, struct evidence_box *box)
     return 1;
 }
 
-static int find_bytes(const struct search *search, uint64_t *address, uint32_t *bytes)
+static int find_bytes(struct search *search, uint64_t *address, uint32_t *bytes)
 {
     const struct sass_bulk *bulk = &search->location->bulk;
     uint64_t size;
@@ -290,15 +304,14 @@ int warp_bulk(const struct coredump *dump, const struct warp_view *view, const s
         const struct coredump_lane *from = &view->lanes[row];
         struct coredump_ref ref = {view->lane_table, row};
         size_t count = coredump_words(dump, ref, COREDUMP_REGISTERS, registers, 256);
-        const struct search search = {launch, location, start_of(view, from, registers, count), budget};
+        struct search search = {launch, location, start_of(view, from, registers, count), budget, 0};
         *lane = lane_of(from);
-        lane->is_replayed = 1;
-        if (location->bulk.dimensions && find_box(&search, box))
-            return 1;
-        if (!location->bulk.dimensions && find_bytes(&search, &lane->address, bytes)) {
-            lane->certainty = CERTAIN_DERIVED;
-            return 1;
-        }
+        if (location->bulk.dimensions ? !find_box(&search, box) : !find_bytes(&search, &lane->address, bytes))
+            continue;
+        lane->is_earlier = search.is_earlier && !location->bulk.dimensions;
+        lane->is_replayed = !lane->is_earlier;
+        lane->certainty = location->bulk.dimensions || lane->is_earlier ? CERTAIN_NOT : CERTAIN_DERIVED;
+        return 1;
     }
     return 0;
 }

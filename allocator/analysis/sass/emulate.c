@@ -223,6 +223,57 @@ void machine_begin(struct machine *machine, const struct emulate_launch *launch,
     machine->predicates[0][7] = machine->predicates[1][7] = TRUTH_TRUE;
 }
 
+/* What the lane may still do, by the code. */
+static int may_come(const struct machine *machine, uint64_t from, uint64_t to, uint64_t *budget)
+{
+    const struct emulate_launch *launch = machine->launch;
+    return ways_lead(launch->code, launch->sm, from - launch->start, to - launch->start, budget);
+}
+
+/* Goes a step on the way to the access, even where it is not known whether the lane goes there; stays where that is lost.
+ * Returns 0 if no way leads there. */
+static int go_there(struct machine *machine, uint64_t *pc, uint64_t access_pc, uint64_t *budget)
+{
+    const uint64_t next = *pc + SASS_INSTRUCTION_BYTES;
+    struct sass_instruction instruction;
+    enum flow flow = machine_step(machine, pc);
+    if (flow != FLOW_LOST)
+        return flow == FLOW_ON;
+    if (!machine_fetch(machine, *pc, &instruction))
+        return 1;
+    if (!may_come(machine, *pc, access_pc, budget))
+        return 0;
+    uint64_t target = next + (uint64_t)instruction_branch_offset(instruction, machine->launch->sm);
+    unsigned opcode = sass_opcode(instruction);
+    if (opcode == 0x147) /* BRA */
+        *pc = target == access_pc || may_come(machine, target, access_pc, budget) ? target : next;
+    else if (opcode == 0x14d) /* EXIT */
+        *pc = next;
+    return 1;
+}
+
+/* Whether the lane, whose registers are as in the dump, can be at its PC in no later turn of a loop around the access: it has
+ * gone on from here, and at the same place would have others. */
+static int is_last_turn(const struct machine *machine, uint64_t access_pc, uint64_t *budget)
+{
+    struct machine next = *machine;
+    uint64_t pc = machine->lane->pc;
+    int has_arrived = 0;
+    if (!may_come(machine, pc, access_pc, budget))
+        return 1;
+    for (unsigned steps = 0; *budget > 0 && steps < STEPS_AFTER; steps++, --*budget) {
+        const uint64_t before = pc;
+        if (!go_there(&next, &pc, access_pc, budget))
+            return 1;
+        if (pc == before)
+            return 0;
+        has_arrived |= pc == access_pc;
+        if (has_arrived && pc == machine->lane->pc)
+            return !agrees(&next);
+    }
+    return 0;
+}
+
 enum emulate_result emulate(const struct emulate_launch *launch, const struct emulate_lane *lane, uint64_t access_pc,
                             const struct sass_access *access, uint64_t *budget, uint64_t *address)
 {
@@ -230,14 +281,11 @@ enum emulate_result emulate(const struct emulate_launch *launch, const struct em
     machine_begin(&machine, launch, lane);
     uint64_t pc = launch->start, found = 0;
     unsigned arrivals = 0, after = 0;
-    int is_known = 0;
-    for (; *budget > 0; --*budget) {
-        if (pc == lane->pc && pc != access_pc && (arrivals > 0 || pc > access_pc) && agrees(&machine)) {
-            *address = found;
-            return arrivals == 0 ? EMULATE_NOT_THERE : is_known ? EMULATE_ADDRESS : EMULATE_UNKNOWN;
-        }
+    int is_known = 0, is_there = 0;
+    enum flow flow = FLOW_ON;
+    for (; *budget > 0 && flow == FLOW_ON && after <= STEPS_AFTER; --*budget) {
+        int is_off = 0;
         if (pc == access_pc) {
-            int is_off = 0;
             uint64_t now = 0;
             int is_now = machine_address(&machine, access, &is_off, &now);
             if (!is_off) {
@@ -245,18 +293,23 @@ enum emulate_result emulate(const struct emulate_launch *launch, const struct em
                 after = 0;
                 found = now;
                 is_known = is_now;
-                if (lane->pc == access_pc && agrees(&machine))
-                    break;
             }
         }
-        if (arrivals > 0 && ++after > STEPS_AFTER)
+        is_there = pc == lane->pc && !is_off && (arrivals > 0 || pc > access_pc) && agrees(&machine);
+        if (is_there)
             break;
-        if (machine_step(&machine, &pc) != FLOW_ON)
-            break;
+        after += arrivals > 0;
+        flow = machine_step(&machine, &pc);
     }
-    /* The emulation failed before it reached the lane's PC. If it passed the access once, it was this access. */
     *address = found;
-    return arrivals == 1 && is_known ? EMULATE_ADDRESS : EMULATE_UNKNOWN;
+    int is_last = flow == FLOW_DONE ||
+                  (is_there ? is_last_turn(&machine, access_pc, budget) : !may_come(&machine, pc, access_pc, budget));
+    if (is_there && is_last && !arrivals)
+        return EMULATE_NOT_THERE;
+    /* If the emulation failed before it reached the lane's PC, but passed the access once, it was this access. */
+    if (!is_known || (arrivals != 1 && !is_there))
+        return EMULATE_UNKNOWN;
+    return is_last ? EMULATE_ADDRESS : EMULATE_EARLIER;
 }
 
 struct cell machine_get(const struct machine *machine, int file, unsigned number)

@@ -37,6 +37,7 @@ struct emulate_lane {
 enum emulate_result {
     EMULATE_UNKNOWN,  /* the path or the address can't be determined */
     EMULATE_ADDRESS,  /* the lane performed the access at *address; its current registers do not contradict that */
+    EMULATE_EARLIER,  /* it did so; by a loop it may have come to the access again since, elsewhere */
     EMULATE_NOT_THERE /* the lane's path to its current PC bypasses the access */
 };
 

@@ -115,6 +115,7 @@ enum sass_field {
     SASS_WRITTEN_AT = 81,    /* predicates that it writes, 3 bits each; 7: none */
     SASS_COPY_MODE_AT = 82,  /* UTMALDG, UTMASTG: 3 bits */
     SASS_WRITTEN_2_AT = 84,
+    SASS_ANY_AT = 84, /* BRA.U.ANY */
     SASS_PREDICATE_AT = 87,
     SASS_OPERATION_AT = 87,       /* of an atomic: 3 or 4 bits */
     SASS_FLOAT_OPERATION_AT = 88, /* 2 bits */

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define STEPS_A_UNIT 16u /* a step of ways_lead() takes less time than one of the emulation, whose budget it is */
+
 struct sass_instruction ways_instruction(const struct ways *ways, uint32_t index)
 {
     return sass_load(ways->code.bytes + (size_t)index * SASS_INSTRUCTION_BYTES);
@@ -93,4 +95,50 @@ int ways_find(struct ways *ways, struct span code, unsigned sm)
         ways->branches[ways->branch_count++] = (struct branch){i, target};
     }
     return 1;
+}
+
+static int mark(uint8_t *reached, uint32_t i)
+{
+    int is_new = !(reached[i / 8] >> i % 8 & 1);
+    reached[i / 8] |= (uint8_t)(1u << i % 8);
+    return is_new;
+}
+
+/* BRA.U.ANY: ptxas makes a loop over the lanes that are elected one by one, each once, to what only one can do. */
+static int is_for_other_lanes(struct sass_instruction instruction)
+{
+    return sass_bits(instruction, SASS_OPCODE_AT, 12) == 0x947 && sass_bits(instruction, SASS_B_AT, 2) == 1 &&
+           sass_bits(instruction, SASS_ANY_AT, 1);
+}
+
+/* Whether it is in a function behind the kernel's own code. */
+static int is_called(const struct ways *ways, uint32_t index)
+{
+    for (uint32_t k = 0; k < ways->branch_count; k++)
+        if (way_of(ways_instruction(ways, ways->branches[k].from)) == WAY_CALL && ways->branches[k].to <= index)
+            return 1;
+    return 0;
+}
+
+int ways_lead(struct span code, unsigned sm, uint64_t from, uint64_t to, uint64_t *budget)
+{
+    struct ways ways;
+    uint8_t reached[WAYS_CODE_LIMIT / 8 + 1] = {0};
+    const uint32_t first = (uint32_t)(from / SASS_INSTRUCTION_BYTES), last = (uint32_t)(to / SASS_INSTRUCTION_BYTES);
+    const uint64_t work = code.size / SASS_INSTRUCTION_BYTES / STEPS_A_UNIT + 16;
+    int is_changed = 1, is_inner = *budget < work || !ways_find(&ways, code, sm) || first >= ways.count || last >= ways.count ||
+                                   is_called(&ways, first);
+    while (is_changed && !is_inner && *budget >= work) {
+        *budget -= work;
+        is_changed = 0;
+        for (uint32_t i = 0, k = 0; i < ways.count; i++) {
+            struct sass_instruction instruction = ways_instruction(&ways, i);
+            int is_on = i == first || reached[i / 8] >> i % 8 & 1, is_jump = is_on && !is_for_other_lanes(instruction);
+            for (; k < ways.branch_count && ways.branches[k].from == i; k++)
+                is_changed |= is_jump && mark(reached, ways.branches[k].to) && ways.branches[k].to <= i;
+            if (is_on && way_of(instruction) != WAY_END)
+                mark(reached, i + 1);
+        }
+    }
+    return is_changed || reached[last / 8] >> last % 8 & 1;
 }

@@ -41,3 +41,7 @@ int code_reads_grid(struct span code, unsigned sm);
 
 /* Returns where execution continues after an instruction. */
 enum way way_of(struct sass_instruction instruction);
+
+/* Whether a lane may come from the instruction at offset `from` to the one at `to`; to itself by a loop. Returns 1 if unsure,
+ * also if *budget, which is counted down, is too small. */
+int ways_lead(struct span code, unsigned sm, uint64_t from, uint64_t to, uint64_t *budget);

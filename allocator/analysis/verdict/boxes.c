@@ -81,6 +81,13 @@ static int find_row(const struct tensor_map *map, const struct evidence_box *box
     return 0;
 }
 
+int boxes_lead(const struct tensor_map *map, const struct evidence_box *box, const struct fault_memory *memory,
+               uint64_t address)
+{
+    uint64_t work = 0, found = 0, bytes;
+    return find_row(map, box, memory, &work, &found, &bytes) && found == address;
+}
+
 static void place(struct evidence_stop *stop, const struct fault_memory *memory, uint64_t *work)
 {
     uint64_t address, bytes, found_address = 0, found_bytes = 0;

@@ -72,7 +72,11 @@ static void count_others(const struct evidence *evidence, const struct fault_mem
             const struct evidence_lane *lane = &stop->lanes[j];
             enum exception_class class = stop->exception.class;
             uint64_t at;
-            if (lane->certainty == CERTAIN_NOT || class == CLASS_OTHER || class == CLASS_NO_BUFFER)
+            if (lane->may_be_apart && lane != diagnosis->access.lane)
+                continue;
+            int is_earlier_out =
+                lane->is_earlier && is_told(memory, lane) && first_unmapped(memory, lane->address, access_bytes(stop), &at);
+            if ((lane->certainty == CERTAIN_NOT && !is_earlier_out) || class == CLASS_OTHER || class == CLASS_NO_BUFFER)
                 diagnosis->access.threads += lane->has_exception || lane == diagnosis->access.lane;
             else if (class == CLASS_MISALIGNED)
                 diagnosis->access.threads += (size_t)is_misaligned(stop, lane);
@@ -334,7 +338,7 @@ void diagnosis_of_place(const struct evidence *evidence, const struct fault_memo
     /* Of a lower rank, the address may be known, but the lane did not fault there. */
     if (lane && verdict->rank > RANK_SITE && verdict->kind != FAULT_OTHER) {
         diagnosis->access.address = lane->address;
-        diagnosis->access.certainty = lane->certainty;
+        diagnosis->access.certainty = lane->is_earlier ? CERTAIN_DERIVED : lane->certainty;
     }
     if (fault_stop(diagnosis)->is_warp_alive)
         count_others(evidence, memory, diagnosis);
@@ -357,7 +361,7 @@ int fault_is_address_sure(const struct diagnosis *diagnosis)
 {
     const struct evidence_lane *lane = diagnosis->access.lane;
     enum certainty certainty = diagnosis->access.certainty;
-    return certainty > CERTAIN_DERIVED || (certainty == CERTAIN_DERIVED && lane && lane->is_replayed);
+    return certainty > CERTAIN_DERIVED || (certainty == CERTAIN_DERIVED && lane && (lane->is_replayed || lane->is_earlier));
 }
 
 int fault_source_word(const struct diagnosis *diagnosis)

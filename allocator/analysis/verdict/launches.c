@@ -223,7 +223,7 @@ void memory_meet(const struct fault_memory *memory, const struct evidence *evide
         for (size_t k = 0; k < stop->lane_count; k++) {
             const struct evidence_lane *lane = &stop->lanes[k];
             uint64_t last = lane->address + (stop->access_bytes ? stop->access_bytes - 1 : 0);
-            if (lane->certainty == CERTAIN_NOT || looks >= MOST_LOOKS)
+            if ((lane->certainty == CERTAIN_NOT && !lane->is_earlier) || looks >= MOST_LOOKS)
                 continue;
             /* Most lanes access a buffer that an earlier lane has already added. */
             looks += memory_look(memory, lane->address) > 0;

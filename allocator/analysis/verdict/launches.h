@@ -58,5 +58,9 @@ void boxes_place(struct evidence *evidence, const struct fault_memory *memory);
  * NULL if there is none. */
 const struct tensor_map *boxes_map(const struct fault_memory *memory, const uint8_t *bytes, size_t count, size_t at, size_t *i);
 
+/* Whether it is by this map that the box leaves the memory, at the address. */
+int boxes_lead(const struct tensor_map *map, const struct evidence_box *box, const struct fault_memory *memory,
+               uint64_t address);
+
 /* Whether the buffer that the map was made for has been freed since. */
 int map_is_freed(const struct tensor_map *map, const struct fault_memory *memory);

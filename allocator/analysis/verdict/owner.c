@@ -171,6 +171,21 @@ static void judge_guard(struct verdict *verdict, const cufence_buffer *below, st
     verdict->rival_distance = is_below ? as_above.distance : as_below.distance;
 }
 
+/* Returns the live buffer that the address comes from by the kernel's code; NULL if that is unknown, or if there are several.
+ */
+static const cufence_buffer *traced(const struct fault_memory *memory, const struct evidence_stop *stop)
+{
+    const cufence_buffer *found = NULL;
+    for (size_t i = 0; stop->parameters && stop->source.is_known && i < stop->parameter_bytes / sizeof(uint64_t); i++) {
+        uint64_t word = load_u64(stop->parameters + i * sizeof word);
+        const cufence_buffer *buffer = parameter_may_be_used(stop, i) ? word_buffer(memory, word, 0) : NULL;
+        if (buffer && found && buffer->id != found->id)
+            return NULL;
+        found = buffer ? buffer : found;
+    }
+    return found && !found->freed_ns && !stop->source.is_loaded ? found : NULL;
+}
+
 /* Returns the verdict on an address in the arena, whose first unmapped byte is verdict->at. */
 static void judge_arena(const struct fault_memory *memory, const struct evidence_stop *stop, const struct evidence_lane *lane,
                         struct verdict *verdict)
@@ -180,7 +195,15 @@ static void judge_arena(const struct fault_memory *memory, const struct evidence
     const cufence_buffer *below = holder(memory, stop, verdict->at, BELOW, &aim_below, &holders);
     const cufence_buffer *above = holder(memory, stop, verdict->at, ABOVE, &aim_above, &holders);
     const cufence_buffer *freed = holder(memory, stop, verdict->at, FREED, &aim_freed, &holders);
+    const cufence_buffer *meant = aim_below.strength || aim_above.strength || aim_freed.strength ? NULL : traced(memory, stop);
 
+    if (meant) { /* far from it: what is there, or has been, has nothing to do with it */
+        int is_below = verdict->at < meant->address;
+        own(verdict, is_below ? FAULT_UNDERRUN : FAULT_OVERRUN, meant, aim_at(stop, meant),
+            is_below ? verdict->at : lane->address, weaker(lane->certainty, CERTAIN_DERIVED),
+            "by the kernel's code, the address comes from a pointer to it");
+        return;
+    }
     /* If the address space was reused, a present guard may cover a past buffer. */
     if (freed && !aim_freed.strength &&
         ((below && below->is_mapped && aim_below.strength) || (above && above->is_mapped && aim_above.strength)))
@@ -234,6 +257,12 @@ static int is_sure(const struct fault_memory *memory, const struct evidence_stop
            !holder(memory, stop, lane->address, FREED, &aim, &holders);
 }
 
+int is_told(const struct fault_memory *memory, const struct evidence_lane *lane)
+{
+    int is_ours = !memory->is_unknown && lane->address >= memory->arena_start && lane->address < memory->arena_end;
+    return lane->certainty != CERTAIN_NOT || (lane->is_earlier && (is_ours || lane->address < NULL_PAGE));
+}
+
 int is_misaligned(const struct evidence_stop *stop, const struct evidence_lane *lane)
 {
     return lane->address % access_bytes(stop) != 0;
@@ -244,14 +273,17 @@ struct verdict owner_judge(const struct fault_memory *memory, const struct evide
 {
     enum exception_class class = stop->exception.class;
     struct verdict verdict = {.rank = RANK_SITE, .kind = FAULT_OTHER, .parameter = -1};
-    int is_known = lane && lane->certainty != CERTAIN_NOT;
 
     if (class == CLASS_ADDRESS)
         verdict.kind = FAULT_ILLEGAL_ACCESS;
     if (class == CLASS_MISALIGNED)
         verdict.kind = FAULT_MISALIGNED;
-    if (!is_known || class == CLASS_OTHER || class == CLASS_NO_BUFFER)
+    if (!lane || class == CLASS_OTHER || class == CLASS_NO_BUFFER ||
+        !(is_told(memory, lane) || (class == CLASS_MISALIGNED && lane->is_earlier)))
         return verdict;
+    struct evidence_lane known = *lane;
+    known.certainty = lane->is_earlier ? CERTAIN_DERIVED : lane->certainty;
+    lane = &known;
 
     verdict.at = lane->address;
     if (class == CLASS_MISALIGNED) {

@@ -21,6 +21,9 @@ struct verdict owner_settle(const struct fault_memory *memory, const struct evid
 /* Finds the first unmapped byte of [address, address + bytes), in *at. Returns 0 if all of them are mapped. */
 int first_unmapped(const struct fault_memory *memory, uint64_t address, uint64_t bytes, uint64_t *at);
 
+/* Returns 1 if the lane's address tells whether it faulted: of an earlier access, one outside of cufence's memory does not. */
+int is_told(const struct fault_memory *memory, const struct evidence_lane *lane);
+
 /* Returns the bytes of one lane's access; 1 if unknown. */
 uint64_t access_bytes(const struct evidence_stop *stop);
 
