@@ -406,7 +406,9 @@ __attribute__((constructor)) static void watch_exits(void)
         await_report(0);                                                                                                       \
         if (!__atomic_load_n(&real_##name, __ATOMIC_ACQUIRE))                                                                  \
             find_##name();                                                                                                     \
-        return __atomic_load_n(&real_##name, __ATOMIC_ACQUIRE) arguments;                                                      \
+        int failed = __atomic_load_n(&real_##name, __ATOMIC_ACQUIRE) arguments;                                                \
+        await_report(-1);                                                                                                      \
+        return failed;                                                                                                         \
     }
 EXEC(execve, (const char *path, char *const *list, char *const *environment), (path, list, environment))
 EXEC(execvpe, (const char *name, char *const *list, char *const *environment), (name, list, environment))

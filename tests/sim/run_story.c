@@ -2,7 +2,7 @@
  * an argument: "clean": a kernel of 32; "init": only cuInit; "leave": as clean, and ends by _exit; "killed": as clean, and
  * kills itself; "managed": only memory that cufence leaves to the driver; "forget": without CUFENCE_TALLY from here on, itself
  * as clean in a child; "print": as clean, and prints without a line end; "quick": as clean, and ends by quick_exit(3); "timer":
- * as clean, with a timer that runs on. */
+ * as clean, with a timer that runs on; "stay": as clean, and cannot execute another program. */
 #include "plain_program.h"
 
 #include <signal.h>
@@ -64,6 +64,8 @@ int main(int argc, char **argv)
         raise(SIGKILL);
     if (!strcmp(story, "timer"))
         start_timer();
+    if (!strcmp(story, "stay"))
+        execl("/nowhere", "nowhere", NULL);
     if (!strcmp(story, "quick"))
         quick_exit(3);
     if (!strcmp(story, "print"))
