@@ -291,18 +291,41 @@ static void conclude(void *argument)
     end->exitcode = exitcode;
 }
 
+static struct {
+    uint32_t thread; /* atomic: who concludes */
+    int is_over;     /* atomic */
+} conclusion;
+
+static void at_exit(int status, void *unused);
+
+/* Another thread's exit(): before glibc 2.41 it runs the handlers that are left, and ends the process, whatever is still to be
+ * said. The conclusion waits for who calls exit() in a fault handler. */
+static void await_conclusion(uint32_t first)
+{
+    const uint64_t until = monotonic_ms() + report_ms();
+    if (first == thread_id() || delivery_is_in_handler() || __atomic_load_n(&conclusion.is_over, __ATOMIC_ACQUIRE))
+        return;
+    on_exit(at_exit, NULL); /* for a third one */
+    while (!__atomic_load_n(&conclusion.is_over, __ATOMIC_ACQUIRE) && monotonic_ms() < until)
+        usleep(1000);
+}
+
 /* Any thread may call exit(), however small its stack. */
 static void at_exit(int status, void *unused)
 {
-    static int is_done; /* atomic: a fault handler may call exit() while another thread is in here */
     struct end end = {status, 0};
+    uint32_t first = 0;
     (void)unused;
     if (getpid() != process.pid)
         return;
-    if (!__atomic_exchange_n(&is_done, 1, __ATOMIC_SEQ_CST))
+    if (__atomic_compare_exchange_n(&conclusion.thread, &first, thread_id(), 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+        on_exit(at_exit, NULL);
         aside_call(conclude, &end);
-    else if (!status && delivery_count())
-        end.exitcode = (int)process.options.exitcode;
+        __atomic_store_n(&conclusion.is_over, 1, __ATOMIC_RELEASE);
+    } else {
+        await_conclusion(first);
+        end.exitcode = !status && delivery_count() ? (int)process.options.exitcode : 0;
+    }
     if (stuck_has_ended()) {
         fflush(NULL);
         _exit(end.exitcode ? end.exitcode : status);

@@ -53,11 +53,14 @@ static const char *put_letter(const char *at, char **to)
     return at;
 }
 
-/* Copies the text in quotes. A name has no control characters. */
+/* Copies the text up to the closing quote. A name has no control characters. */
 static char *unquoted(const char *at)
 {
-    char *copy = strdup(at), *to = copy;
-    while (copy && *at && *at != '"') {
+    size_t length = 0;
+    while (at[length] && at[length] != '"')
+        length += at[length] == '\\' && at[length + 1] ? 2 : 1;
+    char *copy = strndup(at, length), *to = copy;
+    for (at = copy; copy && *at;) {
         int is_escaped = *at == '\\' && at[1];
         at += is_escaped;
         if (is_escaped && *at == 'u')
@@ -129,7 +132,8 @@ cufence_status known_read(struct known_names *names, const char *path)
     cufence_status status = CUFENCE_OK;
     ssize_t length = files_read_until(file, &text, &capacity, '\0');
     if (length < 0 && errno)
-        status = error_set(CUFENCE_ERROR_OPTION, "%s: %s", path, strerror(errno));
+        status = error_set(CUFENCE_ERROR_OPTION, "%s: %s", path,
+                           errno == EFBIG ? "it has more than 16 MiB; list the names of the findings" : strerror(errno));
     else if (length > 0 && !text[length - 1])
         status = zero_byte(text, path);
     else if (length > 0)

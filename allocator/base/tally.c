@@ -75,8 +75,8 @@ int tally_put(int fd, enum tally_letter letter, unsigned count)
     return change(fd, letter, count, 1);
 }
 
-/* Counts the letter in all tallies, if there is one and it is not 0. Returns how many there are. */
-static int put(enum tally_letter letter)
+/* Adds to the letter's count in all tallies, if there is one and it is not 0. Returns how many there are. */
+static int put(enum tally_letter letter, unsigned more)
 {
     const char *list = env_get(TALLY_VARIABLE);
     int count = 0, is_inherited;
@@ -86,7 +86,7 @@ static int put(enum tally_letter letter)
             continue;
         count++;
         if (letter)
-            change(fd, letter, 1, 0);
+            change(fd, letter, more, 0);
         if (!is_inherited)
             close(fd);
     }
@@ -98,7 +98,7 @@ void tally_note(enum tally_letter letter)
     int error = errno;
     if (__atomic_load_n(&noted[letter], __ATOMIC_RELAXED) || __atomic_exchange_n(&noted[letter], 1, __ATOMIC_RELAXED))
         return;
-    put(letter);
+    put(letter, 1);
     errno = error;
 }
 
@@ -108,9 +108,15 @@ void tally_note_left(void)
         tally_note(TALLY_LEFT);
 }
 
+void tally_note_stayed(void)
+{
+    if (__atomic_exchange_n(&noted[TALLY_LEFT], 0, __ATOMIC_RELAXED))
+        put(TALLY_LEFT, -1u);
+}
+
 int tally_is_kept(void)
 {
-    return put(0) != 0;
+    return put(0, 0) != 0;
 }
 
 int tally_make(char name[TALLY_NAME])

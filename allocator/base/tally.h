@@ -45,6 +45,9 @@ void tally_note(enum tally_letter letter);
 /* Counts TALLY_LEFT for a process that has counted TALLY_CONTEXT, and not TALLY_SAID. */
 void tally_note_left(void);
 
+/* Takes that back: the other program could not be executed. */
+void tally_note_stayed(void);
+
 /* Whether there is a tally. */
 int tally_is_kept(void);
 

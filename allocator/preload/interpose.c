@@ -105,17 +105,16 @@ static void *open_library(void)
     return library;
 }
 
-static int is_c10(struct dl_phdr_info *library, size_t size, void *unused)
+static int is_named(struct dl_phdr_info *library, size_t size, void *name)
 {
     (void)size;
-    (void)unused;
-    return strstr(library->dlpi_name, "/libc10_cuda.so") != NULL;
+    return strstr(library->dlpi_name, name) != NULL;
 }
 
 /* PyTorch in a program that is linked with it: its allocator has to be ours before it is first asked. */
 __attribute__((constructor)) static void adopt_torch(void)
 {
-    void *library = dl_iterate_phdr(is_c10, NULL) ? open_library() : NULL;
+    void *library = dl_iterate_phdr(is_named, (char[]){"/libc10_cuda.so"}) ? open_library() : NULL;
     int (*adopt)(const char *) = library ? (int (*)(const char *))find_dlsym()(library, "cufence_torch_adopt_or_say") : NULL;
     if (!adopt)
         return;
@@ -280,6 +279,7 @@ static void await_report(int is_killed)
 
 /* The tally's descriptor if this process is the one to speak, else -1. Its environment may have changed by the end. */
 static int tally_fd = -1;
+static struct tally at_start; /* for a program that closes what it has inherited: some process may not have told all */
 static pid_t speaker;
 
 __attribute__((constructor)) static void look_for_tally(void)
@@ -289,19 +289,13 @@ __attribute__((constructor)) static void look_for_tally(void)
     if (path && sscanf(path, "/proc/%d/fd/%d", &process, &fd) == 2 && process == getpid()) {
         tally_fd = fd;
         speaker = process;
+        at_start.counts[TALLY_BLIND] = at_start.counts[TALLY_GUARDED] = (unsigned)tally_read(fd, &at_start);
     }
-}
-
-static int is_torch(struct dl_phdr_info *library, size_t size, void *unused)
-{
-    (void)size;
-    (void)unused;
-    return strstr(library->dlpi_name, "/libtorch") != NULL;
 }
 
 static int is_silent(const struct tally *tally)
 {
-    return tally->counts[TALLY_TORCH] && !tally->counts[TALLY_STARTED] && !dl_iterate_phdr(is_torch, NULL);
+    return tally->counts[TALLY_TORCH] && !tally->counts[TALLY_STARTED] && !dl_iterate_phdr(is_named, (char[]){"/libtorch"});
 }
 
 static int is_as_it_was(void)
@@ -318,12 +312,14 @@ static int say_last_word(int status)
     static int is_done; /* atomic */
     struct tally tally;
     char lines[1200];
-    if (tally_fd < 0 || getpid() != speaker || __atomic_exchange_n(&is_done, 1, __ATOMIC_RELAXED) ||
-        !tally_read(tally_fd, &tally))
+    if (tally_fd < 0 || getpid() != speaker || __atomic_exchange_n(&is_done, 1, __ATOMIC_RELAXED))
         return status;
+    int is_open = tally_read(tally_fd, &tally);
+    if (!is_open)
+        tally = at_start;
     /* not without /proc, or with a new environment: its children could not write */
-    int is_quiet = !tally_is_kept() || is_silent(&tally), is_heard = is_as_it_was();
-    if (status == 0 && tally.counts[TALLY_REQUIRED])
+    int is_quiet = !is_open || !tally_is_kept() || is_silent(&tally), is_heard = is_as_it_was();
+    if (status == 0 && is_open && tally.counts[TALLY_REQUIRED])
         tally_await(tally_fd, is_quiet, is_heard);
     status = tally_judge(&tally, status, 0, is_quiet, lines, sizeof lines);
     if (lines[0] && is_heard)
@@ -406,7 +402,9 @@ __attribute__((constructor)) static void watch_exits(void)
         await_report(0);                                                                                                       \
         if (!__atomic_load_n(&real_##name, __ATOMIC_ACQUIRE))                                                                  \
             find_##name();                                                                                                     \
-        return __atomic_load_n(&real_##name, __ATOMIC_ACQUIRE) arguments;                                                      \
+        int failed = __atomic_load_n(&real_##name, __ATOMIC_ACQUIRE) arguments;                                                \
+        await_report(-1);                                                                                                      \
+        return failed;                                                                                                         \
     }
 EXEC(execve, (const char *path, char *const *list, char *const *environment), (path, list, environment))
 EXEC(execvpe, (const char *name, char *const *list, char *const *environment), (name, list, environment))

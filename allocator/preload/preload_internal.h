@@ -316,5 +316,6 @@ static inline void races_learned(const struct host_call *call)
 CUFENCE_PRELOAD_EXPORT void *cufence_preload_hook(const char *symbol, const void *found);
 
 /* Call before the process ends without exit handlers: waits for the report of a fault that the program has been told of. Takes
- * no lock, so that it may be called in a signal handler. is_killed: by abort(). */
+ * no lock, so that it may be called in a signal handler. is_killed: by abort(); -1: it goes on, for no program has replaced it.
+ */
 CUFENCE_PRELOAD_EXPORT void cufence_preload_before_exit(int is_killed);

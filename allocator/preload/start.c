@@ -91,6 +91,12 @@ CUresult hook_cuInit(unsigned flags)
     return result;
 }
 
+static void stay(void *unused)
+{
+    (void)unused;
+    tally_note_stayed();
+}
+
 static void before_exit(void *is_killed)
 {
     monitor_await_report();
@@ -104,5 +110,5 @@ void cufence_preload_before_exit(int is_killed)
 {
     if (!__atomic_load_n(&preload_is_active, __ATOMIC_ACQUIRE) || getpid() != preload_pid)
         return;
-    aside_call(before_exit, &is_killed);
+    aside_call(is_killed < 0 ? stay : before_exit, &is_killed);
 }

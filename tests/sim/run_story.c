@@ -2,7 +2,8 @@
  * an argument: "clean": a kernel of 32; "init": only cuInit; "leave": as clean, and ends by _exit; "killed": as clean, and
  * kills itself; "managed": only memory that cufence leaves to the driver; "forget": without CUFENCE_TALLY from here on, itself
  * as clean in a child; "print": as clean, and prints without a line end; "quick": as clean, and ends by quick_exit(3); "timer":
- * as clean, with a timer that runs on. */
+ * as clean, with a timer that runs on; "stay": as clean, and cannot execute another program;
+ * "close": closes what it has inherited, and is itself without an argument in a child. */
 #include "plain_program.h"
 
 #include <signal.h>
@@ -49,6 +50,10 @@ int main(int argc, char **argv)
         return 2;
     if (!strcmp(story, "forget"))
         return unsetenv("CUFENCE_TALLY") || system("\"$STORY\" clean");
+    for (int fd = 3; !strcmp(story, "close") && fd < 1024; fd++)
+        close(fd);
+    if (!strcmp(story, "close"))
+        return system("\"$STORY\"") == 0;
     CALL(cuInit, 0);
     if (!strcmp(story, "init"))
         return 0;
@@ -64,6 +69,8 @@ int main(int argc, char **argv)
         raise(SIGKILL);
     if (!strcmp(story, "timer"))
         start_timer();
+    if (!strcmp(story, "stay"))
+        execl("/nowhere", "nowhere", NULL);
     if (!strcmp(story, "quick"))
         quick_exit(3);
     if (!strcmp(story, "print"))

@@ -396,6 +396,13 @@ TEST_WITH(the_worst_of_several_devices_decides_the_end, NULL, finish)
     }
 }
 
+/* Before glibc 2.41 the second exit() ended the process while the first one waited for the dump. */
+TEST_WITH(threads_that_end_the_process_together_wait_for_the_report, NULL, finish)
+{
+    expect_guarded("many_ends", NULL, NULL, FAULTED, "");
+    expect_err("SUMMARY: cufence: overrun", "== cufence: 1 finding; ");
+}
+
 /* ---- figures, addresses, processes ---- */
 
 TEST_WITH(the_tail_of_a_very_large_buffer_is_known, NULL, finish)

@@ -87,6 +87,8 @@ static const struct ending endings[] = {
     {"-- \"$STORY\"", 86, 86, NULL},
     {"-- \"$STORY\" leave", 0, 0, "1 process used CUDA without saying at the end what was guarded"},
     {"-- sh -c '\"$STORY\" clean; \"$STORY\" killed; true'", 0, 87, NULL},
+    {"-- sh -c '\"$STORY\" stay; \"$STORY\" killed; true'", 0, 87, NULL},
+    {"-- \"$STORY\" close", 0, 87, NULL},
     {"-- sh -c '\"$STORY\" clean; CUFENCE_DRIVER=/nowhere \"$STORY\" clean; true'", 0, 87, NULL},
     {"-- \"$STORY\" timer", 0, 0, "no faults; 1 allocation guarded"},
     {"-- \"$STORY\" quick", 3, 3, "1 process used CUDA without saying at the end what was guarded"},

@@ -185,6 +185,22 @@ STORY(silent_fault)
     return 1;
 }
 
+/* A kernel faults, and several threads end the process at the same time. */
+STORY(many_ends)
+{
+    CUdeviceptr buffer;
+    pthread_t thread;
+    start();
+    MUST(cu.cuMemAlloc(&buffer, BYTES));
+    MUST(store(buffer + BYTES, 1, NULL));
+    for (int i = 0; i < 4; i++) {
+        pthread_create(&thread, NULL, end_the_process, NULL);
+        usleep(5000);
+    }
+    pause();
+    return 1;
+}
+
 /* ---- an end in a signal handler ---- */
 
 static void end_in_handler(int signal)
