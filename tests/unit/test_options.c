@@ -211,7 +211,7 @@ TEST(refusals_name_the_source_the_value_and_the_way_out)
         {"slack=1", "test: slack=1 is not allowed; use on | off"},
         {"skip=lib:a;lib:b;lib:c;lib:d;lib:e;lib:f;lib:g;lib:h;lib:i;lib:j;lib:k;lib:l;lib:m;lib:n;lib:o;lib:p;lib:q",
          "test: skip=lib:a;lib:b;lib:c;lib:d;lib:e;lib:f;lib:g;lib:h;lib:i;lib:j;lib:k;li... is not allowed; use "
-         "KIND:GLOB;KIND:GLOB with the kinds label, func, file and lib, or smaller:BYTES; 16 at most, in 255 bytes"},
+         "KIND:GLOB;KIND:GLOB with the kinds label, func, file and lib, or smaller:BYTES; at most 16, 255 bytes"},
         {"log=%q", "test: log=%q is not allowed; use a file name up to 255 bytes, with %p %r %h %%"},
         {"log=a%", "test: log=a% is not allowed; use a file name up to 255 bytes, with %p %r %h %%"},
         {"guard=8G..4G", "test: guard=8G..4G is not allowed; use " GUARD},
