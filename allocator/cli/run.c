@@ -34,6 +34,7 @@ struct request {
     char **command;          /* ends with NULL */
 };
 
+#define COMMAND_BYTES 4096 /* of the words that are told, as docs/json.md says */
 #define complain(status, ...) arguments_complain("run", status, __VA_ARGS__)
 
 /* ---- the environment ---- */
@@ -74,8 +75,12 @@ static int begin_json(const struct request *request, const struct options *optio
     process_open();
     struct finding_process process = process_now(time);
     process.command = (const char *const *)request->command;
-    for (process.word_count = 0; request->command[process.word_count];)
-        process.word_count++;
+    process.word_count = 0;
+    for (size_t room = COMMAND_BYTES, size; request->command[process.word_count]; process.word_count++, room -= size) {
+        size = strlen(request->command[process.word_count]) + 1;
+        if (size > room)
+            break;
+    }
     char *line = json_of_guarded(
         &(const struct finding_source){.pid = (int)getpid(), .rank = options_rank(), .process = &process}, NULL);
     int error = line ? output_append(path, line, strlen(line)) : ENOMEM;

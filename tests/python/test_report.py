@@ -328,7 +328,9 @@ class Report(standin.InFolder):
 
     def test_the_file_is_there_from_the_start(self) -> None:
         """Also when nothing used CUDA, and when the program is killed."""
-        self.run_program("--json", "p.json", "--", "sh", "-c", 'grep -q \'"kind":"run"\' p.json && kill -9 $$', status=-9)
+        program = ["sh", "-c", 'grep -q \'"kind":"run"\' p.json && kill -9 $$']
+        self.run_program("--json", "p.json", "--", *program, "a" * 5000, status=-9)
+        self.assertEqual(self.read_lines("p.json")[0]["process"]["command"], program)
         done = self.report("--exit-code", "p.json", status=87)
         self.assertEqual(
             done.stdout, "SUMMARY: cufence: 0 findings in 0 reports; NOTHING WAS GUARDED: no process that used CUDA has ended\n"
