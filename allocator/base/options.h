@@ -139,8 +139,8 @@ int options_rank(void);
 typedef void writable_complaint(const char *option, const char *sentence);
 
 /*
- * Calls `complain` for each option whose file or folder could not be written now, and returns how many there are. Creates
- * nothing. is_here: %p, %r and %h stand for this process; otherwise for others that are to come, and only the folders in front
- * of them are checked.
+ * Calls `complain` for each option whose file or folder could not be written now, or whose file another option names, too.
+ * Returns how many there are. Creates nothing. is_here: %p, %r and %h stand for this process; otherwise for others that are to
+ * come, and only the folders in front of them are checked.
  */
 int writable_check(const struct options *options, int is_here, writable_complaint *complain);

@@ -177,13 +177,32 @@ static int check(const struct named *named, const char *value, int is_here, writ
     return 1;
 }
 
+static const char *value_of(const struct options *options, size_t i)
+{
+    return (const char *)options + all_named[i].offset;
+}
+
+/* Lines of two kinds in one file could not be read. A device may be named twice. */
+static int check_apart(const struct options *options, size_t i, writable_complaint *complain)
+{
+    const char *value = value_of(options, i);
+    char sentence[2 * LONGEST];
+    size_t k = 0;
+    while (k < i && strcmp(value_of(options, k), value) != 0)
+        k++;
+    if (k == i || all_named[i].kind != KIND_FILE || !strncmp(value, "/dev/", 5))
+        return 0;
+    snprintf(sentence, sizeof sentence, "%s=%s: %s= names that file, too; name another", all_named[i].option, value,
+             all_named[k].option);
+    complain(all_named[i].option, sentence);
+    return 1;
+}
+
 int writable_check(const struct options *options, int is_here, writable_complaint *complain)
 {
     int count = 0;
-    for (size_t i = 0; i < sizeof all_named / sizeof *all_named; i++) {
-        const char *value = (const char *)options + all_named[i].offset;
-        if (*value)
-            count += check(&all_named[i], value, is_here, complain);
-    }
+    for (size_t i = 0; i < sizeof all_named / sizeof *all_named; i++)
+        if (*value_of(options, i))
+            count += check(&all_named[i], value_of(options, i), is_here, complain) ?: check_apart(options, i, complain);
     return count;
 }

@@ -228,6 +228,8 @@ TEST(what_can_be_written_is_accepted)
         "log=./new",
         "log=there/new.%p.txt",
         "log=/dev/null",
+        "log=/dev/null,json=/dev/null",
+        "log=new,json=new.json,values=*=values",
         "keep=there",
         "keep=new",
         "keep=new/within/another",
@@ -263,6 +265,8 @@ TEST(what_cannot_is_named)
          1},
         {"log=/proc/kept", "log=/proc/kept: nothing can be written there: /proc: No such file or directory; name a file", 1},
         {"save_values=*=file/a", "save_values=file/a: nothing can be written there: file/a: Not a directory; name a folder", 1},
+        {"log=new,json=new", "json=new: log= names that file, too; name another\n", 0},
+        {"log=a.%p,values=*=a.%p", "values=a.%p: log= names that file, too; name another\n", 1},
     };
     assert_int_equal(symlink("absent", "nowhere"), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
