@@ -34,7 +34,7 @@ static CUresult awaited(CUresult (*wait)(CUstream stream), CUstream handle, CUst
     unsigned number = wait_begins("cuStreamSynchronize", __builtin_frame_address(0));
     CUresult result = wait(handle);
     wait_ends(number);
-    if (since && result == CUDA_SUCCESS)
+    if (stream && result == CUDA_SUCCESS)
         heap_stream_sync_ended(stream, since, pools_keep(stream->context->device));
     return settled(result, 0);
 }

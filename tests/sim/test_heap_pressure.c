@@ -1,6 +1,8 @@
 /* Buffers on the simulated device where memory or address space is short; leaks by place of allocation, figures by stream. */
 #include "heap/block/books.h"
 #include "heap/heap.h"
+#include "heap/temporal/temporal.h"
+#include "preload/preload_internal.h"
 #include "vmm/physical.h"
 #include "heap_story.h" /* last: it has a variable `context` */
 
@@ -111,6 +113,52 @@ STORY(a_small_arena_serves_many)
         CHECK_CU(cuMemsetD8((uintptr_t)allocate(2 * MIB, NULL), 1, 2 * MIB));
     CHECK_OK(cufence_get_unguarded(left, &reasons));
     CHECK(reasons == 1 && strstr(left[0].what, "no address space") && left[0].live_buffers < MORE);
+}
+
+/* ---- what is freed is the device's ---- */
+
+/* As the background thread, which launches checks of what was freed whenever it looks. */
+static void *look(void *of_context)
+{
+    struct books *books = of_context;
+    CHECK(visit_begin(books, VISIT_FOR_EVER));
+    struct scope scope = scope_visit(books->context);
+    reclaim_look(books, 1);
+    scope_leave(scope);
+    visit_end(books);
+    return NULL;
+}
+
+/* Returns what is still mapped once the stream, or with an odd number the context, is synchronised beside such a look. */
+static uint64_t left_beside(CUstream stream, unsigned begin_us)
+{
+    CUdeviceptr pointer;
+    pthread_t thread;
+    CHECK_CU(hook_cuMemAllocAsync(&pointer, 600 * MIB - 100, stream));
+    CHECK_CU(hook_cuStreamSynchronize(stream));
+    CHECK_CU(hook_cuMemFreeAsync(pointer, stream));
+    pthread_create(&thread, NULL, look, books_of(context_current()));
+    usleep(begin_us);
+    CHECK_CU(begin_us % 2 ? hook_cuCtxSynchronize() : hook_cuStreamSynchronize(stream));
+    cufence_stats left = stats();
+    pthread_join(thread, NULL);
+    return left.mapped_bytes + left.cached_bytes;
+}
+
+STORY(a_synchronisation_gives_back_beside_a_check)
+{
+    CUstream stream;
+    table_open();
+    CHECK_CU(hook_cuInit(0));
+    CHECK_CU(hook_cuDevicePrimaryCtxRetain(&context, 0));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK_CU(hook_cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    left_beside(stream, 0); /* what is launched first takes longer */
+    cusim_set_latency("cuLaunchKernel", 4000);
+    CHECK(left_beside(stream, 2000) == 0 && left_beside(stream, 2001) == 0);
+    cusim_set_latency("cuStreamSynchronize", 6000);
+    cusim_set_latency("cuCtxSynchronize", 6000);
+    CHECK(left_beside(stream, 0) == 0 && left_beside(stream, 1) == 0);
 }
 
 /* ---- who holds the memory ---- */

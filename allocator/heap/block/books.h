@@ -86,6 +86,7 @@ struct freelist {
     uint64_t passed;                  /* frees up to this sequence number have passed */
     uint64_t freed_at;                /* waits_clock at the last free */
     int is_launching;                 /* freelist_launches() */
+    uint64_t checked;                 /* sequence of the last such launch */
     uint64_t marked;                  /* sequence of the last marker */
     uint64_t mark_at, mark_at_ns;     /* a marker is due from this free or time on */
     struct marker markers[MARKERS];   /* a queue; the first `marker_count` are pending */

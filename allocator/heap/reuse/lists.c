@@ -56,7 +56,7 @@ uint64_t freelist_launches(struct freelist *list)
 {
     list_expect(list);
     list->is_launching = 1;
-    return ++list->freed;
+    return list->checked = ++list->freed;
 }
 
 void freelist_launched(struct freelist *list)
@@ -65,6 +65,14 @@ void freelist_launched(struct freelist *list)
     list->is_launching = 0;
     list->freed_at = __atomic_load_n(&waits_clock, __ATOMIC_RELAXED);
     list_unlock(list);
+}
+
+int freelist_awaits_check(struct freelist *list)
+{
+    list_lock(list);
+    int awaits = list->checked > list->passed;
+    list_unlock(list);
+    return awaits;
 }
 
 /* ---- for a stream that finds no other memory ---- */

@@ -187,3 +187,4 @@ int freelist_synchronised(struct freelist *list, struct stream *stream, uint64_t
  * before the launch has. freelist_launches(): caller holds the list lock; returns the number of that free. */
 uint64_t freelist_launches(struct freelist *list);
 void freelist_launched(struct freelist *list);
+int freelist_awaits_check(struct freelist *list); /* whether the last such launch has not passed */

@@ -89,7 +89,8 @@ static struct block *take_large(const struct shedding *shedding, uint64_t bytes)
     return gone;
 }
 
-#define RETIRED_TRIES 20 /* of 0.5 ms: what is around them is being checked, or a check is being launched */
+#define CHECK_TRIES 200  /* of 0.5 ms: a check takes microseconds, but others may use the GPU */
+#define RETIRED_TRIES 20 /* likewise: what is around them is being checked, or a check is being launched */
 
 /* The memory may still be mapped where a twin has taken a retired block's place. The background thread unmaps that soon, but
  * who allocates next may be another process. */
@@ -105,12 +106,29 @@ static void end_retired(struct books *books)
     visit_end(books);
 }
 
-/* What a synchronisation could not tell, because the thread was just launching checks behind it, markers do. */
-static void settle_idle(struct books *books)
+/* Whether what was freed waits for a check that the background thread has launched behind it since. */
+static int awaits_check(const struct shedding *shedding)
 {
-    end_retired(books);
-    reclaim_look(books, 0);
-    for (int tries = 0; tries < RETIRED_TRIES && reclaim_is_behind(books); tries++) {
+    struct books *books = shedding->books;
+    if (shedding->list)
+        return freelist_awaits_check(shedding->list);
+    HOLD(&books->lock);
+    struct freelist *list = freelist_next(books, NULL);
+    while (list && !freelist_awaits_check(list))
+        list = freelist_next(books, list);
+    return list != NULL;
+}
+
+/* What a synchronisation could not tell because of such checks, markers do. */
+static void settle_idle(const struct shedding *shedding)
+{
+    struct books *books = shedding->books;
+    unsigned tries = shedding->is_all ? RETIRED_TRIES : CHECK_TRIES;
+    if (shedding->is_all) {
+        end_retired(books);
+        reclaim_look(books, 0);
+    }
+    while (tries-- && (shedding->is_all ? reclaim_is_behind(books) : awaits_check(shedding))) {
         aside_sleep(500);
         reclaim_look(books, 0);
     }
@@ -122,8 +140,8 @@ static void shed(void *argument)
     struct books *books = shedding->books;
     SCOPE scope = scope_enter(books->context);
     RETURNS_MEMORY;
-    if (scope.pushed && shedding->is_all)
-        settle_idle(books);
+    if (scope.pushed)
+        settle_idle(shedding);
     uint64_t mapped = figure(&books->mapped_bytes), idle = idle_of(shedding);
     uint64_t used = mapped > idle ? mapped - idle : 0, share = used > KEPT_ANYWAY ? used : KEPT_ANYWAY;
     uint64_t most = (shedding->is_all ? 0 : share) + shedding->may_keep;
@@ -173,7 +191,7 @@ uint64_t heap_stream_sync_begins(struct stream *stream)
 void heap_stream_sync_ended(struct stream *stream, uint64_t since, uint64_t may_keep)
 {
     struct freelist *list = __atomic_load_n((struct freelist **)&stream->books, __ATOMIC_ACQUIRE);
-    if (list && since && freelist_synchronised(list, stream, since))
+    if (list && freelist_synchronised(list, stream, since))
         shed_if_much(list->books, list, may_keep);
 }
 
