@@ -24,19 +24,19 @@ TITLES = {tool: TOOLS[tool].title for tool in COLUMNS if tool in TOOLS} | {
 WHERE = ("kernel", "line", "thread", "buffer")
 INTRO = """# What it finds
 
-`./dev matrix` runs planted bugs under several tools. Each bug has a twin: the same program without the bug. A report about a twin is a false alarm.
-[zoo.py](../tests/zoo/zoo.py) lists the bugs, [detection.csv](detection.csv) has every cell.
+`./dev matrix` runs planted bugs under several tools. Each has a twin: the same program without the bug. A report about that is a false alarm.
+[zoo.py](../tests/zoo/zoo.py) lists the bugs, [detection.csv](detection.csv) every cell.
 
 One rule judges all tools ([judge.py](../tests/zoo/judge.py)). A bug is found if the report has a fitting kind and names kernel, line, buffer or
-call. It is found in full if kernel, source line, thread and buffer are all right, as far as the bug has them. An error of CUDA counts as a report if
-the program prints it with the line of the launch.
+call. It is found in full if kernel, source line, thread and buffer are right, where the bug has them. A CUDA error counts as a report if the program
+prints it with the line of the launch.
 
 """
 LEGEND = """
-cells on: how many, bugs and twins, each machine ran. kernel to call: in how many each is named rightly. elsewhere: the tool reported something, but
-not the bug. crashed: the program failed, and the tool said nothing. slow: no end within 30 s (Python 60 s).
+cells on: how many, bugs and twins, each machine ran. kernel to call: how often each is right. elsewhere: something was reported, but not
+the bug. crashed: the program failed, the tool said nothing. slow: no end within 30 s (Python 60 s).
 
-In detection.csv, `-` is silent, an empty cell was not run, and a letter names the machine, if it is not a.
+In detection.csv, `-` is silent, an empty cell was not run, a letter names a machine other than a.
 
 """
 NAMES = ("kernel", "line", "thread", "buffer", "distance", "stacks", "call")
