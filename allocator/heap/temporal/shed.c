@@ -134,18 +134,26 @@ static void settle_idle(const struct shedding *shedding)
     }
 }
 
+/* Returns the bytes to give back. */
+static uint64_t too_much(const struct shedding *shedding)
+{
+    uint64_t mapped = figure(&shedding->books->mapped_bytes), idle = idle_of(shedding);
+    uint64_t used = mapped > idle ? mapped - idle : 0, share = used > KEPT_ANYWAY ? used : KEPT_ANYWAY;
+    uint64_t most = (shedding->is_all ? 0 : share) + shedding->may_keep;
+    return idle > most ? idle - most : 0;
+}
+
 static void shed(void *argument)
 {
     const struct shedding *shedding = argument;
     struct books *books = shedding->books;
     SCOPE scope = scope_enter(books->context);
     RETURNS_MEMORY;
-    if (scope.pushed)
-        settle_idle(shedding);
-    uint64_t mapped = figure(&books->mapped_bytes), idle = idle_of(shedding);
-    uint64_t used = mapped > idle ? mapped - idle : 0, share = used > KEPT_ANYWAY ? used : KEPT_ANYWAY;
-    uint64_t most = (shedding->is_all ? 0 : share) + shedding->may_keep;
-    struct block *gone = scope.pushed && idle > most ? take_large(shedding, idle - most) : NULL;
+    if (!scope.pushed || !(shedding->is_all || too_much(shedding)))
+        return;
+    settle_idle(shedding);
+    uint64_t bytes = too_much(shedding);
+    struct block *gone = bytes ? take_large(shedding, bytes) : NULL;
     if (!gone)
         return;
     blocks_release(gone);
