@@ -385,6 +385,8 @@ static void choose(struct rerun *rerun)
     rerun->result.outcome = RERUN_NOT_TRIED;
     start(rerun, &rerun->run);
     take_outcome(rerun, finish_first(rerun));
+    if (rerun->result.outcome == RERUN_FAILED)
+        rerun_take_note(&rerun->result, rerun->result.reason);
     if (rerun->result.outcome == RERUN_FAILED || rerun->result.outcome == RERUN_NO_FAULT)
         rerun->result.outcome = RERUN_FAULTED; /* it did before */
 }
@@ -440,17 +442,22 @@ int rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis)
 void rerun_trace(struct rerun *rerun, const struct diagnosis *diagnosis)
 {
     struct rerun_input *input = &rerun->input;
-    struct rerun_result found;
+    struct rerun_result found = {0};
     size_t at = rerun->result.launches_tried ? rerun->number : 0;
+    char why[160];
     if (rerun->fenced)
         take_barriers_off(rerun);
     if (!input->image || at >= input->bundle.launch_count || !cause_access(diagnosis, &input->traced) ||
         cause_find((struct span){input->image, input->image_bytes}, input->bundle.symbol, &input->bundle.launches[at],
-                   &input->traced, NULL, &rerun->result.cause) ||
-        !ms_left(rerun))
+                   &input->traced, NULL, &rerun->result.cause))
         return;
-    look_again(rerun, RERUN_TRACED, &found);
+    if (ms_left(rerun))
+        look_again(rerun, RERUN_TRACED, &found);
     rerun->result.cause = found.cause;
+    if (found.cause.is_known || ms_left(rerun))
+        return;
+    snprintf(why, sizeof why, "%s was over before the cause was found", rerun->limit);
+    rerun_take_note(&rerun->result, why);
 }
 
 void rerun_void(struct rerun *rerun, const char *why)

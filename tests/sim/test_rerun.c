@@ -271,6 +271,15 @@ TELLS(time_for_some_of_many, "1 of 80 launches that it may have been were", "wai
     record_many("hang_later", -1, "explain=rerun,wait_ms=1000/4000");
 }
 
+#define SLOW "latency=cuDevicePrimaryCtxRetain:2500000" /* how long each process takes to begin, in us */
+
+TELLS(time_for_one_look, "0 bytes past the end of buffer #6", THREAD_PAST_THE_END, "!written +[0-9]",
+      "of the second launch: it took longer than wait_ms=1000/4000")
+{
+    sim_of_rerun = SLOW;
+    record_many("write_last", 11, "explain=rerun,wait_ms=1000/4000");
+}
+
 /* The host's memory takes the place of what one launch reaches, but not of more. */
 TELLS(room_for_some_of_many, "of launches that it may have been 2 did not",
       "fault, and the GPU has no room for what the others reach")
@@ -338,8 +347,10 @@ TELLS(refused, "could not be launched again: cuModuleLoadData:",
 
 static void tell_there(int place)
 {
-    start("explain=rerun,json=there.json");
+    start(sim_of_rerun ? "explain=rerun,wait_ms=1000/4000" : "explain=rerun,json=there.json");
     load("store_there", 0);
+    if (sim_of_rerun)
+        setenv("CUFENCE_SIM", sim_of_rerun, 1);
     int *out = allocate(COUNT * 4), *places = allocate(52), last = COUNT + 5;
     CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(places + place), &last, sizeof last));
     places += place;
@@ -360,6 +371,13 @@ TELLS(loaded_from_outside, "20 bytes past the end of buffer #1",
       "hint +the index itself was read outside of buffer #2")
 {
     tell_there(14); /* in the slack, which no access to it tells */
+}
+
+TELLS(no_time_for_the_cause, "20 bytes past the end of buffer #1", "!cause +index",
+      "of the second launch: wait_ms=1000/4000 was over before the cause was found")
+{
+    sim_of_rerun = SLOW;
+    tell_there(7);
 }
 
 TEST_GROUP(make_folder, remove_folder)
