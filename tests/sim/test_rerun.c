@@ -271,13 +271,13 @@ TELLS(time_for_some_of_many, "1 of 80 launches that it may have been were", "wai
     record_many("hang_later", -1, "explain=rerun,wait_ms=1000/4000");
 }
 
-#define SLOW "latency=cuDevicePrimaryCtxRetain:2500000" /* how long each process takes to begin, in us */
+#define SLOW "latency=cuDevicePrimaryCtxRetain:4000000" /* how long each process takes to begin, in us */
 
 TELLS(time_for_one_look, "0 bytes past the end of buffer #6", THREAD_PAST_THE_END, "!written +[0-9]",
-      "of the second launch: it took longer than wait_ms=1000/4000")
+      "of the second launch: it took longer than wait_ms=1000/7000")
 {
     sim_of_rerun = SLOW;
-    record_many("write_last", 11, "explain=rerun,wait_ms=1000/4000");
+    record_many("write_last", 79, "explain=rerun,wait_ms=1000/7000");
 }
 
 /* The host's memory takes the place of what one launch reaches, but not of more. */
@@ -347,7 +347,7 @@ TELLS(refused, "could not be launched again: cuModuleLoadData:",
 
 static void tell_there(int place)
 {
-    start(sim_of_rerun ? "explain=rerun,wait_ms=1000/4000" : "explain=rerun,json=there.json");
+    start(sim_of_rerun ? "explain=rerun,wait_ms=1000/7000" : "explain=rerun,json=there.json");
     load("store_there", 0);
     if (sim_of_rerun)
         setenv("CUFENCE_SIM", sim_of_rerun, 1);
@@ -374,7 +374,7 @@ TELLS(loaded_from_outside, "20 bytes past the end of buffer #1",
 }
 
 TELLS(no_time_for_the_cause, "20 bytes past the end of buffer #1", "!cause +index",
-      "of the second launch: wait_ms=1000/4000 was over before the cause was found")
+      "of the second launch: wait_ms=1000/7000 was over before the cause was found")
 {
     sim_of_rerun = SLOW;
     tell_there(7);
