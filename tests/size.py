@@ -30,7 +30,7 @@ LIMITS = {
 ROOMS = {
     "allocator": {"analysis": 12014, "api": 1538, "base": 4128, "cli": 7420, "contexts": 1234, "driver": 504, "fault": 5037, "finding": 5414,
                   "guard": 281, "heap": 11140, "inspect": 5067, "json": 706, "kernels": 938, "launch": 1439, "order": 1552, "preload": 5052,
-                  "rerun": 2784, "sim": 7601, "stacks": 3450, "torch": 4428, "vmm": 789},
+                  "rerun": 2794, "sim": 7601, "stacks": 3450, "torch": 4428, "vmm": 789},
     "tests": {"*": 505, "contract": 3196, "core": 35, "fuzz": 1000, "gpu": 8423, "mutants": 600, "python": 7710, "sim": 16825, "support": 1000,
               "torture": 5165, "unit": 15539, "way": 160, "zoo": 1085},
 }  # fmt: skip

@@ -261,10 +261,21 @@ static enum rerun_event finish_first(struct rerun *rerun)
     return play(rerun, run);
 }
 
-/* Whether there may be one more look at the launch. */
-static int may_look(const struct rerun *rerun)
+/* Whether there is time for one more look at the launch. If not, the result says so. */
+static int has_time(struct rerun *rerun)
 {
-    return rerun->input.mode == RERUN_WHOLE && ms_left(rerun) > 0;
+    char why[160];
+    if (ms_left(rerun))
+        return 1;
+    snprintf(why, sizeof why, "it took longer than %s, so not all was looked at", rerun->limit);
+    if (!strstr(rerun->result.note, rerun->limit))
+        rerun_take_note(&rerun->result, why);
+    return 0;
+}
+
+static int may_look(struct rerun *rerun)
+{
+    return rerun->input.mode == RERUN_WHOLE && has_time(rerun);
 }
 
 /* Looks again at the launch that ran last, if one did. *found is apart from the result: a failure takes nothing away. */
@@ -279,7 +290,10 @@ static enum rerun_event look_again(struct rerun *rerun, enum rerun_mode mode, st
     run.input.is_saved = 0;
     if (has_launched)
         run.input.range_count = 0; /* their figures are there */
-    return play(rerun, &run);
+    enum rerun_event event = play(rerun, &run);
+    if (event == RERUN_FAILURE)
+        has_time(rerun);
+    return event;
 }
 
 /* The launch that was cut is told as it was. */
@@ -423,9 +437,10 @@ static int is_made_by_driver(const struct rerun *rerun)
  * at the access that faults. Returns 0 if there is no cause for it. */
 static int prepare_follow(struct rerun *rerun)
 {
-    if (!may_look(rerun) || !rerun->has_access || !rerun->evidence)
+    int is_open = rerun->has_access && rerun->evidence && (is_made_by_driver(rerun) || !is_at_access(rerun, 1));
+    if (!is_open || !may_look(rerun))
         return 0;
-    return is_made_by_driver(rerun) ? take_dumped(rerun) && put_barriers(rerun) : !is_at_access(rerun, 1) && hold(rerun);
+    return is_made_by_driver(rerun) ? take_dumped(rerun) && put_barriers(rerun) : hold(rerun);
 }
 
 int rerun_follow(struct rerun *rerun, const struct diagnosis *diagnosis)
@@ -444,20 +459,15 @@ void rerun_trace(struct rerun *rerun, const struct diagnosis *diagnosis)
     struct rerun_input *input = &rerun->input;
     struct rerun_result found = {0};
     size_t at = rerun->result.launches_tried ? rerun->number : 0;
-    char why[160];
     if (rerun->fenced)
         take_barriers_off(rerun);
     if (!input->image || at >= input->bundle.launch_count || !cause_access(diagnosis, &input->traced) ||
         cause_find((struct span){input->image, input->image_bytes}, input->bundle.symbol, &input->bundle.launches[at],
                    &input->traced, NULL, &rerun->result.cause))
         return;
-    if (ms_left(rerun))
+    if (has_time(rerun))
         look_again(rerun, RERUN_TRACED, &found);
     rerun->result.cause = found.cause;
-    if (found.cause.is_known || ms_left(rerun))
-        return;
-    snprintf(why, sizeof why, "%s was over before the cause was found", rerun->limit);
-    rerun_take_note(&rerun->result, why);
 }
 
 void rerun_void(struct rerun *rerun, const char *why)
